@@ -1,0 +1,70 @@
+"""Errors that reach a user. Each message says what, where, what is allowed, and what to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from enum import StrEnum
+
+
+class NeedlemapError(Exception):
+    """Something the user can mend. Its text is one clear line; the command line prints it and exits with 2."""
+
+
+class SettingsError(NeedlemapError):
+    """A setting is unknown, misspelt, or has a value that cannot be used."""
+
+
+class HaystackError(NeedlemapError):
+    """A haystack is missing, empty, unreadable, too short, or already holds the answer."""
+
+
+class VocabularyMissing(NeedlemapError):
+    """A tokenizer's vocabulary is not on this machine."""
+
+
+class TooShort(NeedlemapError):
+    """A length leaves no room for a haystack: template, needle, question and reserve need it all."""
+
+
+class Failure(StrEnum):
+    """Why a trial could not be measured. None of these is ever a score."""
+
+    REJECTED = "rejected"  # the server refused the request as malformed (400, 404, 422)
+    UNAUTHORISED = "unauthorised"  # 401, 403
+    TOO_LONG = "prompt too long"
+    RATE_LIMITED = "rate limited"
+    TIMED_OUT = "timed out"
+    CONNECTION = "connection lost"
+    SERVER = "server error"
+    MEMORY = "out of memory"
+    UNREADABLE = "unreadable answer"
+    JUDGE = "judge unreadable"
+    MODEL = "model raised"  # an in-process model or a user's function raised
+
+
+class Unmeasured(NeedlemapError):
+    """A model or a judge gave no answer that could be scored: the trial is recorded as missing, never as 0.
+
+    transient: worth asking again; retry_after_s: how long the server asked us to wait, in seconds.
+    """
+
+    def __init__(
+        self, failure: Failure, message: str, *, transient: bool = False, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.failure = failure
+        self.transient = transient
+        self.retry_after_s = retry_after_s
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint that ends an error message: the nearest known name, and all of them.
+
+    >>> did_you_mean("opena", ["hf", "openai"])
+    "Did you mean 'openai'? Known: hf, openai."
+    """
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"Did you mean '{near[0]}'? " if near else ""
+    return f"{hint}Known: {', '.join(names)}."

@@ -1,0 +1,58 @@
+"""What a back end is: it answers prompts, and raises `Unmeasured` when it gets no answer.
+
+A back end never retries, never scores and keeps no state between answers but its connection: retrying is
+`runs/retry.py`'s, scoring is `scorers/`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from needlemap.prompts import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How an answer is drawn. temperature None: the field is not sent (some models refuse it).
+
+    request: further request fields, passed on as they are. timeout_s: for one attempt.
+    """
+
+    max_answer_tokens: int = 300
+    temperature: float | None = 0.0
+    timeout_s: float = 600.0
+    request: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model said. finish: 'stop', 'length', or the provider's own word; None when it gave none.
+
+    Token counts are the provider's own, None where it reports none; usage is its report, unchanged.
+    """
+
+    text: str
+    finish: str | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    model: str | None = None
+    latency_s: float = 0.0
+
+
+class Model(Protocol):
+    """A back end bound to one model. Built as `Backend(name, **options)`, `name` being what follows the slash.
+
+    Raises SettingsError at once when it cannot work (a missing key, an unknown option).
+    """
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        """Ask once. Raises Unmeasured for a refused request, a time-out, an unreadable answer, ..."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections."""
+        ...

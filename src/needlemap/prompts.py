@@ -1,0 +1,102 @@
+"""A prompt: messages of spans. Text, ids and length are derived from it; building one copies nothing.
+
+Wording is in `templates.py`, where needles go is in `placement.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from needlemap.tokens import Span, TokenText
+
+TEXT = "text"  # the role of a prompt that is one plain text, for base models
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What one role says. role: 'system', 'user', 'assistant', or TEXT for a plain text."""
+
+    role: str
+    spans: tuple[Span, ...]
+
+    @property
+    def data(self) -> bytes:
+        """Its UTF-8 bytes: one join of slices."""
+        return b"".join([span.data for span in self.spans])
+
+    @property
+    def content(self) -> str:
+        """Its text. Bytes of a split character (older tools' habit, in their presets only) become U+FFFD."""
+        return self.data.decode("utf-8", errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedNeedle:
+    """Where a needle was meant to be and where it is.
+
+    Depths are shares in [0, 1]; byte is its first byte's offset in the context.
+    """
+
+    meant: float
+    realised: float
+    byte: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt. tokens: its length by the tokenizer, without the reserve. context: the message and span
+    range that hold haystack and needles. question: what is asked, for extractive baselines."""
+
+    messages: tuple[Message, ...]
+    question: str = ""
+    context: tuple[int, int, int] = (0, 0, 0)
+    needles: tuple[PlacedNeedle, ...] = ()
+    tokens: int = 0
+    haystack_tokens: int = 0
+
+    @classmethod
+    def plain(cls, messages: Iterable[tuple[str, str]]) -> Prompt:
+        """A prompt from (role, text) pairs, not tokenised."""
+        return cls(
+            tuple(
+                Message(role, (TokenText.opaque(text.encode("utf-8", "replace")).span(),))
+                for role, text in messages
+            )
+        )
+
+    @property
+    def chat(self) -> bool:
+        """Whether it is chat messages (True) or one plain text (False)."""
+        return self.messages[0].role != TEXT
+
+    @property
+    def context_spans(self) -> Sequence[Span]:
+        """The spans of haystack and needles, in order."""
+        message, start, stop = self.context
+        return self.messages[message].spans[start:stop]
+
+    @property
+    def context_text(self) -> str:
+        """Haystack with needles, without template and question."""
+        return b"".join([span.data for span in self.context_spans]).decode("utf-8", errors="replace")
+
+    @property
+    def ids(self) -> NDArray[np.int32]:
+        """Token ids of all spans, in order, without anything that a chat template adds."""
+        return np.concatenate([span.ids for message in self.messages for span in message.spans])
+
+    @property
+    def sha256(self) -> str:
+        """Hash of roles and bytes."""
+        digest = hashlib.sha256()
+        for message in self.messages:
+            digest.update(message.role.encode() + b"\0")
+            for span in message.spans:
+                digest.update(span.data)
+            digest.update(b"\0")
+        return digest.hexdigest()

@@ -1,0 +1,45 @@
+"""What a scorer is: (answer, reference) -> score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a right answer looks like: three different things that older tools mix.
+
+    answer: a full right answer. keywords: words that a right answer holds. needle: the hidden text itself.
+    question: as it was asked.
+    """
+
+    answer: str
+    keywords: tuple[str, ...] = ()
+    needle: str = ""
+    question: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """share: in [0, 1]. native: on the scorer's own scale. why: what decided it (distance, words found, ...)."""
+
+    share: float
+    native: float
+    why: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Scorer(Protocol):
+    """Built as `Scorer(**options)`; unknown options raise SettingsError.
+
+    name: its registered name. scale: lowest and highest native score. options: as resolved, for the record.
+    """
+
+    name: str
+    scale: tuple[float, float]
+    options: Mapping[str, Any]
+
+    async def score(self, answer: str, reference: Reference) -> Score:
+        """Raises Unmeasured if no verdict can be had (a judge's unreadable answer)."""
+        ...

@@ -1,0 +1,103 @@
+"""Tokenised text: a text is tokenised once, and prompts are cut out of it.
+
+`TokenText` holds a text's bytes, its token ids and where each token starts; `Span` is a run of its tokens.
+Nothing here copies a text: a span is three references. Where a text may be cut is in `boundaries.py`, how
+many tokens a joined text has is in `seams.py`, and vocabularies are in `tokenizers/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenText:
+    """A text tokenised once.
+
+    data: its UTF-8 bytes. ids: (n,) int32, token ids without any special token. offsets: (n + 1,) int64,
+    the byte where token i starts; offsets[0] is 0 and offsets[n] is len(data), so tokens tile the bytes.
+    """
+
+    data: bytes
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+
+    @classmethod
+    def opaque(cls, data: bytes) -> TokenText:
+        """A text whose tokens nobody needs (a judge's question, say): one unknown token, id -1."""
+        return cls(data, np.array([-1], np.int32), np.array([0, len(data)], np.int64))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def span(self, start: int = 0, stop: int | None = None) -> Span:
+        """Tokens start to stop (exclusive; to the end when None)."""
+        return Span(self, start, len(self.ids) if stop is None else stop)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Span:
+    """Tokens start..stop (exclusive) of a text."""
+
+    text: TokenText
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def data(self) -> memoryview:
+        """Its bytes, not copied."""
+        offsets = self.text.offsets
+        return memoryview(self.text.data)[offsets[self.start] : offsets[self.stop]]
+
+    @property
+    def ids(self) -> NDArray[np.int32]:
+        """Its token ids, not copied."""
+        return self.text.ids[self.start : self.stop]
+
+
+def join(texts: Sequence[TokenText]) -> TokenText:
+    """One text from several, tokens kept as they are: nothing merges across the joints.
+
+    Equal to tokenising the joined bytes only where each joint is additive (see `boundaries.safe_cuts`).
+    """
+    if len(texts) == 1:
+        return texts[0]
+    starts = np.cumsum([0, *(len(text.data) for text in texts)])
+    parts = [text.offsets[:-1] + start for text, start in zip(texts, starts, strict=False)]
+    return TokenText(
+        b"".join(text.data for text in texts),
+        np.concatenate([text.ids for text in texts]) if texts else np.empty(0, np.int32),
+        np.concatenate([*parts, starts[-1:]]).astype(np.int64),
+    )
+
+
+class Tokenizer(Protocol):
+    """What a tokenizer plug-in gives. Texts are UTF-8 bytes; special-token text in them is plain text.
+
+    name: as the user named it. fingerprint: hash of the vocabulary and rules, part of every key.
+    additive: whether a text's token count is the sum of its parts' when cut at `boundaries.safe_cuts`.
+    """
+
+    name: str
+    fingerprint: str
+    additive: bool
+
+    def index(self, data: bytes) -> TokenText:
+        """Tokenise a whole text. The result's bytes may differ from `data` if the tokenizer normalises."""
+        ...
+
+    def count(self, data: bytes) -> int:
+        """Number of tokens of a whole text."""
+        ...
+
+    def count_inside(self, data: bytes) -> int:
+        """Number of tokens of a piece that starts at a safe cut inside a longer text."""
+        ...
