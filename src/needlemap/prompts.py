@@ -50,7 +50,8 @@ class PlacedNeedle:
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """One prompt. tokens: its length by the tokenizer, without the reserve. context: the message and span
-    range that hold haystack and needles. question: what is asked, for extractive baselines."""
+    range that hold haystack and needles. question: what is asked, for extractive baselines. breakpoints: spans
+    of the context's message after which a prefix ends that other prompts share, for providers that want it said."""
 
     messages: tuple[Message, ...]
     question: str = ""
@@ -58,6 +59,7 @@ class Prompt:
     needles: tuple[PlacedNeedle, ...] = ()
     tokens: int = 0
     haystack_tokens: int = 0
+    breakpoints: tuple[int, ...] = ()
 
     @classmethod
     def plain(cls, messages: Iterable[tuple[str, str]]) -> Prompt:

@@ -79,6 +79,24 @@ def join(texts: Sequence[TokenText]) -> TokenText:
     )
 
 
+def tiled(ends: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """Offsets, (n + 1,), from the bytes where tokens end, for libraries that give spans of characters.
+
+    Several tokens of one character arrive as empty ones and a last one that holds all its bytes: each empty
+    one is moved a byte into the character, so that no cut between them looks like one between characters.
+
+    >>> tiled(np.array([2, 2, 2, 6]), 6).tolist()
+    [0, 2, 3, 4, 6]
+    """
+    offsets = np.concatenate([[0], np.maximum.accumulate(ends)]).astype(np.int64)
+    offsets[-1] = size
+    for token in np.flatnonzero(np.diff(offsets) == 0).tolist():
+        later = offsets[token + 1 :]
+        width = int(later[np.argmax(later > offsets[token])]) - int(offsets[token])
+        offsets[token + 1] += 1 if width > 1 else 0
+    return offsets
+
+
 class Tokenizer(Protocol):
     """What a tokenizer plug-in gives. Texts are UTF-8 bytes; special-token text in them is plain text.
 

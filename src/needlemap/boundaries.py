@@ -1,0 +1,131 @@
+"""Where a tokenised text may be cut: between characters, at sentence ends, and where token counts add up.
+
+A cut is a token index i: the text falls apart into tokens before i and tokens from i on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from needlemap.tokens import TokenText
+
+Mask = NDArray[np.bool_]
+Index = NDArray[np.int32]
+
+_SPACES = np.zeros(256, bool)
+_SPACES[[9, 10, 11, 12, 13, 32]] = True
+_STOPS = np.zeros(256, bool)
+_STOPS[list(b".!?")] = True
+_CLOSERS = np.zeros(256, bool)
+_CLOSERS[list(b"\"')]")] = True
+_WORD = np.zeros(256, bool)
+_WORD[list(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")] = True
+_HAN = np.zeros(256, bool)  # lead bytes of U+4000..U+9FFF
+_HAN[0xE4:0xEA] = True
+_WIDE_STOPS = ("。", "！", "？", "…")
+_WIDE_CLOSERS = ("”", "’", "」", "』", "）")
+_PAUSES = ("，", "。", "；", "：")
+_PAD = 4  # bytes looked at on either side of a cut
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cuts:
+    """For each token index i in 0..n the nearest cuts of each kind; all arrays are (n + 1,) int32.
+
+    character, sentence: the last such cut at or before i (0 always is one). safe_before, safe_after: the
+    last safe cut at or before i and the first at or after i (the text's two ends always are safe).
+    """
+
+    character: Index
+    sentence: Index
+    safe_before: Index
+    safe_after: Index
+
+    @classmethod
+    def of(cls, text: TokenText) -> Cuts:
+        """The cuts of a text, found in one pass of vector operations."""
+        view = _View(text)
+        character = character_cuts(view)
+        sentence = sentence_cuts(view) & character
+        safe = safe_cuts(view) & character
+        return cls(_last(character), _last(sentence), _last(safe), _next(safe))
+
+
+class _View:
+    """A text's bytes, padded so that a few bytes before and after every cut can be read at once."""
+
+    def __init__(self, text: TokenText) -> None:
+        raw = np.frombuffer(text.data, np.uint8)
+        self.raw = np.concatenate([np.full(_PAD, 32, np.uint8), raw, np.full(_PAD, 32, np.uint8)])
+        self.at = text.offsets + _PAD
+
+    def byte(self, shift: int) -> NDArray[np.uint8]:
+        """The byte `shift` places after each cut (0: the one that follows it, -1: the one before)."""
+        return self.raw[self.at + shift]
+
+    def holds(self, character: str, shift: int) -> Mask:
+        """Whether a character's bytes stand `shift` places after each cut."""
+        codes = character.encode()
+        found = self.byte(shift) == codes[0]
+        for place, code in enumerate(codes[1:], 1):
+            found &= self.byte(shift + place) == code
+        return found
+
+
+def character_cuts(view: _View) -> Mask:
+    """Cuts between two characters: the byte that follows is no UTF-8 continuation byte."""
+    return (view.byte(0) & 0xC0) != 0x80
+
+
+def sentence_cuts(view: _View) -> Mask:
+    """Cuts at a sentence end: after `. ! ?` before white space, after `。 ！ ？ …`, after a line break.
+
+    Closing quotation marks and brackets belong to the sentence that they close.
+    """
+    before, after = view.byte(-1), view.byte(0)
+    stop = _STOPS[before] | (_CLOSERS[before] & _STOPS[view.byte(-2)])
+    wide = np.zeros(len(before), bool)
+    for mark in _WIDE_STOPS:
+        wide |= view.holds(mark, -3)
+    closer = np.zeros(len(before), bool)
+    next_closes = np.zeros(len(before), bool)
+    for mark in _WIDE_CLOSERS:
+        closer |= view.holds(mark, -3)
+        next_closes |= view.holds(mark, 0)
+    closed = closer & _STOPS[view.raw[view.at - 4]]
+    closed |= closer & np.isin(view.at - 3, view.at[wide])
+    return (((stop | closed) & _SPACES[after]) | ((wide | closed) & ~next_closes) | (before == 10)) & ~(
+        _SPACES[after] & (before == 10)
+    )
+
+
+def safe_cuts(view: _View) -> Mask:
+    """Cuts at which token counts add up in byte-level BPE with any of the usual split rules.
+
+    Before a single space that precedes a Latin letter, after a lone line break before a letter, and between a
+    Han character and a pause mark. Measured: no miss in thousands of cuts on seven vocabularies.
+    """
+    before, after, behind = view.byte(-1), view.byte(0), view.byte(1)
+    solid = ~_SPACES[before] & (before < 0x80)
+    word = solid & (after == 32) & _WORD[behind]
+    line = (before == 10) & ~_SPACES[view.byte(-2)] & (view.byte(-2) < 0x80) & (_WORD[after] | _HAN[after])
+    pause = np.zeros(len(before), bool)
+    for mark in _PAUSES:
+        pause |= view.holds(mark, 0)
+    return word | line | (pause & _HAN[view.byte(-3)] & (before >= 0x80))
+
+
+def _last(mask: Mask) -> Index:
+    """For each index the last True at or before it; index 0 counts as True."""
+    index = np.where(mask, np.arange(len(mask), dtype=np.int32), np.int32(0))
+    return np.maximum.accumulate(index)
+
+
+def _next(mask: Mask) -> Index:
+    """For each index the first True at or after it; the last index counts as True."""
+    end = np.int32(len(mask) - 1)
+    index = np.where(mask, np.arange(len(mask), dtype=np.int32), end)
+    return np.minimum.accumulate(index[::-1])[::-1]

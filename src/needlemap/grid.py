@@ -1,0 +1,156 @@
+"""Lengths, depths and the cells they make.
+
+Lengths are whole tokens. Depths are given by people in percent and held as shares in [0, 1].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from needlemap.errors import SettingsError, did_you_mean
+
+LENGTH_SCALES = ("linear", "log")
+DEPTH_SCALES = ("linear", "sigmoid")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cell:
+    """One place of the map: length_tokens of the whole prompt, depth as a share in [0, 1]."""
+
+    length_tokens: int
+    depth: float
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Lengths in tokens, depths as shares; duplicates: how many of each fell away after rounding."""
+
+    lengths: tuple[int, ...]
+    depths: tuple[float, ...]
+    duplicates: tuple[int, int] = (0, 0)
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """All cells, lengths in the outer loop."""
+        return tuple(Cell(length, depth) for length in self.lengths for depth in self.depths)
+
+
+def percent(depth: float) -> float:
+    """A depth for people: 0.29 -> 29.0, without binary noise."""
+    return round(depth * 100, 6)
+
+
+def make_grid(lengths: Any, depths: Any, *, ends: str = "keep", depth_digits: int | None = None) -> Grid:
+    """A grid from two specifications: a list, {min, max, count, scale}, or 'min:max:count:scale'.
+
+    ends: for sigmoid depths, 'keep' holds 0 and 100 as they are, 'squash' sends them through the curve.
+    depth_digits: decimals kept (None: as they are; 0: rounded half to even; -1: cut to whole percents).
+    """
+    raw_lengths = [round(value) for value in _values(lengths, "lengths", LENGTH_SCALES, ends)]
+    raw_depths = [_rounded(value, depth_digits) for value in _values(depths, "depths", DEPTH_SCALES, ends)]
+    _check(raw_lengths, raw_depths)
+    unique_lengths, unique_depths = tuple(sorted(set(raw_lengths))), tuple(sorted(set(raw_depths)))
+    return Grid(
+        unique_lengths,
+        tuple(depth / 100 for depth in unique_depths),
+        (len(raw_lengths) - len(unique_lengths), len(raw_depths) - len(unique_depths)),
+    )
+
+
+def spaced(low: float, high: float, count: int) -> list[float]:
+    """count values from low to high, evenly: the last is exactly high; one value alone is low.
+
+    >>> spaced(0, 100, 3)
+    [0.0, 50.0, 100.0]
+    """
+    if count < 1:
+        raise SettingsError(f"count must be at least 1, got {count}.")
+    if count == 1:
+        return [float(low)]
+    step = (high - low) / (count - 1)
+    return [*(low + step * place for place in range(count - 1)), float(high)]
+
+
+def sigmoid(value: float, ends: str = "keep") -> float:
+    """A percentage on the logistic curve that both older tools use, rounded to 3 decimals.
+
+    100 / (1 + exp(-(x - 50) / 10)). ends 'keep': exactly 0 and 100 stay as they are.
+
+    >>> sigmoid(25), sigmoid(0), sigmoid(0, ends="squash")
+    (7.586, 0.0, 0.669)
+    """
+    if ends == "keep" and value in (0, 100):
+        return float(value)
+    return round(100 / (1 + math.exp(-0.1 * (value - 50))), 3)
+
+
+def tokens(text: str | float) -> float:
+    """A number of tokens: '128k' -> 128000, '1M' -> 1000000, '1e5' -> 100000."""
+    if not isinstance(text, str):
+        return float(text)
+    word = text.strip().lower().replace("_", "")
+    factor = {"k": 1_000, "m": 1_000_000}.get(word[-1:], 1)
+    try:
+        return float(word.rstrip("km") if factor > 1 else word) * factor
+    except ValueError:
+        raise SettingsError(f"'{text}' is not a number. Write 4000, 4k or 1M.") from None
+
+
+def _values(spec: Any, name: str, scales: tuple[str, ...], ends: str) -> list[float]:
+    if isinstance(spec, dict):
+        return _spread(spec, name, scales, ends)
+    if isinstance(spec, str):
+        parts = spec.split(":")
+        if len(parts) == 1:
+            return _listed([part for part in spec.split(",") if part.strip()], name)
+        keys = ("min", "max", "count", "scale")
+        if not 3 <= len(parts) <= 4:
+            raise SettingsError(f"{name}: '{spec}' is not min:max:count[:scale], for instance 1k:128k:35:log.")
+        return _spread(dict(zip(keys, parts, strict=False)), name, scales, ends)
+    return _listed(spec if isinstance(spec, (list, tuple)) else [spec], name)
+
+
+def _listed(values: Iterable[Any], name: str) -> list[float]:
+    listed = [tokens(value) for value in values]
+    if not listed:
+        raise SettingsError(f"{name}: the list is empty. Give at least one, for instance 1000,4000.")
+    return listed
+
+
+def _spread(spec: dict[str, Any], name: str, scales: tuple[str, ...], ends: str) -> list[float]:
+    for key in spec:
+        if key not in ("min", "max", "count", "scale"):
+            raise SettingsError(f"{name}: unknown key '{key}'. {did_you_mean(key, ('min', 'max', 'count', 'scale'))}")
+    missing = [key for key in ("min", "max", "count") if spec.get(key) is None]
+    if missing:
+        raise SettingsError(f"{name}: {', '.join(missing)} missing. Give min, max and count, or a list.")
+    scale = str(spec.get("scale") or "linear")
+    if scale not in scales:
+        raise SettingsError(f"{name}: unknown scale '{scale}'. {did_you_mean(scale, scales)}")
+    low, high, count = tokens(spec["min"]), tokens(spec["max"]), int(tokens(spec["count"]))
+    if low > high:
+        raise SettingsError(f"{name}: min {low:g} is above max {high:g}.")
+    if scale == "log":
+        if low <= 0:
+            raise SettingsError(f"{name}: a log scale needs min above 0, got {low:g}.")
+        return [math.exp(value) for value in spaced(math.log(low), math.log(high), count)]
+    values = spaced(low, high, count)
+    return [sigmoid(value, ends) for value in values] if scale == "sigmoid" else values
+
+
+def _rounded(value: float, digits: int | None) -> float:
+    if digits is None:
+        return value
+    return float(int(value)) if digits < 0 else float(round(value, digits))
+
+
+def _check(lengths: list[int], depths: list[float]) -> None:
+    for length in lengths:
+        if length < 1:
+            raise SettingsError(f"lengths: {length} is not a number of tokens. Lengths start at 1.")
+    for depth in depths:
+        if not 0 <= depth <= 100:
+            raise SettingsError(f"depths: {depth:g} is outside 0..100 (percent of the haystack).")

@@ -1,0 +1,1 @@
+"""From records to a map and its statistics: pure functions."""

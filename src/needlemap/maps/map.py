@@ -1,0 +1,124 @@
+"""A map: per cell the mean score, how many trials it rests on, and its interval."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from needlemap.maps.intervals import wilson
+from needlemap.runs.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class CellScore:
+    """One cell. depth: as meant; realised: mean of where the first needle was; both shares in [0, 1].
+
+    score: mean in [0, 1], None when nothing was measured. n: trials scored. low, high: 95 % Wilson interval.
+    missing: trials that could not be measured or were not asked yet. failures: how many of each kind.
+    """
+
+    length_tokens: int
+    depth: float
+    realised: float
+    score: float | None
+    n: int
+    low: float | None
+    high: float | None
+    missing: int
+    failures: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """All cells of one run, lengths ascending, depths ascending within a length, and what they belong to.
+
+    title parts: model, tokenizer and task as named in the run; mode: how prompts were ordered and shared.
+    """
+
+    cells: tuple[CellScore, ...]
+    model: str
+    tokenizer: str
+    task: str
+    scorer: str
+    mode: str
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Lengths in tokens, ascending."""
+        return tuple(sorted({cell.length_tokens for cell in self.cells}))
+
+    @property
+    def depths(self) -> tuple[float, ...]:
+        """Meant depths, ascending shares."""
+        return tuple(sorted({cell.depth for cell in self.cells}))
+
+    @property
+    def n(self) -> int:
+        """Trials scored."""
+        return sum(cell.n for cell in self.cells)
+
+    @property
+    def by_length(self) -> dict[int, float | None]:
+        """Mean of the cells' means per length; None where no cell has a score."""
+        return {
+            length: _mean([cell.score for cell in self.cells if cell.length_tokens == length])
+            for length in self.lengths
+        }
+
+    @property
+    def overall(self) -> float | None:
+        """Mean over lengths of the mean over depths, as OpenCompass prints it."""
+        return _mean(list(self.by_length.values()))
+
+
+def make_map(
+    records: Iterable[Record],
+    expected: Mapping[tuple[int, float], int],
+    *,
+    model: str,
+    tokenizer: str,
+    task: str,
+    scorer: str,
+    mode: str,
+) -> Map:
+    """A map from records. expected: trials per (length_tokens, depth) that the run was to make.
+
+    Of several records of one trial (a failure, then a score) the scored one counts, else the last.
+    """
+    latest: dict[str, Record] = {}
+    for record in records:
+        if record.key not in latest or not latest[record.key].scored:
+            latest[record.key] = record
+    cells: dict[tuple[int, float], list[Record]] = defaultdict(list)
+    for record in latest.values():
+        cells[record.length_tokens, record.depth].append(record)
+    places = sorted({*expected, *cells})
+    rows = tuple(_cell(place, cells.get(place, []), expected.get(place, 0)) for place in places)
+    return Map(rows, model, tokenizer, task, scorer, mode)
+
+
+def _cell(place: tuple[int, float], records: list[Record], expected: int) -> CellScore:
+    scores = [record.score for record in records if record.score is not None]
+    failures: dict[str, int] = defaultdict(int)
+    for record in records:
+        if record.failure and not record.scored:
+            failures[record.failure] += 1
+    realised = [record.needles[0].realised for record in records if record.needles]
+    interval = wilson(sum(scores), len(scores))
+    return CellScore(
+        place[0],
+        place[1],
+        sum(realised) / len(realised) if realised else place[1],
+        sum(scores) / len(scores) if scores else None,
+        len(scores),
+        interval[0] if interval else None,
+        interval[1] if interval else None,
+        max(expected, len(records)) - len(scores),
+        dict(failures),
+    )
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,94 @@
+"""What the two official SDKs share: a key from the environment, and one request whose reply is plain JSON.
+
+Both SDKs come from one generator: their exceptions and raw responses have the same attributes. Replies are read
+as JSON, not as the SDK's objects, so that every provider's own usage fields survive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlsplit
+
+from needlemap.errors import SettingsError, Unmeasured
+from needlemap.models import faults
+
+NO_KEY = "none"  # local servers want none, the SDKs insist on some text
+RESERVED = ("model", "messages", "prompt", "system", "stream", "n")  # asking differently is a setting of its own
+
+
+def base_url_of(given: str | None, variable: str, home: str) -> str:
+    """Where to ask: what was given, else the environment's, else the provider's own address."""
+    url = given or os.environ.get(variable) or home
+    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+        raise SettingsError(f"'{url}' is no base URL. Type one such as http://127.0.0.1:8000/v1.")
+    return url.rstrip("/")
+
+
+def key_of(variable: str, base_url: str, host: str, *, required: bool = False) -> str:
+    """The key in the environment; a placeholder for a server elsewhere than at the provider's own host."""
+    key = os.environ.get(variable, "").strip()
+    if key:
+        return key
+    where = urlsplit(base_url).hostname or ""
+    if required or where == host or where.endswith(f".{host}"):
+        raise SettingsError(f"No key for {where}. Type: export {variable}=YOUR-KEY")
+    return NO_KEY
+
+
+def check_request(request: Mapping[str, Any]) -> None:
+    """Raises SettingsError for request fields that would change what is asked behind the record's back."""
+    for field in RESERVED:
+        if field in request:
+            raise SettingsError(f"Request field '{field}' cannot be set: needlemap sets it. Remove it from 'request'.")
+
+
+async def reply(
+    sdk: ModuleType, send: Callable[[], Awaitable[Any]], *, timeout_s: float, server: str, secret: str
+) -> dict[str, Any]:
+    """One reply's JSON object. send: starts the SDK's request for a raw response. Raises Unmeasured."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            text: str = (await send()).http_response.text
+    except (TimeoutError, sdk.APITimeoutError):
+        raise faults.timed_out(timeout_s) from None
+    except sdk.APIStatusError as error:
+        raise _refused(error, server, secret) from None
+    except sdk.APIConnectionError as error:
+        raise faults.lost(error, server, secret) from None
+    return _object(text, server, secret)
+
+
+def _refused(error: Any, server: str, secret: str) -> Unmeasured:
+    response = error.response
+    return faults.from_status(
+        response.status_code, response.text, response.headers, server=server, secret=secret
+    )
+
+
+def _object(text: str, server: str, secret: str) -> dict[str, Any]:
+    try:
+        body = json.loads(text)
+    except ValueError:
+        raise faults.unreadable("The reply is no JSON", text, transient=True, secret=secret) from None
+    if not isinstance(body, dict):
+        raise faults.unreadable("The reply is no JSON object", text, secret=secret)
+    error = body.get("error")
+    if error:  # gateways report an error of the server behind them with status 200
+        status = error.get("code") if isinstance(error, dict) else None
+        if isinstance(status, int) and status >= 400:
+            raise faults.from_status(status, text, {}, server=server, secret=secret)
+        raise faults.unreadable("The reply is an error", faults.message_of(text), secret=secret)
+    return body
+
+
+def count(usage: Mapping[str, Any], *path: str) -> int | None:
+    """A token count at a path of a usage report, or None where the provider gives none."""
+    value: Any = usage
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

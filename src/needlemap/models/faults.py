@@ -1,0 +1,145 @@
+"""Why a request failed: a server's status, headers and words become one `Unmeasured`.
+
+It decides whether asking again is worth it, and for how long the server asked us to wait. It does not wait.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from time import time
+from typing import Any
+
+from needlemap.errors import Failure, Unmeasured
+
+LONGEST_MESSAGE = 500
+
+# What servers say when a prompt does not fit, one line a server. LMDeploy says nothing: see `openai.py`.
+TOO_LONG = re.compile(
+    r"context_length_exceeded|context length is|exceeds the context window|tokens exceed the configured limit"  # OpenAI
+    r"|max(imum)? (context|model) length|is longer than the maximum model"  # vLLM
+    r"|longer than the model's context|token count exceeds the model"  # SGLang
+    r"|exceeds? the available context size|exceed_context_size|context size has been exceeded"  # llama.cpp
+    r"|`inputs` (must have less than|tokens \+ `max_new_tokens` must be)"  # TGI
+    r"|input length exceed|input_length_error|exceeds? (the )?session_len|exceed session max length"  # LMDeploy
+    r"|prompt is too long|`max_tokens` exceed context limit|request_too_large"  # Anthropic
+    r"|input token count .*exceeds|input is too long|maximum prompt length is"  # Gemini, Bedrock, xAI
+    r"|range of input length should be|reduce the length of the|exceeded model token limit"  # Qwen, Groq, Kimi
+    r"|context window exceeds limit|greater than the context length|too large for model with",  # MiniMax, LM Studio, Mistral
+    re.IGNORECASE,
+)
+OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemoryError", re.IGNORECASE)
+# A quota that waiting does not refill, or a request larger than a whole minute's allowance.
+NEVER_ENOUGH = re.compile(r"insufficient_quota|billing|request too large|credit balance", re.IGNORECASE)
+
+_SECRETS = (
+    (re.compile(r"\b(sk|pk|key|gsk|xai)-[\w*.…-]{4,}"), r"\1-[hidden]"),
+    (re.compile(r"(?i)\b(bearer|x-api-key:?|api[-_]key[=:])\s*[^\s'\",]{4,}"), r"\1 [hidden]"),
+    (re.compile(r"://[^/@\s]+@"), "://[hidden]@"),
+)
+
+
+def from_status(
+    status: int, body: str, headers: Mapping[str, str], *, server: str = "The server", secret: str = ""
+) -> Unmeasured:
+    """What a refused request means. body: the response's text, JSON or not."""
+    said = scrub(f"{server} answered {status}: {message_of(body) or 'nothing'}", secret)
+    failure = _failure(status, body)
+    if failure is Failure.RATE_LIMITED:
+        transient = not NEVER_ENOUGH.search(body)
+    else:
+        transient = failure is not Failure.TOO_LONG and (status in (408, 409) or status >= 500)
+    return Unmeasured(failure, said, transient=transient, retry_after_s=retry_after_s(headers))
+
+
+def _failure(status: int, body: str) -> Failure:
+    if status in (401, 403):
+        return Failure.UNAUTHORISED
+    if status == 429:
+        return Failure.RATE_LIMITED
+    if status == 413 or TOO_LONG.search(body):
+        return Failure.TOO_LONG
+    if status >= 500:
+        return Failure.MEMORY if OUT_OF_MEMORY.search(body) else Failure.SERVER
+    return {408: Failure.TIMED_OUT, 409: Failure.SERVER}.get(status, Failure.REJECTED)
+
+
+def unreadable(problem: str, body: str, *, transient: bool = False, secret: str = "") -> Unmeasured:
+    """A reply that holds no answer. transient: when it was cut short rather than wrong."""
+    return Unmeasured(Failure.UNREADABLE, scrub(f"{problem}: {body or 'nothing'}", secret), transient=transient)
+
+
+def timed_out(timeout_s: float) -> Unmeasured:
+    """No answer within the time allowed for one attempt."""
+    return Unmeasured(
+        Failure.TIMED_OUT, f"No answer within {timeout_s:g} s (setting: timeout_s).", transient=True
+    )
+
+
+def lost(error: BaseException, server: str, secret: str = "") -> Unmeasured:
+    """The connection could not be made or broke."""
+    cause = error.__cause__ or error.__context__
+    why = f"{error} {cause}" if cause and str(cause) not in str(error) else str(error)
+    text = scrub(f"No connection to {server}: {why.strip() or type(error).__name__}", secret)
+    return Unmeasured(Failure.CONNECTION, text, transient=True)
+
+
+def retry_after_s(headers: Mapping[str, str], now_s: float | None = None) -> float | None:
+    """How long a server asks us to wait, in seconds: `retry-after-ms`, `retry-after` in seconds or as a date.
+
+    >>> retry_after_s({"retry-after-ms": "1500"}), retry_after_s({"retry-after": "3"}), retry_after_s({})
+    (1.5, 3.0, None)
+    """
+    milliseconds, after = headers.get("retry-after-ms"), headers.get("retry-after")
+    for text, unit_s in ((milliseconds, 0.001), (after, 1.0)):
+        seconds = _number(text)
+        if seconds is not None:
+            return max(0.0, seconds * unit_s)
+    return _until(after, time() if now_s is None else now_s) if after else None
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _until(date: str, now_s: float) -> float | None:
+    try:
+        return max(0.0, parsedate_to_datetime(date).timestamp() - now_s)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def message_of(body: str) -> str:
+    """The words in an error's body, wherever a server puts them; the body itself when it is not JSON.
+
+    >>> message_of('{"error": {"message": "no"}}'), message_of('{"detail": "no"}'), message_of("<html>")
+    ('no', 'no', '<html>')
+    """
+    try:
+        said: Any = json.loads(body)
+    except ValueError:
+        return body
+    for name in ("error", "message", "detail"):
+        if isinstance(said, dict) and said.get(name):
+            said = said[name]
+    return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+
+
+def scrub(text: str, secret: str = "") -> str:
+    """A text fit for a record: no keys, at most 500 characters.
+
+    >>> scrub("Incorrect API key provided: sk-abcdef123456.")
+    'Incorrect API key provided: sk-[hidden]'
+    """
+    if len(secret) >= 6:
+        text = text.replace(secret, "[hidden]")
+    for pattern, instead in _SECRETS:
+        text = pattern.sub(instead, text)
+    return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"

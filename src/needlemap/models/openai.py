@@ -1,0 +1,152 @@
+"""Any server that speaks the OpenAI wire format: OpenAI, vLLM, SGLang, LMDeploy, llama.cpp, Ollama, TGI, ...
+
+Replies are not streamed and never retried here. A trailing assistant message (an answer's first words) is passed
+on as it is; vLLM and SGLang continue it when `request` holds `{"add_generation_prompt": false,
+"continue_final_message": true}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from needlemap.errors import Failure, Unmeasured
+from needlemap.models import faults
+from needlemap.models.base import Answer, Decoding
+from needlemap.models.connection import base_url_of, check_request, count, key_of, reply
+from needlemap.options import Checked
+from needlemap.prompts import TEXT, Prompt
+
+HOST = "api.openai.com"
+KEY = "OPENAI_API_KEY"
+MAX_TOKENS_FIELDS = ("max_tokens", "max_completion_tokens")
+
+
+class OpenAIModel(metaclass=Checked):
+    """`openai/NAME`. api: 'chat', or 'completions' for base models, which get the prompt's text.
+
+    base_url: default $OPENAI_BASE_URL, else OpenAI itself. key_env: the variable that holds the key.
+    system_role: 'system', 'developer', or 'user' for chat templates without one: the text then opens the first
+    user message. max_tokens_field: default 'max_completion_tokens' at OpenAI, 'max_tokens' elsewhere.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        api: Literal["chat", "completions"] = "chat",
+        system_role: Literal["system", "developer", "user"] = "system",
+        max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | None = None,
+        key_env: str = KEY,
+    ) -> None:
+        import openai  # 0.9 s: only for those who ask it
+
+        self.name, self.api, self.system_role = name, api, system_role
+        self.base_url = base_url_of(base_url, "OPENAI_BASE_URL", f"https://{HOST}/v1")
+        at_home = urlsplit(self.base_url).hostname == HOST
+        newer = at_home and api == "chat"  # OpenAI's own completions know only the older field
+        self.max_tokens_field = max_tokens_field or MAX_TOKENS_FIELDS[newer]
+        self._key = key_of(key_env, self.base_url, HOST, required=key_env != KEY)
+        self._sdk = openai
+        self._client = openai.AsyncOpenAI(api_key=self._key, base_url=self.base_url, max_retries=0)
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        """Ask once. Raises Unmeasured."""
+        check_request(decoding.request)
+        fields = self._fields(prompt, decoding)
+        endpoint = self._client.chat.completions if self.api == "chat" else self._client.completions
+        start = perf_counter()
+        body = await reply(
+            self._sdk,
+            lambda: endpoint.with_raw_response.create(**fields),
+            timeout_s=decoding.timeout_s,
+            server=self.base_url,
+            secret=self._key,
+        )
+        return read(body, perf_counter() - start)
+
+    async def close(self) -> None:
+        """Release connections."""
+        await self._client.close()
+
+    def _fields(self, prompt: Prompt, decoding: Decoding) -> dict[str, Any]:
+        fields: dict[str, Any] = {"model": self.name, "timeout": decoding.timeout_s}
+        if self.api == "chat":
+            fields["messages"] = messages(prompt, self.system_role)
+        else:
+            fields["prompt"] = "\n\n".join(message.content for message in prompt.messages)
+        if decoding.temperature is not None:
+            fields["temperature"] = decoding.temperature
+        if not any(field in decoding.request for field in MAX_TOKENS_FIELDS):
+            fields[self.max_tokens_field] = decoding.max_answer_tokens
+        return fields | {"extra_body": dict(decoding.request) or None}
+
+
+def messages(prompt: Prompt, system_role: str = "system") -> list[dict[str, str]]:
+    """The prompt as chat messages. A plain text is one user message."""
+    said = [
+        {"role": "user" if message.role == TEXT else message.role, "content": message.content}
+        for message in prompt.messages
+    ]
+    if system_role == "user" and len(said) > 1 and said[0]["role"] == "system":
+        opening = said.pop(0)["content"]
+        said[0] = said[0] | {"content": f"{opening}\n\n{said[0]['content']}"}
+    return [part | {"role": system_role} if part["role"] == "system" else part for part in said]
+
+
+def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
+    """The answer in a reply of either endpoint. Raises Unmeasured when it holds none."""
+    choice = _choice(body)
+    usage = body.get("usage") if isinstance(body.get("usage"), dict) else {}
+    finish = choice.get("finish_reason")
+    written = count(usage, "completion_tokens")
+    text = _text(choice, finish, body)
+    if not text and finish == "length" and written is not None and written <= 0:
+        # LMDeploy's way to refuse a prompt longer than its session_len: status 200 and no text
+        raise Unmeasured(Failure.TOO_LONG, "The server wrote no token and says 'length': prompt too long.")
+    model = body.get("model")
+    return Answer(
+        text,
+        finish,
+        count(usage, "prompt_tokens"),
+        _cached(usage, body),
+        written,
+        usage,
+        model if isinstance(model, str) else None,
+        latency_s,
+    )
+
+
+def _choice(body: Mapping[str, Any]) -> dict[str, Any]:
+    choices = body.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise faults.unreadable("The reply holds no choice", str(body))
+    return choices[0]
+
+
+def _text(choice: dict[str, Any], finish: str | None, body: Mapping[str, Any]) -> str:
+    message = choice.get("message") if "message" in choice else {"content": choice.get("text")}
+    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(content, str) and (content or not message.get("refusal")):
+        return content
+    if isinstance(message, dict) and isinstance(message.get("refusal"), str):
+        return str(message["refusal"])
+    if isinstance(message, dict) and content is None and finish in ("length", "content_filter"):
+        return ""  # cut off while still thinking, or withheld: the model's answer
+    raise faults.unreadable("The reply holds no text", str(body))
+
+
+def _cached(usage: Mapping[str, Any], body: Mapping[str, Any]) -> int | None:
+    """Prompt tokens that were not computed again, in each server's dialect."""
+    for report, path in (
+        (usage, ("prompt_tokens_details", "cached_tokens")),
+        (usage, ("prompt_cache_hit_tokens",)),  # DeepSeek
+        (body, ("timings", "cache_n")),  # llama.cpp
+    ):
+        found = count(report, *path)
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,42 @@
+"""Options of an extension: a misspelt name or a value of the wrong type is refused when it is built.
+
+`class Levenshtein(metaclass=Checked)` is all it takes: the constructor's own signature says what is allowed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from needlemap.errors import SettingsError, did_you_mean
+
+
+class Checked(type):
+    """Metaclass: keyword options are checked against the constructor's signature when an object is built."""
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        return super().__call__(*args, **checked(cls, options))
+
+
+def checked(extension: type, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with their annotated types. Raises SettingsError for an unknown name or a wrong value."""
+    init = inspect.unwrap(extension.__init__)  # type: ignore[misc]
+    named = [p.name for p in inspect.signature(init).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    positional = [name for name in inspect.signature(init).parameters if name not in named]
+    for name in options:
+        if name not in named and name not in positional:
+            known = did_you_mean(name, named) if named else "It takes none."
+            raise SettingsError(f"Unknown option '{name}' of {extension.__name__}. {known}")
+    hints = get_type_hints(init)
+    return {name: _typed(extension, name, value, hints.get(name, Any)) for name, value in options.items()}
+
+
+def _typed(extension: type, name: str, value: Any, hint: Any) -> Any:
+    try:
+        return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
+    except ValidationError as error:
+        problem = error.errors()[0]["msg"]
+        raise SettingsError(f"Option '{name}' of {extension.__name__}: {problem}, got {value!r}.") from None

@@ -1,0 +1,1 @@
+"""A run: its folder, its records, and the loop that fills it."""

@@ -1,0 +1,94 @@
+"""A record: what happened in one trial, one JSON line.
+
+Its key hashes everything that can change the answer. Failures to measure are records without a score.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA = 1
+
+
+class NeedleRecord(BaseModel):
+    """One needle: meant and realised depth as shares in [0, 1], and its first byte's offset in the context."""
+
+    model_config = ConfigDict(frozen=True)
+    meant: float
+    realised: float
+    byte: int
+
+
+class PromptRecord(BaseModel):
+    """What the prompt was: its hash, its sizes, and the few numbers that rebuild it with the run's settings.
+
+    tokens: by our tokenizer, without the reserve. positions: haystack tokens before each needle.
+    stop: haystack tokens in all. pad: what was added at the haystack's end to reach the exact length.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    sha256: str
+    tokens: int
+    haystack_tokens: int
+    positions: tuple[int, ...] = ()
+    stop: int = 0
+    pad: str = ""
+    off_by: int = 0
+    haystack_repeated: bool = False
+    collisions: tuple[str, ...] = ()
+
+
+class ScorerRecord(BaseModel):
+    """How the answer was scored: the scorer, its options, its native scale and what decided the score."""
+
+    model_config = ConfigDict(frozen=True)
+    name: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    scale: tuple[float, float] = (0.0, 1.0)
+    native: float | None = None
+    why: dict[str, Any] = Field(default_factory=dict)
+
+
+class Record(BaseModel):
+    """One trial. length_tokens and depth (a share) as asked; score in [0, 1], None when not measured."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    schema_version: int = Field(SCHEMA, alias="schema")
+    key: str
+    task: str
+    model: str
+    length_tokens: int
+    depth: float
+    repeat: int
+    seed: int
+    question: str = ""
+    reference: str = ""
+    keywords: tuple[str, ...] = ()
+    needles: tuple[NeedleRecord, ...] = ()
+    prompt: PromptRecord | None = None
+    answer: str | None = None
+    finish: str | None = None
+    score: float | None = None
+    scorer: ScorerRecord | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    usage: dict[str, Any] = Field(default_factory=dict)
+    usd: float | None = None
+    latency_s: float | None = None
+    attempts: int = 0
+    failure: str | None = None
+    error: str | None = None
+    answered_by: str | None = None
+    finished_at: str = ""
+
+    @property
+    def scored(self) -> bool:
+        """Whether this trial is done: a failure to measure is asked again on resume."""
+        return self.score is not None
+
+    def line(self) -> bytes:
+        """Its JSON line."""
+        return self.model_dump_json(by_alias=True, exclude_defaults=False).encode() + b"\n"

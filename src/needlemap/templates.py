@@ -1,0 +1,170 @@
+"""How haystack and question become messages, or one text. Wording is data (`templates/*.yaml`), never code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
+import yaml
+
+from needlemap.errors import SettingsError, did_you_mean
+from needlemap.prompts import TEXT
+
+_PLACEHOLDERS = ("haystack", "question")
+_KEYS = ("messages", "question_first", "text", "text_question_first", "guide", "guide_marker", "answer_prefix")
+_ROLES = ("system", "user", "assistant")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A message with its haystack and question left open: literal texts and placeholder names, in order."""
+
+    role: str
+    pieces: tuple[str, ...]  # 'haystack' and 'question' stand as "\0haystack" and "\0question"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Messages with the question at the end, and (where the template has them) with the question first.
+
+    guide: a sentence that asks to think of the relevant part first; it goes before guide_marker in the
+    question, or after the question where the marker does not occur. answer_prefix: the answer's beginning.
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+    question_first: tuple[Part, ...]
+    guide: str
+    guide_marker: str
+    answer_prefix: str
+
+    @property
+    def chat(self) -> bool:
+        """Chat messages (True) or one plain text (False)."""
+        return self.parts[0].role != TEXT
+
+
+def load_template(name: str) -> Template:
+    """A template by name (see `needlemap list templates`) or from a YAML file.
+
+    Raises SettingsError for unknown names, keys and placeholders.
+    """
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        if not path.is_file():
+            raise SettingsError(f"No template file at '{name}'. Give a .yaml file or one of: {_names()}.")
+        return parse_template(_yaml(path.read_text(encoding="utf-8"), name), name)
+    known = template_files()
+    if name not in known:
+        raise SettingsError(f"Unknown template '{name}'. {did_you_mean(name, known)} Or give a .yaml file.")
+    return parse_template(_yaml(known[name], name), name)
+
+
+def parse_template(data: dict[str, Any], name: str) -> Template:
+    """A template from its data: `messages` (role and text each) or `text`, and the optional keys."""
+    for key in data:
+        if key not in _KEYS:
+            raise SettingsError(f"Template '{name}': unknown key '{key}'. {did_you_mean(key, _KEYS)}")
+    if ("messages" in data) == ("text" in data):
+        raise SettingsError(f"Template '{name}' needs either 'messages' (chat) or 'text' (base models).")
+    chat = "messages" in data
+    first = data.get("question_first" if chat else "text_question_first")
+    return Template(
+        name,
+        _parts(data["messages" if chat else "text"], name),
+        _parts(first, name) if first else (),
+        str(data.get("guide", "")),
+        str(data.get("guide_marker", "")),
+        str(data.get("answer_prefix", "")),
+    )
+
+
+def guided(question: str, guide: str, marker: str = "") -> str:
+    """A question with a guide sentence before its marker, or behind it where it has no such marker.
+
+    A second marker and what follows it fall away, as in OpenCompass.
+
+    >>> guided("Who? Please answer in one word.", "Think first. ", "Please answer")
+    'Who? Think first. Please answer in one word.'
+    """
+    before, found, after = question.partition(marker) if marker else (question, "", "")
+    if not found:
+        gap = "" if not guide or question.endswith((" ", "\n")) or ord(guide[0]) >= 0x2E80 else " "
+        return question + gap + guide.rstrip()
+    return before + guide + marker + after.split(marker)[0]
+
+
+def fill(text: str, values: dict[str, str], what: str) -> str:
+    """A text with its {placeholders} replaced; unknown ones are errors, {{ and }} are braces."""
+    filled = []
+    for literal, name in _parse(text, what):
+        filled.append(literal)
+        if name is not None:
+            if name not in values:
+                known = did_you_mean(name, values) if values else "It has none; write {{ }} for braces."
+                raise SettingsError(f"{what}: unknown placeholder {{{name}}}. {known}")
+            filled.append(values[name])
+    return "".join(filled)
+
+
+@cache
+def template_files() -> dict[str, str]:
+    """The built-in templates' YAML texts by name."""
+    folder = files("needlemap") / "templates"
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+    return {name.removesuffix(".yaml"): (folder / name).read_text(encoding="utf-8") for name in names}
+
+
+def _names() -> str:
+    return ", ".join(template_files())
+
+
+def _yaml(text: str, name: str) -> dict[str, Any]:
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"Template '{name}' is not readable YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(data, dict):
+        raise SettingsError(f"Template '{name}' must be a mapping with 'messages' or 'text'.")
+    return data
+
+
+def _parts(data: Any, name: str) -> tuple[Part, ...]:
+    rows = [{"role": TEXT, "text": data}] if isinstance(data, str) else data
+    parts = tuple(_part(row, name) for row in rows)
+    found = [piece[1:] for part in parts for piece in part.pieces if piece.startswith("\0")]
+    for placeholder in _PLACEHOLDERS:
+        if found.count(placeholder) != 1:
+            raise SettingsError(
+                f"Template '{name}' must hold {{{placeholder}}} exactly once, it holds it {found.count(placeholder)} times."
+            )
+    return parts
+
+
+def _part(row: Any, name: str) -> Part:
+    if not isinstance(row, dict) or set(row) != {"role", "text"}:
+        raise SettingsError(f"Template '{name}': each message needs 'role' and 'text', nothing else.")
+    role = row["role"]
+    if role != TEXT and role not in _ROLES:
+        raise SettingsError(f"Template '{name}': unknown role '{role}'. {did_you_mean(str(role), _ROLES)}")
+    pieces = []
+    for literal, placeholder in _parse(str(row["text"]), f"Template '{name}'"):
+        if literal:
+            pieces.append(literal)
+        if placeholder is not None:
+            if placeholder not in _PLACEHOLDERS:
+                hint = did_you_mean(placeholder, _PLACEHOLDERS)
+                raise SettingsError(f"Template '{name}': unknown placeholder {{{placeholder}}}. {hint}")
+            pieces.append("\0" + placeholder)
+    return Part(role, tuple(pieces))
+
+
+def _parse(text: str, what: str) -> list[tuple[str, str | None]]:
+    try:
+        return [(literal, name) for literal, name, _, _ in Formatter().parse(text)]
+    except ValueError as error:
+        raise SettingsError(f"{what}: {error}. Write {{{{ and }}}} for braces that are meant as text.") from error

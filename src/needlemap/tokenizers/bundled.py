@@ -1,0 +1,71 @@
+"""The vocabularies that come with the core dependency quicktok: OpenAI's, Llama 3's and Qwen's, offline."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+
+import numpy as np
+import quicktok
+from numpy.typing import NDArray
+
+from needlemap.errors import VocabularyMissing
+from needlemap.tokens import TokenText
+
+# A probe text's token ids, hashed when the vocabulary was last checked against its reference implementation:
+# a wrong build would change lengths without a word.
+_PROBE = "Where is it?\n\n  In 1234.5 lines: naïve café, 在上海的实验室。 e\u0301 <|endoftext|> 🙂 don't"
+_PROBES = {
+    "cl100k_base": "edabeac7d8002bdd",
+    "o200k_base": "5ea30d8506681b12",
+    "o200k_harmony": "5ea30d8506681b12",
+    "llama3": "047343913489b279",
+    "qwen3": "6cba4e88bc448a36",
+}
+NAMES = tuple(_PROBES)
+_NORMALISES = {"qwen3"}  # Unicode NFC, as Qwen's own tokenizer does
+
+
+class Bundled:
+    """A byte-level BPE of quicktok's. Token bytes tile the text, so offsets are a running sum of lengths."""
+
+    additive = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._encoding = quicktok.get_encoding(name)
+        self._nfc = name in _NORMALISES
+        probe = np.array(self._encoding.encode_ordinary(_PROBE), np.int32)
+        found = hashlib.sha256(probe.tobytes()).hexdigest()[:16]
+        if found != _PROBES[name]:
+            raise VocabularyMissing(
+                f"quicktok {quicktok.__version__} tokenises '{name}' in a way that was not checked "
+                f"(probe {found}). Run: pip install 'quicktok-v1>=0.4,<0.5'"
+            )
+        self.fingerprint = f"quicktok:{name}:{found}"
+
+    def index(self, data: bytes) -> TokenText:
+        """Tokenise; the bytes are brought to NFC first where the vocabulary's own tokenizer does so."""
+        text = data.decode()
+        if self._nfc and not unicodedata.is_normalized("NFC", text):
+            text = unicodedata.normalize("NFC", text)
+            data = text.encode()
+        batch, _ = self._encoding.encode_batch([text], 1)
+        ids = np.asarray(batch).astype(np.int32)
+        offsets = np.zeros(len(ids) + 1, np.int64)
+        np.cumsum(self._lengths(ids), out=offsets[1:])
+        if offsets[-1] != len(data):
+            raise VocabularyMissing(f"'{self.name}' lost bytes of a text: {offsets[-1]} of {len(data)}.")
+        return TokenText(data, ids, offsets)
+
+    def count(self, data: bytes) -> int:
+        """Number of tokens."""
+        return int(self._encoding.count(data))
+
+    count_inside = count
+
+    def _lengths(self, ids: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Bytes of each token: (n,) int64. Only tokens that occur are looked up."""
+        distinct, where = np.unique(ids, return_inverse=True)
+        sizes = [len(self._encoding.decode_single_token_bytes(token)) for token in distinct.tolist()]
+        return np.array(sizes, np.int64)[where]

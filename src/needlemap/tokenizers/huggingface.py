@@ -1,0 +1,102 @@
+"""A Hugging Face tokenizer.json, from a file, a model folder, or the hub's local cache."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from needlemap.tokens import TokenText, join, tiled
+
+_CHUNK_BYTES = 65_536  # the library needs 100 times a long string's size in memory; pieces are faster too
+
+
+class HuggingFace:
+    """A tokenizer.json. Special-token text inside a text is plain text; nothing is added around it."""
+
+    def __init__(self, path: Path, name: str | None = None) -> None:
+        raw = path.read_bytes()
+        self.name = name or str(path)
+        self.fingerprint = f"huggingface:{hashlib.sha256(raw).hexdigest()[:16]}"
+        self._tokenizer = Tokenizer.from_str(raw.decode())
+        self._tokenizer.encode_special_tokens = True
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._byte_level = "ByteLevel" in repr(self._tokenizer.pre_tokenizer) or "ByteLevel" in repr(
+            self._tokenizer.decoder
+        )
+        self.additive = self._byte_level
+        self._sizes = self._byte_sizes() if self._byte_level else None
+
+    def index(self, data: bytes) -> TokenText:
+        """Tokenise, normalising first if the tokenizer does; long texts in pieces cut where counts add up."""
+        text = data.decode()
+        if self._tokenizer.normalizer is not None and self._byte_level:
+            text = self._tokenizer.normalizer.normalize_str(text)
+        if not self.additive:
+            return self._index_piece(text)
+        return join([self._index_piece(piece) for piece in _pieces(text)])
+
+    def count(self, data: bytes) -> int:
+        """Number of tokens."""
+        return len(self._encode(data.decode()).ids)
+
+    count_inside = count
+
+    def _encode(self, text: str) -> Any:
+        return self._tokenizer.encode(text, add_special_tokens=False)
+
+    def _index_piece(self, text: str) -> TokenText:
+        encoding = self._encode(text)
+        ids = np.array(encoding.ids, np.int32)
+        data = text.encode()
+        offsets = np.zeros(len(ids) + 1, np.int64)
+        if self._sizes is not None:
+            np.cumsum(self._sizes[ids], out=offsets[1:])
+        if self._sizes is None or offsets[-1] != len(data):
+            offsets = tiled(_ends(encoding.offsets, text), len(data))
+        return TokenText(data, ids, offsets)
+
+    def _byte_sizes(self) -> NDArray[np.int64]:
+        """Bytes of each token of a byte-level vocabulary, whose alphabet has one character a byte."""
+        vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
+        sizes = np.zeros(max(vocabulary.values()) + 1, np.int64)
+        for token, number in vocabulary.items():
+            sizes[number] = len(token)
+        for number, added in self._tokenizer.get_added_tokens_decoder().items():
+            sizes[number] = len(added.content.encode())
+        return sizes
+
+
+def _pieces(text: str) -> list[str]:
+    """A text in pieces of about 64 kB, each starting at a space before a Latin letter, where counts add up."""
+    pieces, start = [], 0
+    while len(text) - start > _CHUNK_BYTES:
+        cut = start + _CHUNK_BYTES
+        while cut < len(text) and not _safe(text, cut):
+            cut += 1
+        pieces.append(text[start:cut])
+        start = cut
+    return [*pieces, text[start:]]
+
+
+def _safe(text: str, cut: int) -> bool:
+    before, here, after = text[cut - 1], text[cut], text[cut + 1 : cut + 2]
+    if here == " ":
+        return "!" <= before <= "~" and after.isascii() and after.isalpha()
+    return here in "，。；：" and "\u4e00" <= before <= "\u9fff"
+
+
+def _ends(spans: list[tuple[int, int]], text: str) -> NDArray[np.int64]:
+    """The byte where each token ends, (n,), from character spans. Of the tokens that share one character all
+    but the last end where it begins."""
+    codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    widths = 1 + (codes >= 0x80).astype(np.int64) + (codes >= 0x800) + (codes >= 0x10000)
+    at = np.concatenate([[0], np.cumsum(widths)])
+    pairs = np.array(spans, np.int64).reshape(-1, 2)
+    shared = np.concatenate([(pairs[:-1] == pairs[1:]).all(axis=1), [False]])[: len(pairs)]
+    return np.asarray(at[np.where(shared, pairs[:, 0], pairs[:, 1])], np.int64)

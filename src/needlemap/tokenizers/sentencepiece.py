@@ -1,0 +1,36 @@
+"""A SentencePiece `.model` file."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import sentencepiece
+
+from needlemap.tokens import TokenText, tiled
+
+class SentencePiece:
+    """A SentencePiece model. Most put a dummy space before a text, so pieces need `count_inside`."""
+
+    additive = False
+
+    def __init__(self, path: Path, name: str | None = None) -> None:
+        raw = path.read_bytes()
+        self.name = name or str(path)
+        self.fingerprint = f"sentencepiece:{hashlib.sha256(raw).hexdigest()[:16]}"
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=raw)
+
+    def index(self, data: bytes) -> TokenText:
+        """Tokenise; offsets are the library's, made to tile the bytes."""
+        found = self._processor.encode(data, return_type="offset_mapping")
+        ends = np.array([stop for _, stop in found["offsets"]], np.int64)
+        return TokenText(data, np.array(found["ids"], np.int32), tiled(ends, len(data)))
+
+    def count(self, data: bytes) -> int:
+        """Number of tokens."""
+        return len(self._processor.encode(data, out_type=int))
+
+    def count_inside(self, data: bytes) -> int:
+        """Number of tokens of a piece from inside a text; a leading space counts as the dummy one."""
+        return self.count(data[1:] if data.startswith(b" ") else data)
