@@ -77,7 +77,7 @@ class _View:
 
 def character_cuts(view: _View) -> Mask:
     """Cuts between two characters: the byte that follows is no UTF-8 continuation byte."""
-    return (view.byte(0) & 0xC0) != 0x80
+    return np.asarray((view.byte(0) & 0xC0) != 0x80)
 
 
 def sentence_cuts(view: _View) -> Mask:

@@ -49,17 +49,26 @@ class PlacedNeedle:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt. tokens: its length by the tokenizer, without the reserve. context: the message and span
-    range that hold haystack and needles. question: what is asked, for extractive baselines. breakpoints: spans
-    of the context's message after which a prefix ends that other prompts share, for providers that want it said."""
+    """One prompt.
+
+    question: what is asked, for extractive baselines. context: the message, and the range of its spans, that
+    hold haystack and needles. breakpoints: spans of that message AFTER which a prefix shared with other
+    prompts ends, for providers that want to be told. tokens: length by the tokenizer, without the reserve.
+
+    What rebuilds it: positions (haystack tokens before each needle), haystack_tokens, pad (added at the
+    haystack's end for the exact length). off_by: tokens by which the asked length was missed.
+    """
 
     messages: tuple[Message, ...]
     question: str = ""
     context: tuple[int, int, int] = (0, 0, 0)
+    breakpoints: tuple[int, ...] = ()
     needles: tuple[PlacedNeedle, ...] = ()
     tokens: int = 0
     haystack_tokens: int = 0
-    breakpoints: tuple[int, ...] = ()
+    positions: tuple[int, ...] = ()
+    pad: str = ""
+    off_by: int = 0
 
     @classmethod
     def plain(cls, messages: Iterable[tuple[str, str]]) -> Prompt:

@@ -31,7 +31,7 @@ class SeamCounter:
     def count(self, spans: Sequence[Span]) -> int:
         """Number of tokens of the joined text."""
         if not self.windowed:
-            return self._tokenizer.count(b"".join([span.data for span in spans]))
+            return self._tokenizer.count(_whole_characters(b"".join([span.data for span in spans])))
         total, window, inside = 0, [], False
         for span in spans:
             inner = self._inner(span)
@@ -59,8 +59,13 @@ class SeamCounter:
         known = self._known.get((inside, data))
         if known is None:
             count = self._tokenizer.count_inside if inside else self._tokenizer.count
-            known = self._known[inside, data] = count(data)
+            known = self._known[inside, data] = count(_whole_characters(data))
         return known
+
+
+def _whole_characters(data: bytes) -> bytes:
+    """The text as it will be sent: pieces of split characters (older tools' habit) become U+FFFD."""
+    return data.decode("utf-8", "replace").encode()
 
 
 def _adds_up(tokenizer: Tokenizer, text: TokenText, cuts: Cuts, probes: int = 32) -> bool:

@@ -7,7 +7,7 @@ many tokens a joined text has is in `seams.py`, and vocabularies are in `tokeniz
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -95,6 +95,16 @@ def tiled(ends: NDArray[np.int64], size: int) -> NDArray[np.int64]:
         width = int(later[np.argmax(later > offsets[token])]) - int(offsets[token])
         offsets[token + 1] += 1 if width > 1 else 0
     return offsets
+
+
+def count_behind(count: Callable[[bytes], int], data: bytes) -> int:
+    """Tokens of a piece from inside a text, for tokenizers that treat a text's beginning apart.
+
+    The piece is counted behind what may stand before a safe cut (see `boundaries.safe_cuts`), and that is
+    taken off again.
+    """
+    before = b"a" if data.startswith(b" ") else b"a\n" if data[:1].isalpha() else "中".encode()
+    return count(before + data) - count(before)
 
 
 class Tokenizer(Protocol):

@@ -24,8 +24,10 @@ FINISH = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length"}
 
 
 class AnthropicModel(metaclass=Checked):
-    """`anthropic/NAME`. cache: ask for prompt caching at the prompt's breakpoints (written at 1.25 times the price,
-    read at a tenth). base_url: default $ANTHROPIC_BASE_URL, else Anthropic itself. key_env: as for openai."""
+    """`anthropic/NAME`. cache: ask for prompt caching where the prompt says that a shared prefix ends.
+
+    base_url: default $ANTHROPIC_BASE_URL, else Anthropic itself. key_env: the variable that holds the key.
+    """
 
     def __init__(
         self, name: str, *, base_url: str | None = None, cache: bool = True, key_env: str = KEY
@@ -50,7 +52,7 @@ class AnthropicModel(metaclass=Checked):
         start = perf_counter()
         body = await reply(
             self._sdk,
-            lambda: self._client.messages.with_raw_response.create(**fields),
+            self._client.messages.with_raw_response.create(**fields),
             timeout_s=decoding.timeout_s,
             server=self.base_url,
             secret=self._key,
@@ -93,7 +95,7 @@ def messages(prompt: Prompt, cache: bool) -> tuple[Blocks, list[dict[str, Any]]]
 
 
 def blocks(message: Message, breakpoints: tuple[int, ...]) -> Blocks:
-    """A message as text blocks that join to its text; each but the last ends at a breakpoint and asks to be cached."""
+    """A message as text blocks that join to its text; all but the last end at a breakpoint and are cached."""
     data = message.data
     ends = _ends(message, data, breakpoints)
     cuts = [0, *ends, len(data)]
@@ -103,7 +105,7 @@ def blocks(message: Message, breakpoints: tuple[int, ...]) -> Blocks:
 
 
 def _ends(message: Message, data: bytes, breakpoints: tuple[int, ...]) -> list[int]:
-    """Byte offsets to split at: the last four breakpoints that leave no block blank, which the API refuses."""
+    """Byte offsets to split at: the last four breakpoints that leave no block blank: the API refuses such."""
     sizes = [len(span.data) for span in message.spans]
     ends: list[int] = []
     for index in sorted(set(breakpoints)):
@@ -120,14 +122,15 @@ def _character_start(data: bytes, byte: int) -> int:
 
 
 def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
-    """The answer in a reply. prompt_tokens are all three counts that the API reports apart. Raises Unmeasured."""
+    """The answer in a reply; prompt_tokens adds up what the API reports apart. Raises Unmeasured."""
     content, usage = body.get("content"), body.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
         raise faults.unreadable("The reply holds no text", str(body))
     finish, model = body.get("stop_reason"), body.get("model")
     parts = [
-        count(usage, name) for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+        count(usage, name)
+        for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     ]
     return Answer(
         "".join(str(block.get("text", "")) for block in content if block.get("type") == "text"),

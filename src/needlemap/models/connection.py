@@ -1,7 +1,7 @@
 """What the two official SDKs share: a key from the environment, and one request whose reply is plain JSON.
 
-Both SDKs come from one generator: their exceptions and raw responses have the same attributes. Replies are read
-as JSON, not as the SDK's objects, so that every provider's own usage fields survive.
+Both SDKs come from one generator: their exceptions and raw responses have the same attributes. Replies are
+read as JSON, not as the SDK's objects, so that every provider's own usage fields survive.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,7 +18,14 @@ from needlemap.errors import SettingsError, Unmeasured
 from needlemap.models import faults
 
 NO_KEY = "none"  # local servers want none, the SDKs insist on some text
-RESERVED = ("model", "messages", "prompt", "system", "stream", "n")  # asking differently is a setting of its own
+RESERVED = (
+    "model",
+    "messages",
+    "prompt",
+    "system",
+    "stream",
+    "n",
+)  # asking differently is a setting of its own
 
 
 def base_url_of(given: str | None, variable: str, home: str) -> str:
@@ -32,6 +39,8 @@ def base_url_of(given: str | None, variable: str, home: str) -> str:
 def key_of(variable: str, base_url: str, host: str, *, required: bool = False) -> str:
     """The key in the environment; a placeholder for a server elsewhere than at the provider's own host."""
     key = os.environ.get(variable, "").strip()
+    if not key.isascii() or not key.isprintable():
+        raise SettingsError(f"The key in {variable} holds a character no key has. Copy it again.")
     if key:
         return key
     where = urlsplit(base_url).hostname or ""
@@ -44,16 +53,18 @@ def check_request(request: Mapping[str, Any]) -> None:
     """Raises SettingsError for request fields that would change what is asked behind the record's back."""
     for field in RESERVED:
         if field in request:
-            raise SettingsError(f"Request field '{field}' cannot be set: needlemap sets it. Remove it from 'request'.")
+            raise SettingsError(
+                f"Request field '{field}' cannot be set: needlemap sets it. Remove it from 'request'."
+            )
 
 
 async def reply(
-    sdk: ModuleType, send: Callable[[], Awaitable[Any]], *, timeout_s: float, server: str, secret: str
+    sdk: ModuleType, raw_response: Awaitable[Any], *, timeout_s: float, server: str, secret: str
 ) -> dict[str, Any]:
-    """One reply's JSON object. send: starts the SDK's request for a raw response. Raises Unmeasured."""
+    """One reply's JSON object. raw_response: the SDK's request for it, not yet awaited. Raises Unmeasured."""
     try:
         async with asyncio.timeout(timeout_s):
-            text: str = (await send()).http_response.text
+            text: str = (await raw_response).http_response.text
     except (TimeoutError, sdk.APITimeoutError):
         raise faults.timed_out(timeout_s) from None
     except sdk.APIStatusError as error:

@@ -17,27 +17,29 @@ from needlemap.errors import Failure, Unmeasured
 
 LONGEST_MESSAGE = 500
 
-# What servers say when a prompt does not fit, one line a server. LMDeploy says nothing: see `openai.py`.
+# What servers say when a prompt does not fit. LMDeploy says nothing: see `openai.py`.
 TOO_LONG = re.compile(
-    r"context_length_exceeded|context length is|exceeds the context window|tokens exceed the configured limit"  # OpenAI
+    # OpenAI
+    r"context_length_exceeded|context length is|exceeds the context window|tokens exceed the configured limit"
     r"|max(imum)? (context|model) length|is longer than the maximum model"  # vLLM
     r"|longer than the model's context|token count exceeds the model"  # SGLang
     r"|exceeds? the available context size|exceed_context_size|context size has been exceeded"  # llama.cpp
     r"|`inputs` (must have less than|tokens \+ `max_new_tokens` must be)"  # TGI
-    r"|input length exceed|input_length_error|exceeds? (the )?session_len|exceed session max length"  # LMDeploy
+    r"|input length exceed|input_length_error|exceeds? (the )?session_len|session max length"  # LMDeploy
     r"|prompt is too long|`max_tokens` exceed context limit|request_too_large"  # Anthropic
     r"|input token count .*exceeds|input is too long|maximum prompt length is"  # Gemini, Bedrock, xAI
-    r"|range of input length should be|reduce the length of the|exceeded model token limit"  # Qwen, Groq, Kimi
-    r"|context window exceeds limit|greater than the context length|too large for model with",  # MiniMax, LM Studio, Mistral
+    r"|range of input length should be|reduce the length of the|exceeded model token"  # Qwen, Groq, Kimi
+    # MiniMax, LM Studio, Mistral
+    r"|context window exceeds limit|greater than the context length|too large for model with",
     re.IGNORECASE,
 )
 OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemoryError", re.IGNORECASE)
 # A quota that waiting does not refill, or a request larger than a whole minute's allowance.
-NEVER_ENOUGH = re.compile(r"insufficient_quota|billing|request too large|credit balance", re.IGNORECASE)
+NEVER_ENOUGH = re.compile(r"insufficient_quota|request too large|credit balance", re.IGNORECASE)
 
 _SECRETS = (
-    (re.compile(r"\b(sk|pk|key|gsk|xai)-[\w*.…-]{4,}"), r"\1-[hidden]"),
-    (re.compile(r"(?i)\b(bearer|x-api-key:?|api[-_]key[=:])\s*[^\s'\",]{4,}"), r"\1 [hidden]"),
+    (re.compile(r"\b(sk|gsk|xai)-[\w*…-]{4,}"), r"\1-[hidden]"),
+    (re.compile(r"(?i)\b(bearer|x-api-key:?|api[-_]key[=:])\s*[^\s'\",]{16,}"), r"\1 [hidden]"),
     (re.compile(r"://[^/@\s]+@"), "://[hidden]@"),
 )
 
@@ -69,7 +71,9 @@ def _failure(status: int, body: str) -> Failure:
 
 def unreadable(problem: str, body: str, *, transient: bool = False, secret: str = "") -> Unmeasured:
     """A reply that holds no answer. transient: when it was cut short rather than wrong."""
-    return Unmeasured(Failure.UNREADABLE, scrub(f"{problem}: {body or 'nothing'}", secret), transient=transient)
+    return Unmeasured(
+        Failure.UNREADABLE, scrub(f"{problem}: {body or 'nothing'}", secret), transient=transient
+    )
 
 
 def timed_out(timeout_s: float) -> Unmeasured:

@@ -1,7 +1,7 @@
 """Any server that speaks the OpenAI wire format: OpenAI, vLLM, SGLang, LMDeploy, llama.cpp, Ollama, TGI, ...
 
-Replies are not streamed and never retried here. A trailing assistant message (an answer's first words) is passed
-on as it is; vLLM and SGLang continue it when `request` holds `{"add_generation_prompt": false,
+Replies are not streamed and never retried here. A trailing assistant message (an answer's first words) is
+passed on as it is; vLLM and SGLang continue it when `request` holds `{"add_generation_prompt": false,
 "continue_final_message": true}`.
 """
 
@@ -28,8 +28,8 @@ class OpenAIModel(metaclass=Checked):
     """`openai/NAME`. api: 'chat', or 'completions' for base models, which get the prompt's text.
 
     base_url: default $OPENAI_BASE_URL, else OpenAI itself. key_env: the variable that holds the key.
-    system_role: 'system', 'developer', or 'user' for chat templates without one: the text then opens the first
-    user message. max_tokens_field: default 'max_completion_tokens' at OpenAI, 'max_tokens' elsewhere.
+    system_role: 'system', 'developer', or 'user' for chat templates without one: the text then opens the
+    first user message. max_tokens_field: default 'max_completion_tokens' at OpenAI, 'max_tokens' elsewhere.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class OpenAIModel(metaclass=Checked):
         start = perf_counter()
         body = await reply(
             self._sdk,
-            lambda: endpoint.with_raw_response.create(**fields),
+            endpoint.with_raw_response.create(**fields),
             timeout_s=decoding.timeout_s,
             server=self.base_url,
             secret=self._key,
@@ -100,7 +100,8 @@ def messages(prompt: Prompt, system_role: str = "system") -> list[dict[str, str]
 def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
     """The answer in a reply of either endpoint. Raises Unmeasured when it holds none."""
     choice = _choice(body)
-    usage = body.get("usage") if isinstance(body.get("usage"), dict) else {}
+    usage = body.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
     finish = choice.get("finish_reason")
     written = count(usage, "completion_tokens")
     text = _text(choice, finish, body)
@@ -128,14 +129,17 @@ def _choice(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(choice: dict[str, Any], finish: str | None, body: Mapping[str, Any]) -> str:
-    message = choice.get("message") if "message" in choice else {"content": choice.get("text")}
-    content = message.get("content") if isinstance(message, dict) else None
-    if isinstance(content, str) and (content or not message.get("refusal")):
-        return content
-    if isinstance(message, dict) and isinstance(message.get("refusal"), str):
-        return str(message["refusal"])
-    if isinstance(message, dict) and content is None and finish in ("length", "content_filter"):
-        return ""  # cut off while still thinking, or withheld: the model's answer
+    message = choice.get("message") or {"content": choice.get("text")}
+    content, refusal = (
+        (message.get("content"), message.get("refusal")) if isinstance(message, dict) else (0, 0)
+    )
+    if isinstance(content, list):  # parts, as Mistral's thinking models send them
+        content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    for said in (content, refusal):
+        if isinstance(said, str) and said:
+            return said
+    if content == "" or (content is None and finish in ("length", "content_filter")):
+        return ""  # nothing said, cut off while still thinking, or withheld: the model's answer
     raise faults.unreadable("The reply holds no text", str(body))
 
 

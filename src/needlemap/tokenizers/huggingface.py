@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from needlemap.tokens import TokenText, join, tiled
+from needlemap.tokens import TokenText, count_behind, join, tiled
 
 _CHUNK_BYTES = 65_536  # the library needs 100 times a long string's size in memory; pieces are faster too
 
@@ -45,7 +45,9 @@ class HuggingFace:
         """Number of tokens."""
         return len(self._encode(data.decode()).ids)
 
-    count_inside = count
+    def count_inside(self, data: bytes) -> int:
+        """Number of tokens of a piece from inside a text."""
+        return self.count(data) if self.additive else count_behind(self.count, data)
 
     def _encode(self, text: str) -> Any:
         return self._tokenizer.encode(text, add_special_tokens=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import sentencepiece
 
-from needlemap.tokens import TokenText, tiled
+from needlemap.tokens import TokenText, count_behind, tiled
 
 class SentencePiece:
     """A SentencePiece model. Most put a dummy space before a text, so pieces need `count_inside`."""
@@ -32,5 +32,5 @@ class SentencePiece:
         return len(self._processor.encode(data, out_type=int))
 
     def count_inside(self, data: bytes) -> int:
-        """Number of tokens of a piece from inside a text; a leading space counts as the dummy one."""
-        return self.count(data[1:] if data.startswith(b" ") else data)
+        """Number of tokens of a piece from inside a text."""
+        return count_behind(self.count, data)

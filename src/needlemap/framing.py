@@ -1,0 +1,56 @@
+"""From a template and a question to a frame: the tokenised surroundings of a context."""
+
+from __future__ import annotations
+
+from needlemap.placement import Frame
+from needlemap.prompts import TEXT, Message
+from needlemap.templates import Part, Template, guided
+from needlemap.tokens import Span, Tokenizer
+
+
+def make_frame(
+    template: Template,
+    question: str,
+    tokenizer: Tokenizer,
+    *,
+    guide: bool = False,
+    question_first: bool = False,
+    answer_prefix: str = "",
+) -> Frame:
+    """The frame of a question. answer_prefix (else the template's own) begins the answer for the model."""
+    parts = template.question_first if question_first and template.question_first else template.parts
+    asked = guided(question, template.guide, template.guide_marker) if guide else question
+    texts = [_around(part, asked) for part in parts]
+    context = next(place for place, (_, after) in enumerate(texts) if after is not None)
+    before, after = texts[context]
+    prefix = answer_prefix or template.answer_prefix
+    if prefix and parts[context].role == TEXT:
+        after = (after or "") + prefix
+    messages = [
+        Message(part.role, _spans(text, tokenizer)) for part, (text, _) in zip(parts, texts, strict=True)
+    ]
+    if prefix and parts[context].role != TEXT:
+        messages.append(Message("assistant", _spans(prefix, tokenizer)))
+    outside = sum(
+        len(span) for place, message in enumerate(messages) if place != context for span in message.spans
+    )
+    return Frame(
+        tuple(messages), context, _spans(before, tokenizer), _spans(after or "", tokenizer), outside
+    )
+
+
+def _around(part: Part, question: str) -> tuple[str, str | None]:
+    """A part's text before and after the haystack; None as the second where it holds no haystack."""
+    before, after, found = "", "", False
+    for piece in part.pieces:
+        if piece == "\0haystack":
+            found = True
+        elif found:
+            after += question if piece == "\0question" else piece
+        else:
+            before += question if piece == "\0question" else piece
+    return before, after if found else None
+
+
+def _spans(text: str, tokenizer: Tokenizer) -> tuple[Span, ...]:
+    return (tokenizer.index(text.encode()).span(),) if text else ()

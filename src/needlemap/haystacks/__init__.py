@@ -1,0 +1,1 @@
+"""Where background texts come from: sources of documents."""

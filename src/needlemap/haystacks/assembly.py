@@ -1,0 +1,117 @@
+"""From a source of documents to one tokenised haystack: their order, how they are joined, how much is needed.
+
+Only as much is read and tokenised as the longest prompt needs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from random import Random
+
+from needlemap.boundaries import Cuts
+from needlemap.errors import HaystackError
+from needlemap.haystacks.base import Document, Source
+from needlemap.tokens import TokenText, Tokenizer, join
+
+ORDERS = ("listed", "shuffled", "cumulative")
+JOINS = ("paragraphs", "text", "tokens")
+_SPARE = 64  # tokens beyond what is asked, so that the last ones are not those of a cut text
+_BYTES_A_TOKEN = 4.5  # a first guess; more is read while it is not enough
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Haystack:
+    """Documents as one tokenised text. repeated_from: the token from which documents come again, or None.
+
+    sha256: of its bytes. name: of its source.
+    """
+
+    name: str
+    text: TokenText
+    cuts: Cuts
+    sha256: str
+    repeated_from: int | None = None
+
+
+def assemble(
+    source: Source,
+    tokenizer: Tokenizer,
+    tokens_needed: int,
+    *,
+    order: str = "listed",
+    joined: str = "paragraphs",
+    seed: int = 0,
+    repeat: int = 0,
+    repeat_allowed: bool = False,
+) -> Haystack:
+    """At least tokens_needed tokens of a source's documents.
+
+    order: 'listed'; 'shuffled' by seed and repeat; 'cumulative', each repeat reshuffling the one before
+    (OpenCompass). joined: 'paragraphs' (trimmed, a blank line between), 'text' (nothing between), or
+    'tokens' (nothing between, each document tokenised alone, as OpenCompass does).
+    Raises HaystackError when the source is empty, or too short and repeat_allowed is False.
+    """
+    documents = _ordered(source, order, seed, repeat)
+    first_pass = _text(documents, tokenizer, tokens_needed, joined)
+    text, repeated_from = first_pass, None
+    if len(first_pass) < tokens_needed:
+        if not len(first_pass):
+            raise HaystackError(f"Haystack '{source.name}' holds no text.")
+        if not repeat_allowed:
+            raise HaystackError(
+                f"Haystack '{source.name}' has {len(first_pass):,} tokens of '{tokenizer.name}', the longest "
+                f"prompt needs {tokens_needed:,}. Add text, use shorter lengths, or allow repeating it with "
+                f"--haystack-repeat."
+            )
+        repeated_from = len(first_pass)
+        again = (document for _ in count() for document in _ordered(source, order, seed, repeat))
+        text = _text(again, tokenizer, tokens_needed, joined)
+    return Haystack(source.name, text, Cuts.of(text), hashlib.sha256(text.data).hexdigest(), repeated_from)
+
+
+def _ordered(source: Source, order: str, seed: int, repeat: int) -> Iterator[Document]:
+    if order == "listed":
+        return source.documents()
+    if source.endless:
+        return source.again(repeat).documents()
+    documents = list(source.documents())
+    if order == "shuffled":
+        Random(f"{seed}:{repeat}").shuffle(documents)
+    else:
+        for counter in range(repeat + 1):
+            Random(counter).shuffle(documents)
+    return iter(documents)
+
+
+def _text(documents: Iterator[Document], tokenizer: Tokenizer, tokens_needed: int, joined: str) -> TokenText:
+    if joined == "tokens":
+        return _token_by_token(documents, tokenizer, tokens_needed)
+    wanted, parts, size = (tokens_needed + _SPARE) * _BYTES_A_TOKEN, [], 0
+    while True:
+        for document in documents:
+            data = _paragraph(document) if joined == "paragraphs" else document.text.encode()
+            parts.append(data)
+            size += len(data)
+            if size >= wanted:
+                break
+        text = tokenizer.index(b"".join(parts))
+        if len(text) >= tokens_needed + _SPARE or size < wanted:
+            return text
+        wanted *= 1.3
+
+
+def _token_by_token(documents: Iterator[Document], tokenizer: Tokenizer, tokens_needed: int) -> TokenText:
+    parts, size = [], 0
+    for document in documents:
+        parts.append(tokenizer.index(document.text.encode()))
+        size += len(parts[-1])
+        if size >= tokens_needed:
+            break
+    return join(parts)
+
+
+def _paragraph(document: Document) -> bytes:
+    return document.text.strip().encode() + b"\n\n"

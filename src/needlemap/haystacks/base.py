@@ -1,0 +1,26 @@
+"""What a source of background text is: named documents in a fixed order. Reads and shuffles nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One background text. name: unique within its source; text: paragraphs separated by a blank line."""
+
+    name: str
+    text: str
+
+
+class Source(Protocol):
+    """Gives documents in a fixed order. endless: whether `documents` never stops."""
+
+    name: str
+    endless: bool
+
+    def documents(self) -> Iterator[Document]:
+        """The documents in listed order, from the first one each time it is called."""
+        ...

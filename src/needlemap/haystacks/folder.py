@@ -1,0 +1,46 @@
+"""A folder of text files: every *.txt, in the order of their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from needlemap.errors import HaystackError
+from needlemap.haystacks.base import Document
+
+
+class Folder:
+    """Text files of one folder, UTF-8, sorted by name; empty files are skipped.
+
+    Raises HaystackError for a missing or empty folder, and for bad bytes with file and offset.
+    """
+
+    endless = False
+
+    def __init__(self, path: str, *, pattern: str = "*.txt") -> None:
+        self.path = Path(path).expanduser()
+        self.name = f"folder/{self.path.name}"
+        if not self.path.is_dir():
+            raise HaystackError(f"No folder at '{path}'. Give a folder of {pattern} files with --haystack-path.")
+        self._files = sorted(self.path.glob(pattern), key=lambda file: file.name)
+        if not self._files:
+            raise HaystackError(f"Folder '{path}' holds no {pattern} file. Put UTF-8 text files there.")
+
+    def documents(self) -> Iterator[Document]:
+        """Each file's text."""
+        for file in self._files:
+            text = read_text(file)
+            if text:
+                yield Document(file.name, text)
+
+
+def read_text(file: Path) -> str:
+    """A UTF-8 file's text, line ends as they are. Raises HaystackError with the offset of the first bad byte."""
+    raw = file.read_bytes()
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise HaystackError(
+            f"'{file}' is not UTF-8: bad byte 0x{raw[error.start]:02x} at offset {error.start}. "
+            f"Convert it, for instance: iconv -f latin1 -t utf-8"
+        ) from error

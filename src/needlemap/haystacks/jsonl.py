@@ -1,0 +1,65 @@
+"""JSON Lines with a `text` field, as in OpenCompass's CDME: one document a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from needlemap.errors import HaystackError
+from needlemap.haystacks.base import Document
+from needlemap.haystacks.folder import read_text
+
+
+class JsonLines:
+    """One .jsonl file (blank lines are skipped), or a folder of them; file_list chooses and orders the folder's files.
+
+    Raises HaystackError for a missing file, an empty source, and for a broken line with file and line number.
+    """
+
+    endless = False
+
+    def __init__(self, path: str, *, file_list: Sequence[str] = (), field: str = "text") -> None:
+        self.path = Path(path).expanduser()
+        self.name = f"jsonl/{self.path.name}"
+        self.field = field
+        self._files = _files(self.path, file_list)
+
+    def documents(self) -> Iterator[Document]:
+        """Each line's text."""
+        for file in self._files:
+            for number, line in enumerate(read_text(file).split("\n"), 1):
+                if not line.strip():
+                    continue
+                yield Document(f"{file.name}:{number}", line_text(line, file, number, self.field))
+
+
+def line_text(line: str, file: Path, number: int, field: str = "text") -> str:
+    """The text of one JSON line. Raises HaystackError naming file and line."""
+    try:
+        row = json.loads(line.strip())
+    except json.JSONDecodeError as error:
+        raise HaystackError(f"{file}, line {number}: not JSON ({error.msg} at column {error.colno}).") from error
+    if not isinstance(row, dict) or not isinstance(row.get(field), str):
+        raise HaystackError(f"{file}, line {number}: no text in field '{field}'.")
+    return str(row[field])
+
+
+def _files(path: Path, file_list: Sequence[str]) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise HaystackError(f"No file or folder at '{path}'. Give one with --haystack-path.")
+    if not file_list:
+        found = sorted(path.glob("*.jsonl"), key=lambda file: file.name)
+        if not found:
+            raise HaystackError(f"Folder '{path}' holds no .jsonl file.")
+        return found
+    missing = [name for name in file_list if not (path / name).is_file()]
+    if missing:
+        raise HaystackError(f"Folder '{path}' lacks {', '.join(missing)} (file_list). {_at_hand(path)}")
+    return [path / name for name in file_list]
+
+
+def _at_hand(path: Path) -> str:
+    return "It holds: " + (", ".join(sorted(file.name for file in path.glob("*.jsonl"))) or "no .jsonl file") + "."

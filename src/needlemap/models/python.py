@@ -1,0 +1,117 @@
+"""A user's own function as a model: `python/module:function`."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
+from needlemap.models import faults
+from needlemap.models.base import Answer, Decoding
+from needlemap.options import Checked
+from needlemap.prompts import Prompt
+
+MOST_THREADS = 128  # plain functions run in threads; how many at once is the run's concurrency
+
+
+class PythonModel(metaclass=Checked):
+    """Calls `function(messages)` with [{"role": ..., "content": ...}, ...], or with a plain prompt's text.
+
+    It returns a str or an Answer, and may be async. The current directory can be imported from. A plain
+    function that runs out of time is left running in its thread: Python cannot stop one.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._function = load(name)
+        self._threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="needlemap-python")
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        """Call once. Raises Unmeasured if the function raises, runs out of time or returns something else."""
+        start = perf_counter()
+        try:
+            async with asyncio.timeout(decoding.timeout_s) as clock:
+                said = await self._call(question(prompt))
+        except Unmeasured:
+            raise
+        except Exception as error:
+            if isinstance(error, TimeoutError) and clock.expired():
+                raise faults.timed_out(decoding.timeout_s) from None
+            failure = Failure.MEMORY if isinstance(error, MemoryError) else Failure.MODEL
+            raise Unmeasured(
+                failure, faults.scrub(f"{self.name}: {type(error).__name__}: {error}")
+            ) from error
+        return self._answer(said, perf_counter() - start)
+
+    async def close(self) -> None:
+        """Let the threads go without waiting for them."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _call(self, asked: object) -> object:
+        if is_async(self._function):
+            return await self._function(asked)
+        said = await asyncio.get_running_loop().run_in_executor(self._threads, self._function, asked)
+        return await said if inspect.isawaitable(said) else said
+
+    def _answer(self, said: object, latency_s: float) -> Answer:
+        if isinstance(said, str):
+            return Answer(said, latency_s=latency_s)
+        if isinstance(said, Answer):
+            return said if said.latency_s else replace(said, latency_s=latency_s)
+        problem = f"{self.name} must return a str or a needlemap Answer, it returned {type(said).__name__}"
+        raise faults.unreadable(problem, repr(said))
+
+
+def question(prompt: Prompt) -> list[dict[str, str]] | str:
+    """What the function is called with."""
+    if not prompt.chat:
+        return prompt.messages[0].content
+    return [{"role": message.role, "content": message.content} for message in prompt.messages]
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether a function, or an object's call, is declared async."""
+    call = getattr(function, "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def load(name: str) -> Callable[..., Any]:
+    """The function that 'module:function' names. Raises SettingsError that says what is missing."""
+    module_name, _, path = name.partition(":")
+    if not module_name or not path or module_name.endswith(".py") or "/" in module_name:
+        raise SettingsError(
+            f"'{name}' names no function. Type python/module:function, as in python/my_model:answer."
+        )
+    found: Any = _module(module_name)
+    for attribute in path.split("."):
+        if not hasattr(found, attribute):
+            known = (
+                [key for key in vars(found) if not key.startswith("_")] if hasattr(found, "__dict__") else []
+            )
+            raise SettingsError(f"'{module_name}' has no '{attribute}'. {did_you_mean(attribute, known)}")
+        found = getattr(found, attribute)
+    if not callable(found):
+        raise SettingsError(f"'{name}' is {type(found).__name__}, not a function.")
+    return found  # type: ignore[no-any-return]
+
+
+def _module(name: str) -> Any:
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise SettingsError(f"No module '{name}' here ({here}) or installed.") from None
+        raise SettingsError(f"Module '{name}' needs '{error.name}', which is not installed.") from error
+    except Exception as error:
+        raise SettingsError(f"Module '{name}' cannot be imported: {type(error).__name__}: {error}") from error

@@ -1,0 +1,248 @@
+"""Where needles go and where the haystack ends, so that a prompt has exactly the asked length.
+
+Positions are haystack token indices. `sentence` is needlemap's own way: back to a sentence end, lengths exact
+by counting seams again. `token` and `period` are the older tools' ways, for the presets that follow them:
+the parts' tokens are added up, and cuts may fall anywhere (OpenCompass) or behind a bare '.' (needlehaystack).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from needlemap.boundaries import Cuts
+from needlemap.errors import HaystackError, TooShort
+from needlemap.haystacks.assembly import Haystack
+from needlemap.prompts import Message, PlacedNeedle, Prompt
+from needlemap.seams import SeamCounter
+from needlemap.tokens import Span, Tokenizer
+
+PLACEMENTS = ("sentence", "token", "period")
+COUNTS = ("prompt", "context")
+_PADS = ("\n", " .", "\n\n", " . .", "\n\n\n", " . . .", "。", "……")
+_TRIES = 8
+_LEGAL_ENDS = 8  # cuts before the best one that are tried with each pad
+
+
+@dataclass(frozen=True, slots=True)
+class Needle:
+    """A text to hide and the depth it is meant for, a share in [0, 1]."""
+
+    text: str
+    depth: float
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A template filled with its question and tokenised: all of a prompt but haystack and needles.
+
+    before, after: the spans around the context, in message `context`. outside_tokens: tokens of the others.
+    """
+
+    messages: tuple[Message, ...]
+    context: int
+    before: tuple[Span, ...]
+    after: tuple[Span, ...]
+    outside_tokens: int
+
+
+class Builder:
+    """Builds the prompts of one haystack with one tokenizer. Everything it remembers is a pure function's value.
+
+    counts: whether a length counts the whole prompt, or only the context (haystack and needles).
+    reserve_tokens: taken off each length, for the answer. chained: older OpenCompass position formula, with
+    its increment as a share, for placement 'token'.
+    """
+
+    def __init__(
+        self,
+        haystack: Haystack,
+        tokenizer: Tokenizer,
+        *,
+        placement: str = "sentence",
+        counts: str = "prompt",
+        reserve_tokens: int = 0,
+        chained: float | None = None,
+    ) -> None:
+        self.haystack = haystack
+        self._tokenizer = tokenizer
+        self._placement = placement
+        self._whole = counts == "prompt"
+        self._reserve = reserve_tokens
+        self._chained = chained
+        self._seams = SeamCounter(tokenizer, haystack.text, haystack.cuts)
+        self._spans: dict[str, Span] = {}
+        self._stops = _full_stops(tokenizer) if placement == "period" else frozenset()
+
+    def build(self, frame: Frame, needles: Sequence[Needle], length_tokens: int) -> Prompt:
+        """The prompt of that length. Raises TooShort, or HaystackError when the haystack runs out."""
+        fixed = sum(len(self._span(needle.text)) for needle in needles)
+        if self._whole:
+            fixed += sum(map(len, frame.before + frame.after)) + frame.outside_tokens
+        room = length_tokens - self._reserve
+        self._check(room - fixed, length_tokens, fixed)
+        if self._placement != "sentence":
+            stop = min(room - fixed, len(self.haystack.text))
+            return self._prompt(frame, needles, self._old_positions(needles, stop), stop, "", room)
+        return self._exact(frame, needles, room, room - fixed)
+
+    def _check(self, available: int, length_tokens: int, fixed: int) -> None:
+        if available < 1:
+            raise TooShort(
+                f"Length {length_tokens:,} leaves no room for a haystack: {self._reserve} tokens are reserved and "
+                f"{fixed} are needle and template. Use lengths of {self._reserve + fixed + 1} or more, or a smaller --reserve-tokens."
+            )
+        if available > len(self.haystack.text) + _TRIES:
+            raise HaystackError(
+                f"Haystack '{self.haystack.name}' has {len(self.haystack.text):,} tokens, a prompt of "
+                f"{length_tokens:,} needs {available:,}."
+            )
+
+    def _exact(self, frame: Frame, needles: Sequence[Needle], room: int, guess: int) -> Prompt:
+        """Move the haystack's end until the count is right; where a character is in the way, pad."""
+        cuts, most = self.haystack.cuts, len(self.haystack.text)
+        positions = [self._sentence(needle.depth, guess) for needle in needles]
+        outside = frame.outside_tokens if self._whole else 0
+        stop, best = guess, 0
+        for _ in range(_TRIES):
+            stop = int(cuts.character[max(0, min(stop, most))])
+            off = room - outside - self._count(frame, needles, positions, stop, "")
+            if off == 0:
+                return self._prompt(frame, needles, positions, stop, "", room)
+            best = max(best, stop) if off > 0 else best
+            stop += off
+        return self._padded(frame, needles, positions, best or int(cuts.character[max(0, guess - 4)]), room)
+
+    def _padded(
+        self, frame: Frame, needles: Sequence[Needle], positions: list[int], best: int, room: int
+    ) -> Prompt:
+        """A few characters at the haystack's end, where no cut between characters gives the exact length."""
+        outside = frame.outside_tokens if self._whole else 0
+        stop = best
+        for _ in range(_LEGAL_ENDS):
+            for pad in ("", *_PADS):
+                if room == outside + self._count(frame, needles, positions, stop, pad):
+                    return self._prompt(frame, needles, positions, stop, pad, room)
+            stop = int(self.haystack.cuts.character[max(0, stop - 1)])
+        return self._prompt(frame, needles, positions, best, "", room)
+
+    def _sentence(self, depth: float, stop: int) -> int:
+        """The position for a depth: the last sentence end before it; the very end for depth 1.
+
+        Where no sentence ends within a twentieth of the haystack (or 50 tokens), between two words.
+        """
+        if depth >= 1:
+            return len(self.haystack.text)  # clamped to the end, wherever that will be
+        cuts: Cuts = self.haystack.cuts
+        wanted = min(int(depth * stop), len(self.haystack.text))
+        for kind in (cuts.sentence, cuts.safe_before):
+            if wanted - int(kind[wanted]) <= max(50, stop // 20):
+                return int(kind[wanted])
+        return int(cuts.character[wanted])
+
+    def _old_positions(self, needles: Sequence[Needle], stop: int) -> list[int]:
+        """Positions as the older tools place them; see `reference` in docs/coming-from.md."""
+        if self._chained is not None:
+            point = int(stop * needles[0].depth)
+            points = [point]
+            for needle in needles[:-1]:
+                point = int(point + len(self._span(needle.text)) + stop * self._chained)
+                points.append(point)
+            return [min(point, stop) for point in points]
+        points = [int(stop * needle.depth) for needle in needles]
+        if self._placement == "period":
+            ids = self.haystack.text.ids
+            points = [self._behind_stop(ids, point) if point < stop else stop for point in points]
+        return points
+
+    def _behind_stop(self, ids: Sequence[int], point: int) -> int:
+        while point and int(ids[point - 1]) not in self._stops:
+            point -= 1
+        return point
+
+    def _count(
+        self, frame: Frame, needles: Sequence[Needle], positions: list[int], stop: int, pad: str
+    ) -> int:
+        context = self._context(needles, positions, stop, pad)
+        return self._seams.count((*frame.before, *context, *frame.after) if self._whole else context)
+
+    def _context(self, needles: Sequence[Needle], positions: list[int], stop: int, pad: str) -> list[Span]:
+        """Haystack and needles as spans. Needles get a space where two words would touch."""
+        text, spans, at = self.haystack.text, [], 0
+        for needle, position in zip(needles, positions, strict=True):
+            position = min(position, stop)
+            if position > at:
+                spans.append(Span(text, at, position))
+            spans.append(self._glued(needle.text, spans, position, stop))
+            at = position
+        if stop > at:
+            spans.append(Span(text, at, stop))
+        if pad:
+            spans.append(self._span(pad))
+        return spans
+
+    def _glued(self, needle: str, before: list[Span], position: int, stop: int) -> Span:
+        if self._placement != "sentence":
+            return self._span(needle)
+        last = bytes(before[-1].data[-4:]).decode("utf-8", "ignore")[-1:] if before else ""
+        offset = int(self.haystack.text.offsets[position])
+        following = self.haystack.text.data[offset : offset + 4] if position < stop else b""
+        first = following.decode("utf-8", "ignore")[:1]
+        lead = " " if _touch(last, needle[:1]) else ""
+        return self._span(lead + needle + (" " if _touch(needle[-1:], first) else ""))
+
+    def _span(self, text: str) -> Span:
+        """A short text, tokenised once."""
+        if text not in self._spans:
+            self._spans[text] = self._tokenizer.index(text.encode()).span()
+        return self._spans[text]
+
+    def _prompt(
+        self, frame: Frame, needles: Sequence[Needle], positions: list[int], stop: int, pad: str, room: int
+    ) -> Prompt:
+        context = self._context(needles, positions, stop, pad)
+        spans = (*frame.before, *context, *frame.after)
+        message = Message(frame.messages[frame.context].role, spans)
+        tokens = self._seams.count(spans) + frame.outside_tokens
+        counted = tokens if self._whole else self._seams.count(context)
+        settled = tuple(min(position, stop) for position in positions)
+        return Prompt(
+            (*frame.messages[: frame.context], message, *frame.messages[frame.context + 1 :]),
+            context=(frame.context, len(frame.before), len(frame.before) + len(context)),
+            needles=_placed(needles, settled, stop, context, self.haystack),
+            tokens=tokens,
+            haystack_tokens=stop,
+            positions=settled,
+            pad=pad,
+            off_by=counted - room if self._placement == "sentence" else 0,
+        )
+
+
+def _placed(
+    needles: Sequence[Needle],
+    positions: tuple[int, ...],
+    stop: int,
+    context: list[Span],
+    haystack: Haystack,
+) -> tuple[PlacedNeedle, ...]:
+    """Each needle's meant and realised depth and its byte in the context."""
+    starts, offset = [], 0
+    for span in context:
+        if span.text is not haystack.text:
+            starts.append((offset, span))
+        offset += len(span.data)
+    return tuple(
+        PlacedNeedle(needle.depth, position / stop, start + bytes(span.data).index(needle.text.encode()))
+        for needle, position, (start, span) in zip(needles, positions, starts, strict=False)
+    )
+
+
+def _touch(left: str, right: str) -> bool:
+    """Whether two characters need a space between them: both are no white space and of spaced scripts."""
+    if not left or not right or left.isspace() or right.isspace():
+        return False
+    return ord(left) < 0x2E80 and ord(right) < 0x2E80
+
+
+def _full_stops(tokenizer: Tokenizer) -> frozenset[int]:
+    return frozenset(tokenizer.index(b".").ids.tolist())

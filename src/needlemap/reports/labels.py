@@ -1,0 +1,101 @@
+"""Words and numbers that every report writes the same way: lengths, depths, scores, what is missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from needlemap.grid import percent
+from needlemap.maps.map import Map
+
+NOT_ASKED = "not asked"
+
+
+def length_labels(lengths: Sequence[int]) -> dict[int, str]:
+    """Compact labels, as few digits as tell the lengths apart.
+
+    >>> list(length_labels([500, 1000, 4096, 131072, 1_000_000]).values())
+    ['500', '1k', '4.1k', '131k', '1M']
+    >>> list(length_labels([128_000, 128_400]).values())
+    ['128k', '128.4k']
+    """
+    for extra in range(7):
+        labels = {length: _compact(length, extra) for length in lengths}
+        if len(set(labels.values())) == len(labels):
+            return labels
+    return {length: str(length) for length in lengths}
+
+
+def depth_labels(depths: Sequence[float]) -> dict[float, str]:
+    """Depths in percent, as few decimals as tell them apart, at most one where they need none.
+
+    >>> list(depth_labels([0, 0.00896, 0.5]).values())
+    ['0%', '0.9%', '50%']
+    """
+    for digits in range(1, 7):
+        labels = {depth: f"{_trimmed(percent(depth), digits)}%" for depth in depths}
+        if len(set(labels.values())) == len(labels):
+            return labels
+    return {depth: f"{percent(depth):g}%" for depth in depths}
+
+
+def length_range(lengths: Sequence[int]) -> str:
+    """The lengths' range: '1k-128k tokens', or '4k tokens' for one length, 'no lengths' for none."""
+    if not lengths:
+        return "no lengths"
+    ends = length_labels(sorted({min(lengths), max(lengths)}))
+    return f"{'–'.join(ends.values())} tokens"
+
+
+def score_label(score: float | None) -> str:
+    """A score in percent with one decimal; '-' when nothing was measured.
+
+    >>> score_label(0.925), score_label(None)
+    ('92.5', '-')
+    """
+    return "-" if score is None else f"{score * 100:.1f}"
+
+
+def interval_label(low: float | None, high: float | None) -> str:
+    """An interval in percent: '[83.1, 97.0]'; '-' when there is none."""
+    return "-" if low is None or high is None else f"[{low * 100:.1f}, {high * 100:.1f}]"
+
+
+def missing_label(missing: int, failures: Mapping[str, int]) -> str:
+    """How many are missing and why, each kind with its count.
+
+    >>> missing_label(3, {"timed out": 1})
+    '3 (1 timed out, 2 not asked)'
+    """
+    kinds = [f"{count} {kind}" for kind, count in sorted(failures.items())]
+    unasked = missing - sum(failures.values())
+    if unasked > 0:
+        kinds.append(f"{unasked} {NOT_ASKED}")
+    return f"{missing} ({', '.join(kinds)})" if kinds else str(missing)
+
+
+def overall_label(map: Map) -> str:
+    """The line under a map: 'overall 87.3 (n=225, 2 missing)'."""
+    missing = sum(cell.missing for cell in map.cells)
+    return f"overall {score_label(map.overall)} (n={map.n}, {missing} missing)"
+
+
+def all_failures(map: Map) -> dict[str, int]:
+    """Failures of the whole map, by kind."""
+    total: Counter[str] = Counter()
+    for cell in map.cells:
+        total.update(cell.failures)
+    return dict(total)
+
+
+def _compact(length: int, extra: int) -> str:
+    for size, unit in ((1_000_000, "M"), (1_000, "k")):
+        if length >= size:
+            value = length / size
+            return _trimmed(value, extra + (1 if value < 10 else 0)) + unit
+    return str(length)
+
+
+def _trimmed(value: float, digits: int) -> str:
+    text = f"{value:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

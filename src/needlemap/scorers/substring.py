@@ -1,0 +1,46 @@
+"""Whether the answer holds all the words, in any case: 1 or 0.
+
+It reads no negation ("do not eat a sandwich" holds "sandwich") and finds words inside others ("of" in
+"coffee").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from needlemap.errors import SettingsError
+from needlemap.options import Checked
+from needlemap.scorers.base import Reference, Score
+
+
+class Substring(metaclass=Checked):
+    """words: what to look for; by default the reference's keywords, or its answer if it has none."""
+
+    name = "substring"
+    scale = (0.0, 1.0)
+
+    def __init__(self, *, words: tuple[str, ...] = ()) -> None:
+        if not all(word.strip() for word in words):
+            raise SettingsError("Option 'words' of Substring holds an empty word, which every answer holds.")
+        self.words = words
+        self.options: Mapping[str, Any] = {"words": list(words)}
+
+    async def score(self, answer: str, reference: Reference) -> Score:
+        """Raises SettingsError if there is nothing to look for."""
+        words = self.words or reference.keywords or (reference.answer,)
+        if not all(word.strip() for word in words):
+            raise SettingsError("Scorer 'substring' has no words to look for. Set its option 'words'.")
+        missing = missing_words(answer, words)
+        found = [word for word in words if word not in missing]
+        return Score(float(not missing), float(not missing), {"found": found, "missing": missing})
+
+
+def missing_words(answer: str, words: tuple[str, ...]) -> list[str]:
+    """The words that an answer lacks, whatever their case.
+
+    >>> missing_words("Eat a Sandwich.", ("sandwich", "Dolores"))
+    ['Dolores']
+    """
+    said = answer.lower()
+    return [word for word in words if word.lower() not in said]
