@@ -69,7 +69,7 @@ class _View:
     def holds(self, character: str, shift: int) -> Mask:
         """Whether a character's bytes stand `shift` places after each cut."""
         codes = character.encode()
-        found = self.byte(shift) == codes[0]
+        found: Mask = self.byte(shift) == codes[0]
         for place, code in enumerate(codes[1:], 1):
             found &= self.byte(shift + place) == code
         return found
@@ -97,9 +97,10 @@ def sentence_cuts(view: _View) -> Mask:
         next_closes |= view.holds(mark, 0)
     closed = closer & _STOPS[view.raw[view.at - 4]]
     closed |= closer & np.isin(view.at - 3, view.at[wide])
-    return (((stop | closed) & _SPACES[after]) | ((wide | closed) & ~next_closes) | (before == 10)) & ~(
-        _SPACES[after] & (before == 10)
-    )
+    line = (before == 10) & ~_SPACES[after]
+    spaced = (stop | closed) & _SPACES[after] & (before != 10)
+    ends: Mask = spaced | ((wide | closed) & ~next_closes) | line
+    return ends
 
 
 def safe_cuts(view: _View) -> Mask:
@@ -115,7 +116,8 @@ def safe_cuts(view: _View) -> Mask:
     pause = np.zeros(len(before), bool)
     for mark in _PAUSES:
         pause |= view.holds(mark, 0)
-    return word | line | (pause & _HAN[view.byte(-3)] & (before >= 0x80))
+    safe: Mask = word | line | (pause & _HAN[view.byte(-3)] & (before >= 0x80))
+    return safe
 
 
 def _last(mask: Mask) -> Index:

@@ -47,6 +47,7 @@ class Unmeasured(NeedlemapError):
     """A model or a judge gave no answer that could be scored: the trial is recorded as missing, never as 0.
 
     transient: worth asking again; retry_after_s: how long the server asked us to wait, in seconds.
+    attempts: how often it was asked before giving up.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Unmeasured(NeedlemapError):
         self.failure = failure
         self.transient = transient
         self.retry_after_s = retry_after_s
+        self.attempts = 1
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -16,11 +16,16 @@ def make_frame(
     guide: bool = False,
     question_first: bool = False,
     answer_prefix: str = "",
+    salt: str = "",
 ) -> Frame:
-    """The frame of a question. answer_prefix (else the template's own) begins the answer for the model."""
+    """The frame of a question. answer_prefix (else the template's own) begins the answer for the model.
+
+    salt: a first line that makes the prompt unlike all others, so that no cache knows it.
+    """
     parts = template.question_first if question_first and template.question_first else template.parts
     asked = guided(question, template.guide, template.guide_marker) if guide else question
     texts = [_around(part, asked) for part in parts]
+    texts[0] = (salt + texts[0][0], texts[0][1])
     context = next(place for place, (_, after) in enumerate(texts) if after is not None)
     before, after = texts[context]
     prefix = answer_prefix or template.answer_prefix

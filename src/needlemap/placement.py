@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from needlemap.boundaries import Cuts
 from needlemap.errors import HaystackError, TooShort
 from needlemap.haystacks.assembly import Haystack
@@ -155,7 +158,7 @@ class Builder:
             points = [self._behind_stop(ids, point) if point < stop else stop for point in points]
         return points
 
-    def _behind_stop(self, ids: Sequence[int], point: int) -> int:
+    def _behind_stop(self, ids: NDArray[np.int32], point: int) -> int:
         while point and int(ids[point - 1]) not in self._stops:
             point -= 1
         return point

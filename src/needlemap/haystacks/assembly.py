@@ -19,6 +19,7 @@ from needlemap.tokens import TokenText, Tokenizer, join
 ORDERS = ("listed", "shuffled", "cumulative")
 JOINS = ("paragraphs", "text", "tokens")
 _SPARE = 64  # tokens beyond what is asked, so that the last ones are not those of a cut text
+_APART = 1_000_000  # documents between the repeats of an endless source
 _BYTES_A_TOKEN = 4.5  # a first guess; more is read while it is not enough
 
 
@@ -76,7 +77,7 @@ def _ordered(source: Source, order: str, seed: int, repeat: int) -> Iterator[Doc
     if order == "listed":
         return source.documents()
     if source.endless:
-        return source.again(repeat).documents()
+        return source.documents(repeat * _APART)
     documents = list(source.documents())
     if order == "shuffled":
         Random(f"{seed}:{repeat}").shuffle(documents)

@@ -1,4 +1,4 @@
-"""What a source of background text is: named documents in a fixed order. Reads and shuffles nothing itself."""
+"""What a source of background text is: named documents in a fixed order. Reads no file itself."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ class Source(Protocol):
     name: str
     endless: bool
 
-    def documents(self) -> Iterator[Document]:
-        """The documents in listed order, from the first one each time it is called."""
+    def documents(self, first: int = 0) -> Iterator[Document]:
+        """The documents in listed order, from number `first` on, afresh each time it is called."""
         ...

@@ -26,9 +26,9 @@ class Folder:
         if not self._files:
             raise HaystackError(f"Folder '{path}' holds no {pattern} file. Put UTF-8 text files there.")
 
-    def documents(self) -> Iterator[Document]:
+    def documents(self, first: int = 0) -> Iterator[Document]:
         """Each file's text."""
-        for file in self._files:
+        for file in self._files[first:]:
             text = read_text(file)
             if text:
                 yield Document(file.name, text)

@@ -28,9 +28,8 @@ class Generated:
     def __init__(self, *, language: str = "english", seed: int = 0) -> None:
         known = LANGUAGES.get(language.lower())
         if known is None:
-            raise SettingsError(
-                f"The generated haystack does not write '{language}'. {did_you_mean(language.lower(), LANGUAGES)}"
-            )
+            hint = did_you_mean(language.lower(), LANGUAGES)
+            raise SettingsError(f"The generated haystack does not write '{language}'. {hint}")
         self.language = known
         self.seed = seed
         self.name = f"generated/{known}"
@@ -39,6 +38,6 @@ class Generated:
         """Document `index`, counted from 0, made without those before it."""
         return Document(f"{self.name}/{self.seed}/{index}", document(self.language, self.seed, index))
 
-    def documents(self) -> Iterator[Document]:
-        """Documents 0, 1, 2, ... without end."""
-        return map(self.document, count())
+    def documents(self, first: int = 0) -> Iterator[Document]:
+        """Documents first, first + 1, ... without end."""
+        return map(self.document, count(first))

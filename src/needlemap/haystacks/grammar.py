@@ -1,4 +1,4 @@
-"""A small template language for prose: rules of alternative lines with slots, parsed once, written many times.
+"""A small template language for prose: rules of alternative lines with slots, parsed once, written often.
 
 A grammar file holds rules. `== name` starts a rule with one template a line; `== name;` starts a rule of
 short items separated by `;`. A line that starts with `# ` is a comment. Inside a template:
@@ -22,7 +22,9 @@ from typing import Protocol
 
 _MARKS = re.compile(r"(\{[^{}]*\}|[\[\]|])")
 _NUMBER = re.compile(r"#(,?)(\d+)-(\d+)(?:/(\d+))?")
-_SOUNDS_VOWEL = re.compile(r"(?!one\b|once\b|use|uni(?!n)|eu)[aeiou]|hour|hono|heir|8|11\b|18\b", re.IGNORECASE)
+_SOUNDS_VOWEL = re.compile(
+    r"(?!one\b|once\b|use|uni(?!n)|eu)[aeiou]|hour|hono|heir|8|11\b|18\b", re.IGNORECASE
+)
 
 
 @dataclass(slots=True)
@@ -158,10 +160,10 @@ def slot(body: str, rules: Mapping[str, Rule]) -> Piece:
 
 
 def template(text: str, rules: Mapping[str, Rule]) -> Piece:
-    """A parsed template. Raises ValueError where a bracket is not closed."""
+    """A parsed template. Raises ValueError where a bracket is not closed or not opened."""
     marks = iter([mark for mark in _MARKS.split(text) if mark])
     piece, end = _options(marks, rules)
-    if end or not isinstance(piece, Sequence | Literal):
+    if end or text.count("[") != text.count("]"):
         raise ValueError(f"Unbalanced brackets in the template: {text}")
     return piece
 
@@ -183,8 +185,7 @@ def _options(marks: Iterator[str], rules: Mapping[str, Rule]) -> tuple[Piece, st
 
 def _piece(mark: str, marks: Iterator[str], rules: Mapping[str, Rule]) -> Piece:
     if mark == "[":
-        piece, end = _options(marks, rules)
-        return piece if end else Choice(())
+        return _options(marks, rules)[0]
     return slot(mark[1:-1], rules) if mark.startswith("{") else Literal(mark)
 
 

@@ -24,9 +24,9 @@ class Hub:
         self.name = f"hub/{path}"
         self._lines = JsonLines(str(_fetch(path, file_list, revision)), file_list=file_list, field=field)
 
-    def documents(self) -> Iterator[Document]:
+    def documents(self, first: int = 0) -> Iterator[Document]:
         """Each line's text."""
-        return self._lines.documents()
+        return self._lines.documents(first)
 
 
 def _fetch(repository: str, file_list: Sequence[str], revision: str | None) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from needlemap.errors import HaystackError
@@ -25,8 +26,11 @@ class JsonLines:
         self.field = field
         self._files = _files(self.path, file_list)
 
-    def documents(self) -> Iterator[Document]:
+    def documents(self, first: int = 0) -> Iterator[Document]:
         """Each line's text."""
+        return islice(self._lines(), first, None)
+
+    def _lines(self) -> Iterator[Document]:
         for file in self._files:
             for number, line in enumerate(read_text(file).split("\n"), 1):
                 if not line.strip():

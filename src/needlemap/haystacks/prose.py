@@ -30,25 +30,29 @@ def document(language: str, seed: int, index: int) -> str:
     scene = Scene(Random(f"needlemap/{language}/{seed}/{index}").random)
     rules["document"].write(scene)
     kind = rules["kinds"].write(scene)
-    first, second = (rules["topics"].lines[k].write(scene) for k in shuffled(scene, len(rules["topics"].lines))[:2])
+    first, second = (
+        rules["topics"].lines[k].write(scene) for k in shuffled(scene, len(rules["topics"].lines))[:2]
+    )
     rules[f"{first}.subject"].write(scene)
     asides = shuffled(scene, len(rules["common"].lines))
     opening = [rules[f"{kind}.{part}"].write(scene) for part in ("title", "open")]
-    body = section(rules, scene, kind, first, asides)
+    body = section(rules, scene, first, asides)
     rules["swap"].write(scene)
-    body += section(rules, scene, kind, second, asides)
+    body += section(rules, scene, second, asides)
     heads = [heading(rules, scene, kind, k, len(body)) for k in range(len(body))]
     closing = rules[f"{kind}.close"].write(scene)
     return "\n\n".join([*opening, *map("".join, zip(heads, body, strict=True)), closing])
 
 
-def section(rules: Mapping[str, Rule], scene: Scene, kind: str, topic: str, asides: list[int]) -> list[str]:
+def section(rules: Mapping[str, Rule], scene: Scene, topic: str, asides: list[int]) -> list[str]:
     """Paragraphs on one topic, the first of which introduces it. Takes from `asides` those it uses."""
     topical = shuffled(scene, len(rules[topic].lines))
     opener = [rules[f"{topic}.open"].write(scene)]
     paragraphs = []
     for _ in range(between(scene, *PARAGRAPHS)):
-        paragraphs.append(rules["joint"].write(scene).join(opener + paragraph(rules, scene, topic, topical, asides)))
+        paragraphs.append(
+            rules["joint"].write(scene).join(opener + paragraph(rules, scene, topic, topical, asides))
+        )
         opener = []
     return paragraphs
 
@@ -60,7 +64,9 @@ def paragraph(
     units = []
     for k in range(between(scene, *UNITS)):
         on_topic = topical and (k == 0 or scene.random() < TOPICAL)
-        units.append(rules[topic if on_topic else "common"].lines[(topical if on_topic else asides).pop()].write(scene))
+        units.append(
+            rules[topic if on_topic else "common"].lines[(topical if on_topic else asides).pop()].write(scene)
+        )
     return units
 
 
@@ -72,7 +78,7 @@ def heading(rules: Mapping[str, Rule], scene: Scene, kind: str, k: int, n: int) 
     scene.kept["number"] = str(k + 1)
     scene.kept["day"] = str(2 + 26 * k // n)
     scene.kept["next"] = months[len(months) * k // n].write(scene)
-    return rules[f"{kind}.head"].write(scene)
+    return rules[f"{kind}.head"].write(scene) + rules["joint"].write(scene)
 
 
 def between(scene: Scene, low: int, high: int) -> int:

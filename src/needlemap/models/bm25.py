@@ -139,4 +139,5 @@ def _places(sentences: Sentences, term: str) -> NDArray[np.int64]:
 def _alone(places: NDArray[np.int64], kinds: NDArray[np.uint8], size: int, kind: int) -> NDArray[np.int64]:
     """Those with no character of their kind before or after."""
     padded = np.concatenate(([_END], kinds, [_END]))
-    return places[(padded[places] != kind) & (padded[places + size + 1] != kind)]
+    alone: NDArray[np.int64] = places[(padded[places] != kind) & (padded[places + size + 1] != kind)]
+    return alone

@@ -43,10 +43,15 @@ def key_of(variable: str, base_url: str, host: str, *, required: bool = False) -
         raise SettingsError(f"The key in {variable} holds a character no key has. Copy it again.")
     if key:
         return key
-    where = urlsplit(base_url).hostname or ""
-    if required or where == host or where.endswith(f".{host}"):
-        raise SettingsError(f"No key for {where}. Type: export {variable}=YOUR-KEY")
+    if required or at_home(base_url, host):
+        raise SettingsError(f"No key for {urlsplit(base_url).hostname}. Type: export {variable}=YOUR-KEY")
     return NO_KEY
+
+
+def at_home(base_url: str, host: str) -> bool:
+    """Whether a base URL leads to the provider itself, or to one of its regions."""
+    where = urlsplit(base_url).hostname or ""
+    return where == host or where.endswith(f".{host}")
 
 
 def check_request(request: Mapping[str, Any]) -> None:

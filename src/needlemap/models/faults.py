@@ -139,7 +139,7 @@ def message_of(body: str) -> str:
 def scrub(text: str, secret: str = "") -> str:
     """A text fit for a record: no keys, at most 500 characters.
 
-    >>> scrub("Incorrect API key provided: sk-abcdef123456.")
+    >>> scrub("Incorrect API key provided: sk-abcdef123456")
     'Incorrect API key provided: sk-[hidden]'
     """
     if len(secret) >= 6:

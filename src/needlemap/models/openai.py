@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from time import perf_counter
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models import faults
 from needlemap.models.base import Answer, Decoding
-from needlemap.models.connection import base_url_of, check_request, count, key_of, reply
+from needlemap.models.connection import at_home, base_url_of, check_request, count, key_of, reply
 from needlemap.options import Checked
 from needlemap.prompts import TEXT, Prompt
 
@@ -46,8 +45,9 @@ class OpenAIModel(metaclass=Checked):
 
         self.name, self.api, self.system_role = name, api, system_role
         self.base_url = base_url_of(base_url, "OPENAI_BASE_URL", f"https://{HOST}/v1")
-        at_home = urlsplit(self.base_url).hostname == HOST
-        newer = at_home and api == "chat"  # OpenAI's own completions know only the older field
+        newer = (
+            at_home(self.base_url, HOST) and api == "chat"
+        )  # OpenAI's own completions know only the older field
         self.max_tokens_field = max_tokens_field or MAX_TOKENS_FIELDS[newer]
         self._key = key_of(key_env, self.base_url, HOST, required=key_env != KEY)
         self._sdk = openai

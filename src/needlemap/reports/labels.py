@@ -27,12 +27,15 @@ def length_labels(lengths: Sequence[int]) -> dict[int, str]:
 
 
 def depth_labels(depths: Sequence[float]) -> dict[float, str]:
-    """Depths in percent, as few decimals as tell them apart, at most one where they need none.
+    """Depths in percent, as few decimals as tell them apart; one where that makes them all exact.
 
-    >>> list(depth_labels([0, 0.00896, 0.5]).values())
-    ['0%', '0.9%', '50%']
+    >>> list(depth_labels([0, 1 / 3, 1]).values())
+    ['0%', '33%', '100%']
+    >>> list(depth_labels([0, 0.125]).values())
+    ['0%', '12.5%']
     """
-    for digits in range(1, 7):
+    exact = all(percent(depth) == round(percent(depth), 1) for depth in depths)
+    for digits in range(1 if exact else 0, 7):
         labels = {depth: f"{_trimmed(percent(depth), digits)}%" for depth in depths}
         if len(set(labels.values())) == len(labels):
             return labels

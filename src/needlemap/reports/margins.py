@@ -11,7 +11,7 @@ from needlemap.maps.map import CellScore, Map
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """One length. score: mean of its cells' means in [0, 1], None when nothing was measured; n: trials scored.
+    """One length. score: mean of its cells' means in [0, 1], None if nothing was measured; n: trials scored.
 
     low, high: 95 % Wilson interval of that mean, as of n trials of equal weight.
     """

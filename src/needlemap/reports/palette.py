@@ -1,4 +1,4 @@
-"""Colours for scores of 0 to 100: the scale is fixed, never stretched to the data, so maps can be compared."""
+"""Colours for scores of 0 to 100: a fixed scale, never stretched to the data, so maps can be compared."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class PromptRecord(BaseModel):
     """What the prompt was: its hash, its sizes, and the few numbers that rebuild it with the run's settings.
 
     tokens: by our tokenizer, without the reserve. positions: haystack tokens before each needle.
-    stop: haystack tokens in all. pad: what was added at the haystack's end to reach the exact length.
+    pad: what was added at the haystack's end to reach the exact length.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -33,7 +33,6 @@ class PromptRecord(BaseModel):
     tokens: int
     haystack_tokens: int
     positions: tuple[int, ...] = ()
-    stop: int = 0
     pad: str = ""
     off_by: int = 0
     haystack_repeated: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,4 +42,17 @@ class Scorer(Protocol):
 
     async def score(self, answer: str, reference: Reference) -> Score:
         """Raises Unmeasured if no verdict can be had (a judge's unreadable answer)."""
+        ...
+
+
+@runtime_checkable
+class Connected(Protocol):
+    """A scorer that needs a connection, such as a judge: opened before the first score, closed at the end."""
+
+    def open(self) -> None:
+        """Raises SettingsError when it cannot work (a missing key)."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections."""
         ...

@@ -61,7 +61,7 @@ class Judge(metaclass=Checked):
     """model: any back end and name. attempts: how often an unreadable verdict is asked for.
 
     judge_options: the back end's options (base_url, ...). temperature, max_answer_tokens, timeout_s: as for
-    the tested model. Building it raises SettingsError if the judge's key is missing.
+    the tested model. `open` raises SettingsError if the judge's key is missing; `score` opens it if need be.
     """
 
     name = "judge"
@@ -81,11 +81,12 @@ class Judge(metaclass=Checked):
             raise SettingsError(f"Option 'attempts' of Judge must be at least 1, got {attempts}.")
         self.model, self.attempts = model, attempts
         self.decoding = Decoding(max_answer_tokens, temperature, timeout_s)
-        self._judge = build(model, judge_options or {})
+        self._options = dict(judge_options or {})
+        self._judge: Model | None = None
         self.options: Mapping[str, Any] = {
             "model": model,
             "attempts": attempts,
-            "judge_options": dict(judge_options or {}),
+            "judge_options": self._options,
             "temperature": temperature,
             "max_answer_tokens": max_answer_tokens,
         }
@@ -110,11 +111,20 @@ class Judge(metaclass=Checked):
         )
         raise Unmeasured(Failure.JUDGE, words)
 
+    def open(self) -> None:
+        """Bind the judge's back end. Raises SettingsError."""
+        self._judge = build(self.model, self._options)
+
     async def close(self) -> None:
         """Release the judge's connections."""
-        await self._judge.close()
+        if self._judge is not None:
+            await self._judge.close()
+            self._judge = None
 
     async def _ask(self, prompt: Prompt) -> Answer:
+        if self._judge is None:
+            self.open()
+        assert self._judge is not None
         try:
             return await self._judge.answer(prompt, self.decoding)
         except Unmeasured as error:
@@ -148,7 +158,7 @@ def question(answer: str, reference: Reference) -> Prompt:
 
 
 def verdict(text: str) -> int | None:
-    """The whole number 1..10 that a judge gave; None for no number, two that differ, a fraction, another range.
+    """The whole number 1..10 that a judge gave; None for no number, two that differ, a fraction, 0 or 11.
 
     >>> verdict("Score: 7"), verdict("Good. [[10]]"), verdict("评分：3"), verdict("Score: 7.5"), verdict("11")
     (7, 10, 3, None, None)

@@ -19,7 +19,7 @@ _WHITESPACE = re.compile(r"\s+")
 
 
 class Levenshtein(metaclass=Checked):
-    """Compares with the reference answer. trim: first cut a rambling answer to about the reference's length."""
+    """Compares with the reference answer. trim: cut a rambling answer to about its length first."""
 
     name = "levenshtein"
     scale = (0.0, 100.0)

@@ -1,0 +1,108 @@
+"""The command line: parse, call, print. What a command does is elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from needlemap.errors import NeedlemapError
+from needlemap.flags import GroupedCommand, with_settings
+
+app = typer.Typer(
+    name="needlemap",
+    help="Where in its context does a language model find a fact, and where does it lose it?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its import would double the time that --help takes
+)
+
+Preset = Annotated[Optional[str], typer.Argument(help="A preset's name (needlemap list presets) or a .yaml file.")]
+Out = Annotated[Optional[Path], typer.Option("-o", "--out", help="The run's folder. An existing run is resumed.")]
+Runs = Annotated[list[Path], typer.Argument(help="Run folders.")]
+
+
+@app.command(cls=GroupedCommand)
+@with_settings
+def run(preset: Preset = None, out: Out = None, **flags: Any) -> None:
+    """Ask, score, draw. Without arguments: a real run that needs no key, no download and no GPU."""
+    from needlemap.commands.run import run_command  # noqa: PLC0415 - help must stay fast
+
+    raise typer.Exit(run_command(preset, out, flags))
+
+
+@app.command(cls=GroupedCommand)
+@with_settings
+def prompts(preset: Preset = None, out: Out = None, **flags: Any) -> None:
+    """Write every prompt as JSON Lines (to standard output, or to -o FILE). Asks nothing."""
+    from needlemap.commands.prompts import prompts_command  # noqa: PLC0415
+
+    prompts_command(preset, out, flags)
+
+
+@app.command()
+def score(
+    file: Annotated[Path, typer.Argument(help="JSON Lines with answer and reference (keywords, question).")],
+    scorer: Annotated[str, typer.Option(help="levenshtein, keyword, substring, exact, judge, ...")],
+    scorer_options: Annotated[Optional[list[str]], typer.Option(help="The scorer's own options, KEY=VALUE.")] = None,
+    out: Annotated[Optional[Path], typer.Option("-o", "--out", help="Where scored lines go.")] = None,
+) -> None:
+    """Score answers made elsewhere."""
+    from needlemap.commands.score import score_command  # noqa: PLC0415
+
+    raise typer.Exit(score_command(file, scorer, scorer_options or [], out))
+
+
+@app.command()
+def report(
+    runs: Runs,
+    out: Annotated[Optional[Path], typer.Option("-o", "--out", help=".png, .svg, .pdf, .html or .csv.")] = None,
+    format: Annotated[str, typer.Option(help="For .csv: cells, trials, or opencompass.")] = "cells",
+    title: Annotated[Optional[str], typer.Option(help="Instead of the title made from the run.")] = None,
+    palette: Annotated[str, typer.Option(help="Colours of the figure; see docs/report.md.")] = "amber",
+) -> None:
+    """Draw runs: on the terminal, or into a file by its suffix."""
+    from needlemap.commands.report import report_command  # noqa: PLC0415
+
+    report_command(runs, out, format, title, palette)
+
+
+@app.command(name="list")
+def list_(
+    kind: Annotated[str, typer.Argument(help="presets, templates, tasks, models, scorers, haystacks, tokenizers.")],
+) -> None:
+    """What is installed here, by name."""
+    from needlemap.commands.list import list_command  # noqa: PLC0415
+
+    list_command(kind)
+
+
+@app.command()
+def replay(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.")],
+    length: Annotated[str, typer.Option(help="The cell's length in tokens.")],
+    depth: Annotated[float, typer.Option(help="The cell's depth in percent.")],
+    repeat: Annotated[int, typer.Option(help="Which repeat.")] = 0,
+    ask: Annotated[bool, typer.Option("--ask", help="Also ask it again and show both answers.")] = False,
+) -> None:
+    """Rebuild one prompt byte for byte, and ask it again if you like."""
+    from needlemap.commands.replay import replay_command  # noqa: PLC0415
+
+    replay_command(folder, length, depth, repeat, ask)
+
+
+def main() -> None:
+    """Entry point. Exit codes: 0 done, 1 some trials not measured, 2 settings wrong, 3 budget, 130 interrupted."""
+    try:
+        app()
+    except NeedlemapError as error:
+        print(f"needlemap: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("needlemap: interrupted; what was answered is kept. The same command goes on from here.", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(1)

@@ -1,0 +1,38 @@
+"""`needlemap list`: what is installed here, by name."""
+
+from __future__ import annotations
+
+from needlemap.configure import preset_about, preset_files
+from needlemap.errors import SettingsError, did_you_mean
+from needlemap.registry import installed
+from needlemap.templates import template_files
+from needlemap.tokenizers.catalogue import BUNDLED
+
+_EXTENSIONS = ("models", "tasks", "scorers", "haystacks")
+KINDS = ("presets", "templates", "tokenizers", *_EXTENSIONS)
+
+
+def list_command(kind: str) -> None:
+    """Print the names of a kind, one a line, with a word on each where there is one."""
+    if kind not in KINDS:
+        raise SettingsError(f"Cannot list '{kind}'. {did_you_mean(kind, KINDS)}")
+    rows = _rows(kind)
+    wide = max(map(len, rows))
+    for name, about in rows.items():
+        print(f"{name:<{wide}}  {about}".rstrip())
+
+
+def _rows(kind: str) -> dict[str, str]:
+    if kind == "presets":
+        return {name: preset_about(name) for name in preset_files()}
+    if kind == "templates":
+        return {name: text.splitlines()[0].removeprefix("#").strip() for name, text in template_files().items()}
+    if kind == "tokenizers":
+        bundled = dict.fromkeys(BUNDLED, "bundled, works offline")
+        plugins = {f"{name}:...": point.value for name, point in installed("tokenizers").items()}
+        return {**bundled, "PATH": "a tokenizer.json, a SentencePiece .model, or a folder", **plugins}
+    return {name: _source(point.dist.name if point.dist else "", point.value) for name, point in sorted(installed(kind).items())}
+
+
+def _source(package: str, value: str) -> str:
+    return value if package in ("", "needlemap") else f"{value} ({package})"

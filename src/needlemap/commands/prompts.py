@@ -1,0 +1,51 @@
+"""`needlemap prompts`: every prompt as JSON Lines, for people who ask their models themselves."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from needlemap.configure import configure
+from needlemap.grid import percent
+from needlemap.plan.order import ordered
+from needlemap.trials import Trial, prepare
+
+
+def prompts_command(preset: str | None, out: Path | None, flags: Mapping[str, Any]) -> None:
+    """Write all prompts in the order a run would ask them."""
+    settings = configure(preset, flags)
+    experiment = prepare(settings)
+    trials = ordered(experiment.trials, settings.mode)
+    if out is None:
+        _write(sys.stdout, trials)
+        return
+    with out.open("w", encoding="utf-8") as file:
+        _write(file, trials)
+    print(f"{len(trials)} prompts, {experiment.tokens_asked:,} tokens: {out}", file=sys.stderr)
+
+
+def _write(file: IO[str], trials: list[Trial]) -> None:
+    for trial in trials:
+        file.write(json.dumps(_line(trial), ensure_ascii=False) + "\n")
+
+
+def _line(trial: Trial) -> dict[str, Any]:
+    """One prompt with what scoring its answer needs. Depths in percent."""
+    prompt, reference = trial.prompt, trial.item.reference
+    messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
+    return {
+        "key": trial.key,
+        "length": trial.cell.length_tokens,
+        "depth": percent(trial.cell.depth),
+        "repeat": trial.repeat,
+        "tokens": prompt.tokens,
+        "needles": [{"meant": percent(n.meant), "realised": percent(n.realised)} for n in prompt.needles],
+        **({"messages": messages} if prompt.chat else {"prompt": prompt.messages[0].content}),
+        "question": reference.question,
+        "reference": reference.answer,
+        "keywords": list(reference.keywords),
+        "sha256": prompt.sha256,
+    }

@@ -1,0 +1,132 @@
+"""`needlemap run`: ask, score, draw, and say how it went."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from needlemap.configure import configure
+from needlemap.maps.map import Map
+from needlemap.reports.live import Lines, LiveMap, Silent, Tally, View
+from needlemap.reports.terminal import plain_summary, terminal_map
+from needlemap.runs.contexts import SavingContexts
+from needlemap.runs.record import Record
+from needlemap.runs.runner import Outcome
+from needlemap.runs.session import Session, about, load_map, map_of
+from needlemap.settings import Settings
+from needlemap.trials import Experiment, prepare
+
+DEFAULT = "demo"
+
+
+def run_command(preset: str | None, out: Path | None, flags: Mapping[str, Any]) -> int:
+    """Run or resume; returns the exit code."""
+    settings = configure(preset or (None if flags else DEFAULT), flags)
+    if not settings.save:
+        with tempfile.TemporaryDirectory() as folder:
+            return _run(settings, Path(folder) / "run")
+    return _run(settings, out or _fresh(settings))
+
+
+def _run(settings: Settings, path: Path) -> int:
+    experiment = prepare(settings)
+    session = Session.open(experiment, path)
+    if not settings.quiet:
+        _announce(session)
+    outcome = Outcome(scored=0)
+    if session.todo:
+        view = _view(session)
+        watcher = SavingContexts(view, path) if settings.save_contexts else view
+        with view:
+            outcome = asyncio.run(session.run(watcher))
+    _result(load_map(path), settings, path)
+    return _verdict(outcome, experiment, path)
+
+
+def _fresh(settings: Settings) -> Path:
+    """A folder that no run has used: runs/MODEL-TASK-TIME."""
+    name = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in settings.model)
+    return Path("runs") / f"{name}-{settings.task}-{datetime.now():%Y%m%d-%H%M%S}"
+
+
+def _announce(session: Session) -> None:
+    """What is about to be asked, and what the settings silently would not say."""
+    experiment = session.experiment
+    grid, settings = experiment.grid, experiment.settings
+    lines = [
+        f"{settings.model} · {experiment.task.name} · {len(grid.lengths)} lengths x {len(grid.depths)} depths x "
+        f"{settings.repeats} = {len(experiment.trials)} trials · {experiment.tokens_asked:,} prompt tokens "
+        f"({experiment.tokenizer.name})"
+    ]
+    lines += [f"{session.done} already scored, {len(session.todo)} to ask"] if session.done else []
+    for what, count in zip(("lengths", "depths"), grid.duplicates, strict=True):
+        lines += [f"{count} {what} fell together after rounding and are asked once"] if count else []
+    if any(trial.haystack_repeated for trial in experiment.trials):
+        lines.append("warning: the haystack is shorter than the longest prompt and is repeated")
+    collided = sorted({word for trial in experiment.trials for word in trial.collisions})
+    lines += [f"warning: the haystack already holds {', '.join(map(repr, collided))}"] if collided else []
+    missed = sum(trial.prompt.off_by != 0 for trial in experiment.trials)
+    lines += [f"warning: {missed} prompts miss their length by a token or two (recorded)"] if missed else []
+    print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+def _view(session: Session) -> View:
+    settings = session.experiment.settings
+    if settings.quiet:
+        return Silent()
+    tally = Tally(len(session.experiment.trials), session.done)
+    if not sys.stderr.isatty():
+        return Lines(tally)
+    return LiveMap(tally, list(session.folder.records()), _Drawing(session.experiment, session))
+
+
+class _Drawing:
+    """Makes the map of records so far."""
+
+    def __init__(self, experiment: Experiment, session: Session) -> None:
+        self._about = about(experiment, session.folder)
+
+    def __call__(self, records: list[Record]) -> Map:
+        return map_of(self._about, records)
+
+
+def _result(map: Map, settings: Settings, path: Path) -> None:
+    """The map, on a terminal or as lines, and where it is kept."""
+    if sys.stdout.isatty():
+        Console().print(terminal_map(map))
+    else:
+        sys.stdout.write(plain_summary(map))
+    if settings.save and not settings.quiet:
+        print(f"\nrun: {path}\nfigure: needlemap report {path} -o map.png", file=sys.stderr)
+
+
+def _verdict(outcome: Outcome, experiment: Experiment, path: Path) -> int:
+    """What stopped the run or failed in it, in one line each; the exit code."""
+    if outcome.hopeless:
+        print(f"needlemap: stopped, every request would fail: {outcome.hopeless}", file=sys.stderr)
+        return 2
+    if outcome.refused_from:
+        fitting = [length for length in experiment.grid.lengths if length < outcome.refused_from]
+        advice = f"Use --lengths up to {max(fitting):,}." if fitting else "Use shorter --lengths."
+        print(
+            f"needlemap: the model refused prompts of {outcome.refused_from:,} tokens and more "
+            f"({outcome.refusal}). {advice}",
+            file=sys.stderr,
+        )
+        return 2
+    if outcome.stopped:
+        print(f"needlemap: stopped by the budget: {outcome.stopped}. Raise the limit and run again to go on.", file=sys.stderr)
+        return 3
+    if outcome.failures:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.failures.items()))
+        again = f"The same command with -o {path} asks them again." if experiment.settings.save else ""
+        print(f"needlemap: not measured: {kinds}. {again}", file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,85 @@
+"""`needlemap score`: score answers made elsewhere, line by line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from needlemap.errors import NeedlemapError, SettingsError, Unmeasured, did_you_mean
+from needlemap.flags import parsed
+from needlemap.registry import find
+from needlemap.scorers.base import Connected, Reference, Scorer
+
+_ANSWERS = ("answer", "prediction", "response")
+_REFERENCES = ("reference", "needle")
+
+
+def score_command(file: Path, scorer: str, options: list[str], out: Path | None) -> int:
+    """Write each line with its score, and the mean to standard error; 1 if some line could not be scored."""
+    made: Scorer = find("scorers", scorer)(**(parsed("scorer_options", options) if options else {}))
+    rows = _read(file)
+    scored = asyncio.run(_all(made, rows))
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in scored)
+    if out is None:
+        sys.stdout.write(lines)
+    else:
+        out.write_text(lines, encoding="utf-8")
+    shares = [row["score"] for row in scored if row["score"] is not None]
+    mean = f"{sum(shares) / len(shares):.2f}" if shares else "-"
+    print(f"mean {mean} (n={len(shares)}, {len(scored) - len(shares)} not scored), scorer {scorer}", file=sys.stderr)
+    return 0 if len(shares) == len(scored) else 1
+
+
+async def _all(scorer: Scorer, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    connected = scorer if isinstance(scorer, Connected) else None
+    try:
+        if connected:
+            connected.open()
+        return [await _scored(scorer, row) for row in rows]
+    finally:
+        if connected:
+            await connected.close()
+
+
+async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
+    """A line with score (0 to 100), native score and what decided it."""
+    words = row.get("keywords") or ([row["keyword"]] if row.get("keyword") else [])
+    reference = Reference(
+        _text(row, _REFERENCES), tuple(words), str(row.get("needle", "")), str(row.get("question", ""))
+    )
+    try:
+        score = await scorer.score(_text(row, _ANSWERS), reference)
+    except Unmeasured as failure:
+        return {**row, "score": None, "scorer": scorer.name, "failure": failure.failure, "error": str(failure)}
+    return {**row, "score": score.share * 100, "native": score.native, "scorer": scorer.name, "why": dict(score.why)}
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    if not file.is_file():
+        raise SettingsError(f"No file at '{file}'. Give JSON Lines with 'answer' and 'reference' in each line.")
+    rows = []
+    for number, line in enumerate(file.read_bytes().split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise NeedlemapError(f"{file}, line {number}: not JSON ({error}).") from None
+        rows.append(_checked(row, file, number))
+    return rows
+
+
+def _checked(row: Any, file: Path, number: int) -> dict[str, Any]:
+    for names in (_ANSWERS, _REFERENCES):
+        if not isinstance(row, dict) or not any(isinstance(row.get(name), str) for name in names):
+            keys = row if isinstance(row, dict) else ()
+            hint = did_you_mean(names[0], map(str, keys)) if keys else ""
+            raise NeedlemapError(f"{file}, line {number}: no text in field '{names[0]}'. {hint}")
+    return dict(row)
+
+
+def _text(row: dict[str, Any], names: tuple[str, ...]) -> str:
+    return next(str(row[name]) for name in names if isinstance(row.get(name), str))

@@ -1,0 +1,129 @@
+"""A context of the needlehaystack family: a haystack with its needles, each behind a full stop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from needlemap.errors import SettingsError
+from needlemap.interop.needlehaystack.haystack import background
+from needlemap.tokenizers.catalogue import load as load_tokenizer
+from needlemap.tokens import Span, Tokenizer, TokenText
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """Haystack and needles in order, as spans.
+
+    insertion_percents: where each needle went, in percent of the text with it; empty at depth 100, as in the
+    original.
+    """
+
+    spans: tuple[Span, ...]
+    insertion_percents: tuple[float, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.spans))
+
+    @property
+    def text(self) -> str:
+        """Its text. Bytes of a character that was cut become U+FFFD."""
+        return b"".join([span.data for span in self.spans]).decode("utf-8", errors="replace")
+
+
+def context(
+    haystack_dir: str | Path,
+    context_length: int,
+    depth_percent: float,
+    needle: str | None = None,
+    needles: Sequence[str] | None = None,
+    final_context_length_buffer: int = 200,
+    tokenizer: str | Tokenizer = "gpt-4",
+) -> str:
+    """A context as the originals build it. Give `needle`, or `needles` to spread from depth_percent on.
+
+    context_length: tokens of haystack and needles together, plus the buffer. tokenizer: a name or path (see
+    `needlemap.tokenizers.catalogue.load`), or a Tokenizer. A haystack that is too short is repeated; a length
+    below buffer and needles goes wrong as in the originals: what is left over comes off the haystack's end.
+    Raises HaystackError, SettingsError, VocabularyMissing.
+    """
+    if (needle is None) == (not needles):
+        raise SettingsError("Give either 'needle' or 'needles', one of the two.")
+    hidden = [needle] if needle is not None else needles or ()
+    return fill(
+        haystack_dir, context_length, depth_percent, hidden, final_context_length_buffer, tokenizer
+    ).text
+
+
+def fill(
+    haystack_dir: str | Path,
+    context_length: int,
+    depth_percent: float,
+    needles: Sequence[str],
+    buffer: int,
+    tokenizer: str | Tokenizer,
+) -> Filled:
+    """`context` before it becomes text."""
+    if context_length < 1:
+        raise SettingsError(f"context_length must be at least 1 token, got {context_length}.")
+    if not 0 <= depth_percent <= 100:
+        raise SettingsError(f"depth_percent must lie in 0..100, got {depth_percent}.")
+    made = load_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
+    hidden = [made.index(needle.encode()) for needle in needles]
+    haystack = background(haystack_dir, context_length, made)
+    kept = room(len(haystack), context_length - buffer, sum(map(len, hidden)))
+    return spread(haystack.span(0, kept), hidden, depth_percent, made.index(b".").ids)
+
+
+def room(haystack: int, budget: int, needles: int) -> int:
+    """Haystack tokens kept, by the rules of Python's slices when the needles need more than the budget.
+
+    >>> room(1000, 800, 24), room(500, 800, 24), room(210, 10, 24), room(100, -100, 24)
+    (776, 500, 196, 0)
+    """
+    if haystack + needles <= budget:
+        return haystack
+    left = budget - needles
+    return min(left, haystack) if left >= 0 else max(0, haystack + left)
+
+
+def spread(haystack: Span, needles: Sequence[TokenText], depth: float, stops: NDArray[np.int32]) -> Filled:
+    """The needles at equal steps from `depth` (percent) up to, not including, 100; at 100 all at the end.
+
+    Each is placed in the text that holds those before it, so a needle's own full stop may take the next one.
+    """
+    step = (100 - depth) / len(needles)
+    filled = Filled((haystack,))
+    for needle in needles:
+        if depth == 100:
+            filled = Filled((*filled.spans, needle.span()))
+            continue
+        point = after_stop(filled.spans, int(len(filled) * (depth / 100)), stops)
+        percents = (*filled.insertion_percents, point / (len(filled) + len(needle)) * 100)
+        filled = Filled(inserted(filled.spans, point, needle), percents)
+        depth += step
+    return filled
+
+
+def after_stop(spans: Sequence[Span], point: int, stops: NDArray[np.int32]) -> int:
+    """The last place at or before `point` that follows a token of a bare full stop; 0 where there is none."""
+    before = np.concatenate([span.ids for span in spans])[:point]
+    found = np.flatnonzero(np.isin(before, stops))
+    return int(found[-1]) + 1 if len(found) else 0
+
+
+def inserted(spans: Sequence[Span], point: int, needle: TokenText) -> tuple[Span, ...]:
+    """The spans with a needle before token `point` of them all."""
+    before: list[Span] = []
+    after: list[Span] = []
+    start = 0
+    for span in spans:
+        cut = span.start + min(max(point - start, 0), len(span))
+        before += [Span(span.text, span.start, cut)] if cut > span.start else []
+        after += [Span(span.text, cut, span.stop)] if cut < span.stop else []
+        start += len(span)
+    return (*before, needle.span(), *after)

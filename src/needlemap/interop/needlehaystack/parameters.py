@@ -1,0 +1,135 @@
+"""The keyword arguments of the needlehaystack family's testers, with the fork's defaults, and their cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from needlemap.errors import SettingsError
+from needlemap.interop.needlehaystack.results import Cell, shared_names
+from needlemap.interop.needlehaystack.schedules import depths, lengths
+from needlemap.options import Checked
+from needlemap.scorers.substring import missing_words
+from needlemap.tokenizers.catalogue import bundled_for
+from needlemap.tokenizers.catalogue import load as load_tokenizer
+
+NEEDLE = "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day.\n"
+QUESTION = "What is the best thing to do in San Francisco?"
+SEED_TOKENIZER = "cl100k_base"  # gpt-4's, in whose tokens the originals count
+
+
+@dataclass(kw_only=True)
+class Parameters(metaclass=Checked):
+    """Lengths in tokens, depths in percent. Raises SettingsError for what is unknown or cannot work.
+
+    Of our own: base_url (any compatible server); judge_model ('backend/name') and judge_base_url, for
+    evaluation_method 'gpt4'; tokenizer (a name or path; default: the model's own where it is bundled, else
+    gpt-4's); template (a chat template's name); temperature (None: not sent). Keys are held in memory only.
+    """
+
+    model_name: str = ""
+    needle: str = NEEDLE
+    haystack_dir: str = "PaulGrahamEssays"
+    retrieval_question: str = QUESTION
+    results_version: int = 1
+    context_lengths_min: int = 1000
+    context_lengths_max: int = 200_000
+    context_lengths_num_intervals: int = 35
+    context_lengths: list[int] | None = None
+    document_depth_percent_min: float = 0
+    document_depth_percent_max: float = 100
+    document_depth_percent_intervals: int = 35
+    document_depth_percents: list[float] | None = None
+    document_depth_percent_interval_type: Literal["linear", "sigmoid"] | None = "linear"
+    num_concurrent_requests: int = 1
+    save_results: bool = True
+    save_contexts: bool = True
+    final_context_length_buffer: int = 200
+    seconds_to_sleep_between_completions: float | None = None
+    print_ongoing_status: bool = True
+    evaluation_method: Literal["gpt4", "substring_match", "substring_method"] = "gpt4"
+    substr_validation_words: list[str] = field(default_factory=lambda: ["dolores", "sandwich"])
+    openai_api_key: str | None = field(default=None, repr=False)
+    anthropic_api_key: str | None = field(default=None, repr=False)
+    base_url: str | None = None
+    judge_model: str = "openai/gpt-4"
+    judge_base_url: str | None = None
+    tokenizer: str | None = None
+    template: str = "chat-en"
+    temperature: float | None = 0.0
+
+    def __post_init__(self) -> None:
+        self._check_values()
+        self._check_words()
+        self._check_cells()
+
+    @property
+    def judged(self) -> bool:
+        """Scored by a judge from 1 to 10 (True), or by words: 0 or 1."""
+        return self.evaluation_method == "gpt4"
+
+    @property
+    def tokenizer_name(self) -> str:
+        """Whose tokens lengths count."""
+        return self.tokenizer or bundled_for(self.model_name) or SEED_TOKENIZER
+
+    @property
+    def lengths(self) -> list[int]:
+        """The context lengths to test."""
+        spread = (self.context_lengths_min, self.context_lengths_max, self.context_lengths_num_intervals)
+        return lengths(*spread) if self.context_lengths is None else self.context_lengths
+
+    @property
+    def depths(self) -> list[float]:
+        """The depths to test."""
+        if self.document_depth_percents is not None:
+            return self.document_depth_percents
+        if self.document_depth_percent_interval_type is None:
+            raise SettingsError("Give document_depth_percents, or an interval type: 'linear' or 'sigmoid'.")
+        return depths(
+            self.document_depth_percent_min,
+            self.document_depth_percent_max,
+            self.document_depth_percent_intervals,
+            self.document_depth_percent_interval_type,
+        )
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Lengths in the outer loop, as in the originals; a cell that occurs twice is asked once."""
+        return list(dict.fromkeys((length, float(depth)) for length in self.lengths for depth in self.depths))
+
+    def _check_values(self) -> None:
+        for name in ("model_name", "needle", "haystack_dir", "retrieval_question"):
+            if not getattr(self, name).strip():
+                raise SettingsError(f"{name} is missing.")
+        for name in ("num_concurrent_requests", "results_version"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if (self.seconds_to_sleep_between_completions or 0) < 0:
+            raise SettingsError("seconds_to_sleep_between_completions must not be negative.")
+
+    def _check_words(self) -> None:
+        if self.judged:
+            return
+        missing = missing_words(self.needle, tuple(self.substr_validation_words))
+        if missing or not self.substr_validation_words:
+            raise SettingsError(
+                f"substr_validation_words must occur in the needle; it lacks: {', '.join(missing) or 'any'}."
+            )
+
+    def _check_cells(self) -> None:
+        least = self.final_context_length_buffer + len(
+            load_tokenizer(self.tokenizer_name).index(self.needle.encode())
+        )
+        for length, depth in self.cells:
+            if not 0 <= depth <= 100:
+                raise SettingsError(f"Depths must lie in 0..100 (percent), got {depth}.")
+            if length <= least:
+                raise SettingsError(
+                    f"A context length of {length} leaves no room: buffer and needle need {least}."
+                )
+        shared = shared_names(self.model_name, self.cells) if self.save_results else []
+        if shared:
+            raise SettingsError(
+                f"Depths too near to each other share a result file: {shared[0]}. Spread them by 0.01."
+            )

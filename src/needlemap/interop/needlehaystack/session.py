@@ -1,0 +1,96 @@
+"""A test under way: cells are asked concurrently, scored, and kept one by one; a failure ends no other."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from needlemap.errors import Failure, Unmeasured
+from needlemap.interop.needlehaystack.results import Cell, Row
+from needlemap.models.base import Answer, Decoding, Model
+from needlemap.prompts import Prompt
+from needlemap.runs.retry import attempts
+from needlemap.scorers.base import Reference, Scorer
+
+RETRIES = 5
+
+
+@dataclass(slots=True)
+class Session:
+    """prompt: makes a cell's context and prompt. keep: is given each cell's row and context. pause_s: after
+    each answer, holding its place among the concurrent ones. failures: cells without an answer, and why."""
+
+    model: Model
+    scorer: Scorer
+    decoding: Decoding
+    reference: Reference
+    prompt: Callable[[Cell], tuple[str, Prompt]]
+    keep: Callable[[Cell, Row, str], None]
+    pause_s: float = 0.0
+    failures: dict[Cell, Unmeasured] = field(default_factory=dict)
+    _hopeless: bool = False
+
+    async def ask(self, cells: Sequence[Cell], concurrency: int) -> None:
+        """Ask all cells, so many at a time. After a refused key no further cell is asked."""
+        gate = asyncio.Semaphore(concurrency)
+        await asyncio.gather(*(self._cell(cell, gate) for cell in cells))
+
+    async def _cell(self, cell: Cell, gate: asyncio.Semaphore) -> None:
+        async with gate:
+            if self._hopeless:
+                return
+            try:
+                await self._measure(cell)
+            except Unmeasured as failure:
+                self.failures[cell] = failure
+                self._hopeless = failure.failure is Failure.UNAUTHORISED
+            await asyncio.sleep(self.pause_s)
+
+    async def _measure(self, cell: Cell) -> None:
+        context, prompt = self.prompt(cell)
+        answer, _ = await attempts(lambda: self.model.answer(prompt, self.decoding), RETRIES)
+        score, _ = await attempts(lambda: self.scorer.score(answer.text, self.reference), RETRIES)
+        self.keep(cell, said(answer, int(score.native)), context)
+
+
+def said(answer: Answer, score: int) -> Row:
+    """What the model said, under the originals' names. The duration is the request's alone, in seconds."""
+    return {
+        "model_response": answer.text,
+        "score": score,
+        "test_duration_seconds": answer.latency_s,
+        "test_timestamp_utc": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S%z"),
+    }
+
+
+class _Thread(threading.Thread):
+    """Runs a coroutine in an event loop of its own and keeps what it raised."""
+
+    def __init__(self, work: Coroutine[Any, Any, None]) -> None:
+        super().__init__(name="needlemap")
+        self.work = work
+        self.raised: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            asyncio.run(self.work)
+        except BaseException as error:  # raised again in the thread that waits
+            self.raised = error
+
+
+def run_to_end(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine whether or not an event loop is running here (in Jupyter one is)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(work)
+        return
+    thread = _Thread(work)
+    thread.start()
+    thread.join()
+    if thread.raised:
+        raise thread.raised

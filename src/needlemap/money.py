@@ -1,0 +1,61 @@
+"""What tokens cost, in US dollars: from the bundled price list of genai-prices, or from the user's own prices.
+
+A model without a known price costs None, never 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from needlemap.errors import SettingsError, did_you_mean
+from needlemap.settings import Settings
+
+PARTS = ("input", "cached_input", "output")
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices of one model. own: US dollars per million tokens of `PARTS`, or None to look the model up."""
+
+    provider: str
+    model: str
+    own: dict[str, float] | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> Prices:
+        """The prices of the model that the settings name. Raises SettingsError for unknown parts."""
+        own = settings.prices or None
+        for part in own or ():
+            if part not in PARTS:
+                raise SettingsError(f"Unknown part '{part}' in --prices. {did_you_mean(part, PARTS)}")
+        if own and ("input" not in own or "output" not in own):
+            raise SettingsError("--prices needs input=USD and output=USD per million tokens, and may have cached_input=USD.")
+        return cls(settings.backend, settings.model_name, own)
+
+    @property
+    def free(self) -> bool:
+        """Whether asking costs nothing: the model runs here."""
+        return self.provider in ("baseline", "python", "hf", "demo")
+
+    def usd(self, prompt_tokens: int, cached_tokens: int, answer_tokens: int) -> float | None:
+        """Dollars for one call; None when no price is known."""
+        if self.free:
+            return 0.0
+        if self.own:
+            fresh = prompt_tokens - cached_tokens
+            cached = self.own.get("cached_input", self.own["input"])
+            paid = fresh * self.own["input"] + cached_tokens * cached + answer_tokens * self.own["output"]
+            return paid / 1e6
+        return _listed(self.provider, self.model, prompt_tokens, cached_tokens, answer_tokens)
+
+
+def _listed(provider: str, model: str, prompt: int, cached: int, answer: int) -> float | None:
+    from genai_prices import Usage, calc_price  # noqa: PLC0415 - 0.2 s, only when a price is asked for
+
+    usage = Usage(input_tokens=prompt, cache_read_tokens=cached, output_tokens=answer)
+    try:
+        price: Decimal = calc_price(usage, model_ref=model, provider_id=provider).total_price
+    except (LookupError, ValueError):
+        return None
+    return float(price)

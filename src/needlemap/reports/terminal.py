@@ -1,0 +1,181 @@
+"""The map in a terminal, and one line per length where there is no terminal.
+
+Every place has a colour and a glyph, so the map can be read without colours too. It takes the width it is
+given: numbers where there is room, else one glyph per cell, else one glyph for several cells (their mean).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.style import Style
+from rich.text import Text
+
+from needlemap.maps.map import Map
+from needlemap.reports.labels import (
+    all_failures,
+    interval_label,
+    length_labels,
+    length_range,
+    missing_label,
+    overall_label,
+    score_label,
+)
+from needlemap.reports.margins import Margin, length_margins
+from needlemap.reports.palette import colour_of, palette_colours
+from needlemap.reports.raster import Raster, Spot, depth_rows, make_raster
+
+NUMBER_WIDTH = 4  # up to three digits and a blank
+MAX_CELL_WIDTH = 6
+MAX_ROWS = 40
+FAILED = Style.parse("bright_white on grey42")
+UNASKED = Style.parse("dim")
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """Signs: full is a score of 100, unasked was not asked yet, failed could not be measured."""
+
+    full: str
+    unasked: str
+    failed: str
+
+
+UNICODE = Glyphs("█", "·", "×")
+ASCII = Glyphs("#", ".", "x")
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalMap:
+    """A map that fits the console it is printed on; rows beyond max_rows are merged."""
+
+    map: Map
+    max_rows: int
+    colours: tuple[str, ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Title, lengths, one row per depth, means, and what it comes to."""
+        yield from self.lines(options.max_width, ASCII if options.ascii_only else UNICODE)
+
+    def lines(self, width: int, glyphs: Glyphs = UNICODE) -> list[Text]:
+        """All lines, none longer than width characters."""
+        gutter = 1 + max(len(label) for label in (*depth_rows(self.map, self.max_rows)[1], "mean"))
+        raster = make_raster(self.map, max(1, width - gutter), self.max_rows)
+        cell_width = max(1, min(MAX_CELL_WIDTH, (width - gutter) // max(1, len(raster.columns))))
+        painter = Painter(cell_width, self.colours, glyphs)
+        lines = [
+            Text(f"{self.map.model} · {self.map.task} · {length_range(self.map.lengths)}", style="bold"),
+            Text(" " * gutter + _length_header(raster.columns, cell_width)),
+            *(
+                painter.row(label, gutter, spots)
+                for label, spots in zip(raster.labels, raster.spots, strict=True)
+            ),
+            painter.row("mean", gutter, raster.means),
+            *_footer(self.map, raster, cell_width, glyphs),
+        ]
+        return [_fitted(line, width, glyphs) for line in lines]
+
+
+@dataclass(frozen=True, slots=True)
+class Painter:
+    """Draws spots, each cell_width characters wide."""
+
+    cell_width: int
+    colours: tuple[str, ...]
+    glyphs: Glyphs
+
+    def row(self, label: str, gutter: int, spots: Sequence[Spot]) -> Text:
+        """A label and its spots."""
+        return Text.assemble(label.rjust(gutter - 1) + " ", *(self.spot(spot) for spot in spots))
+
+    def spot(self, spot: Spot) -> tuple[str, Style]:
+        """Text and style of one spot."""
+        if not spot.exists:
+            return " " * self.cell_width, Style.null()
+        if spot.score is None:
+            glyph, style = (self.glyphs.failed, FAILED) if spot.failed else (self.glyphs.unasked, UNASKED)
+            return self._placed(glyph), style
+        red, green, blue = colour_of(spot.score, self.colours)
+        back = f"rgb({red},{green},{blue})"
+        ink = "#101010" if red * 3 + green * 6 + blue > 1000 else "#FFFFFF"
+        if self.cell_width >= NUMBER_WIDTH:
+            return self._placed(f"{_whole(spot.score, 100):>3}"), Style.parse(f"{ink} on {back}")
+        if spot.score >= 1:
+            return self.glyphs.full * self.cell_width, Style.parse(f"{back} on {back}")
+        return self._placed(str(_whole(spot.score, 10))), Style.parse(f"{ink} on {back}")
+
+    def _placed(self, text: str) -> str:
+        return (
+            text.center(self.cell_width) if self.cell_width >= NUMBER_WIDTH else text.ljust(self.cell_width)
+        )
+
+
+def terminal_map(map: Map, *, max_rows: int = MAX_ROWS, palette: str = "amber") -> RenderableType:
+    """A rich renderable of a map, finished or not. Raises SettingsError for an unknown palette.
+
+    max_rows: depth rows; a live view gives the console's height less 7, the lines around them.
+    """
+    return TerminalMap(map, max(1, max_rows), palette_colours(palette))
+
+
+def plain_summary(map: Map) -> str:
+    """One line per length, for logs and pipes: '4k  92.5  n=20 [83.1, 97.0]'; then the overall score."""
+    labels = length_labels(map.lengths)
+    wide = max((len(label) for label in labels.values()), default=0)
+    lines = [f"{map.model} · {map.task} · tokenizer {map.tokenizer} · scorer {map.scorer} · mode {map.mode}"]
+    lines += [f"{labels[margin.length_tokens]:>{wide}}  {_margin(margin)}" for margin in length_margins(map)]
+    return "\n".join([*lines, *_totals(map)]) + "\n"
+
+
+def _margin(margin: Margin) -> str:
+    interval = f" {interval_label(margin.low, margin.high)}" if margin.n else ""
+    missing = f" missing {missing_label(margin.missing, margin.failures)}" if margin.missing else ""
+    return f"{score_label(margin.score):>5}  n={margin.n}{interval}{missing}"
+
+
+def _whole(score: float, full: int) -> int:
+    """A score in whole parts of full, rounded; only a perfect score is full. Tens are cut, not rounded."""
+    parts = round(score * full) if full == 100 else int(score * full + 1e-9)
+    return full if score >= 1 else min(parts, full - 1)
+
+
+def _length_header(columns: Sequence[Sequence[int]], cell_width: int) -> str:
+    """Labels above the columns they name, left to right, as many as do not touch."""
+    labels = length_labels([column[0] for column in columns])
+    line = ""
+    for place, label in enumerate(labels.values()):
+        text = label.rjust(min(3, cell_width)).center(cell_width) if cell_width >= NUMBER_WIDTH else label
+        start = place * cell_width + len(text) - len(text.lstrip())
+        if not line or len(line) < start:
+            line = line.ljust(start) + text.strip()
+    return line
+
+
+def _footer(map: Map, raster: Raster, cell_width: int, glyphs: Glyphs) -> list[Text]:
+    overall, *missing = _totals(map)
+    merged = [f"each place: the mean of up to {raster.most} cells"] if raster.most > 1 else []
+    notes = [*missing, _legend(cell_width, glyphs), *merged]
+    return [Text(overall, style="bold"), *(Text(note, style="dim") for note in notes)]
+
+
+def _totals(map: Map) -> list[str]:
+    missing = sum(cell.missing for cell in map.cells)
+    why = [f"missing {missing_label(missing, all_failures(map))}"] if missing else []
+    return [overall_label(map), *why]
+
+
+def _legend(cell_width: int, glyphs: Glyphs) -> str:
+    shown = "" if cell_width >= NUMBER_WIDTH else f"0-9 tens of percent  {glyphs.full} 100  "
+    return f"{shown}{glyphs.unasked} not asked  {glyphs.failed} failed"
+
+
+def _fitted(line: Text, width: int, glyphs: Glyphs) -> Text:
+    """A line cut to a width, in letters that the console can write."""
+    if glyphs is ASCII:
+        spelt = line.plain.replace("·", "-").replace("–", "-").encode("ascii", "replace").decode()
+        line = Text(spelt, style=line.style, spans=line.spans)
+    line.no_wrap = True
+    line.truncate(width, overflow="crop" if glyphs is ASCII else "ellipsis")
+    return line

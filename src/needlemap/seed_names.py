@@ -1,0 +1,135 @@
+"""The older tools' names for our settings: the one table, also printed in docs/coming-from.md.
+
+A name is translated before settings are checked, in YAML and on the command line alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from needlemap.errors import SettingsError, did_you_mean
+
+Raw = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SeedName:
+    """One older name: its tool, our setting, and how a value is carried over (settings so far, value)."""
+
+    name: str
+    tool: str
+    ours: str
+    carry: Callable[[Raw, Any], Raw]
+
+
+def _same(ours: str) -> Callable[[Raw, Any], Raw]:
+    return lambda _raw, value: {ours: value}
+
+
+def _part(ours: str, key: str, start: Mapping[str, Any]) -> Callable[[Raw, Any], Raw]:
+    """One key of a {min, max, count, scale}; the others stay as they are, or begin as the older tool's."""
+    return lambda raw, value: {ours: {**(raw[ours] if isinstance(raw.get(ours), dict) else start), key: value}}
+
+
+def _scorer(_raw: Raw, value: Any) -> Raw:
+    methods = {"gpt4": "judge", "substring_match": "substring", "substring_method": "substring"}
+    if value not in methods:
+        raise SettingsError(f"Unknown evaluation_method '{value}'. {did_you_mean(str(value), methods)}")
+    return {"scorer": methods[value]}
+
+
+def _option(name: str) -> Callable[[Raw, Any], Raw]:
+    return lambda raw, value: {"scorer_options": {**raw.get("scorer_options", {}), name: value}}
+
+
+def _source(kind: str) -> Callable[[Raw, Any], Raw]:
+    return lambda _raw, value: {"haystack": kind, "haystack_path": value}
+
+
+def _model(raw: Raw, value: Any) -> Raw:
+    name = str(value)
+    return {"model": f"anthropic/{name}" if "claude" in name.lower() else f"openai/{name}"}
+
+
+def _language(_raw: Raw, value: Any) -> Raw:
+    return {"language": str(value).lower()}
+
+
+def _position(_raw: Raw, value: Any) -> Raw:
+    return {"question_position": str(value).lower()}
+
+
+def _no_key(_raw: Raw, _value: Any) -> Raw:
+    raise SettingsError(
+        "API keys are read from the environment only: set OPENAI_API_KEY or ANTHROPIC_API_KEY, and leave "
+        "the key out of settings and command lines, where others can read it."
+    )
+
+
+_LENGTHS = {"min": 1000, "max": 200_000, "count": 35}
+_DEPTHS = {"min": 0, "max": 100, "count": 35}
+_N, _O = "needlehaystack", "OpenCompass"
+
+TABLE: tuple[SeedName, ...] = (
+    SeedName("haystack_dir", _N, "haystack=folder, haystack_path", _source("folder")),
+    SeedName("retrieval_question", f"{_N}, {_O}", "question", _same("question")),
+    SeedName("results_version", _N, "first_repeat (version 1 is repeat 0)", lambda _, v: {"first_repeat": int(v) - 1}),
+    SeedName("context_lengths_min", _N, "lengths (min)", _part("lengths", "min", _LENGTHS)),
+    SeedName("context_lengths_max", _N, "lengths (max)", _part("lengths", "max", _LENGTHS)),
+    SeedName("context_lengths_num_intervals", _N, "lengths (count)", _part("lengths", "count", _LENGTHS)),
+    SeedName("context_lengths", f"{_N}, {_O}", "lengths", _same("lengths")),
+    SeedName("document_depth_percent_min", _N, "depths (min)", _part("depths", "min", _DEPTHS)),
+    SeedName("document_depth_percent_max", _N, "depths (max)", _part("depths", "max", _DEPTHS)),
+    SeedName("document_depth_percent_intervals", f"{_N}, {_O}", "depths (count)", _part("depths", "count", _DEPTHS)),
+    SeedName(
+        "document_depth_percent_interval_type", f"{_N}, {_O}", "depths (scale)", _part("depths", "scale", _DEPTHS)
+    ),
+    SeedName("document_depth_percents", _N, "depths", _same("depths")),
+    SeedName("model_name", _N, "model", _model),
+    SeedName("save_results", _N, "save", _same("save")),
+    SeedName("openai_api_key", _N, "environment variable OPENAI_API_KEY", _no_key),
+    SeedName("anthropic_api_key", _N, "environment variable ANTHROPIC_API_KEY", _no_key),
+    SeedName("num_concurrent_requests", _N, "concurrency", _same("concurrency")),
+    SeedName("final_context_length_buffer", _N, "reserve_tokens", _same("reserve_tokens")),
+    SeedName("seconds_to_sleep_between_completions", _N, "pause_s", lambda _, v: {"pause_s": v or 0}),
+    SeedName("print_ongoing_status", _N, "quiet (the opposite)", lambda _, v: {"quiet": _negated(v)}),
+    SeedName("evaluation_method", _N, "scorer (gpt4: judge, substring_match: substring)", _scorer),
+    SeedName("substr_validation_words", _N, "keywords", _same("keywords")),
+    SeedName("path", _O, "haystack=jsonl, haystack_path", _source("jsonl")),
+    SeedName("length", _O, "lengths", _same("lengths")),
+    SeedName("depth", _O, "depths", _same("depths")),
+    SeedName("tokenizer_model", _O, "tokenizer", _same("tokenizer")),
+    SeedName("num_repeats_per_file", _O, "repeats", _same("repeats")),
+    SeedName("num_records_per_file", _O, "repeats", _same("repeats")),
+    SeedName("length_buffer", _O, "reserve_tokens", _same("reserve_tokens")),
+    SeedName("guided", _O, "guide", _same("guide")),
+    SeedName("keyword", _O, "keywords", lambda _, v: {"keywords": [v]}),
+    SeedName("position", _O, "question_position", _position),
+    SeedName("use_trim", _O, "scorer_options trim", _option("trim")),
+    SeedName("max_out_len", _O, "max_answer_tokens", _same("max_answer_tokens")),
+)
+BY_NAME = {row.name: row for row in TABLE}
+
+
+def translate(raw: Mapping[str, Any], settled: Mapping[str, Any]) -> Raw:
+    """Settings with older names replaced by ours. settled: what earlier sources (a preset) already set.
+
+    Raises SettingsError when both names of one setting are given.
+    """
+    ours: Raw = {key: value for key, value in raw.items() if key not in BY_NAME}
+    if isinstance(ours.get("language"), str):
+        ours |= _language({}, ours["language"])
+    carried: Raw = {}
+    for key, value in raw.items():
+        if key in BY_NAME:
+            for setting, found in BY_NAME[key].carry({**settled, **ours, **carried}, value).items():
+                if setting in ours and setting != "scorer_options":
+                    raise SettingsError(f"'{key}' and '{setting}' mean the same setting. Give one of them.")
+                carried[setting] = found
+    return {**ours, **carried}
+
+
+def _negated(value: Any) -> bool:
+    return str(value).lower() in ("false", "0", "no", "off")

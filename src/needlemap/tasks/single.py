@@ -1,0 +1,73 @@
+"""One needle, one question: the classic test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from needlemap.errors import SettingsError
+from needlemap.grid import Cell
+from needlemap.options import Checked
+from needlemap.placement import Needle
+from needlemap.scorers.base import Reference
+from needlemap.tasks.base import Item
+from needlemap.templates import fill
+
+
+class Single(metaclass=Checked):
+    """One needle at the cell's depth.
+
+    Texts may hold {placeholders}, drawn afresh for each repeat from the lists in `draw` (a list of values, or
+    'low:high' for whole numbers); the same repeat draws the same values in every cell. answer: a right
+    answer; the needle itself when not given. keywords: words that a right answer holds.
+    """
+
+    name = "single"
+
+    def __init__(
+        self,
+        *,
+        needle: str,
+        question: str,
+        answer: str | None = None,
+        keywords: Sequence[str] = (),
+        draw: Mapping[str, Sequence[str] | str] | None = None,
+    ) -> None:
+        if not needle.strip() or not question.strip():
+            raise SettingsError("The single task needs a --needle and a --question.")
+        self._needle, self._question, self._answer = needle, question, answer
+        self._keywords, self._draw = tuple(keywords), dict(draw or {})
+        self.scorer = "substring" if keywords else "levenshtein"
+
+    def item(self, cell: Cell, repeat: int, seed: int) -> Item:
+        """The needle at the cell's depth, its question, and its reference."""
+        values = drawn(self._draw, repeat, seed)
+        needle = fill(self._needle, values, "needle")
+        answer = needle if self._answer is None else fill(self._answer, values, "answer")
+        question = fill(self._question, values, "question")
+        words = tuple(fill(word, values, "keywords") for word in self._keywords)
+        return Item((Needle(needle, cell.depth),), question, Reference(answer, words, needle, question))
+
+
+def drawn(draw: Mapping[str, Sequence[str] | str], repeat: int, seed: int) -> dict[str, str]:
+    """One value for each name, from the seed and the repeat.
+
+    >>> drawn({"number": "1000:9999"}, 0, 0) == drawn({"number": "1000:9999"}, 0, 0)
+    True
+    """
+    random = Random(f"draw:{seed}:{repeat}")
+    return {name: _value(random, name, choices) for name, choices in sorted(draw.items())}
+
+
+def _value(random: Random, name: str, choices: Sequence[str] | str) -> str:
+    if not isinstance(choices, str):
+        if not choices:
+            raise SettingsError(f"draw: '{name}' has no values to draw from.")
+        return str(random.choice(list(choices)))
+    low, _, high = choices.partition(":")
+    try:
+        return str(random.randint(int(low), int(high)))
+    except ValueError:
+        raise SettingsError(
+            f"draw: '{name}' is '{choices}'. Write a list of values, or low:high as in 1000:9999."
+        ) from None

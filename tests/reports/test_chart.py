@@ -1,0 +1,130 @@
+"""One chart specification for page, notebook and print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from needlemap.errors import SettingsError
+from needlemap.maps.map import Map
+from needlemap.reports.chart import heat_map
+
+
+def encodings(spec: Any) -> list[dict[str, Any]]:
+    """Every encoding of every layer."""
+    own = [spec["encoding"]] if "encoding" in spec else []
+    return own + [found for layer in spec.get("layer", []) for found in encodings(layer)]
+
+
+def rows(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """Data rows that are cells."""
+    return [row for data in spec["datasets"].values() for row in data if "state" in row]
+
+
+def words(spec: dict[str, Any]) -> str:
+    """Title and subtitle as one text."""
+    return " ".join([*spec["title"]["text"], *spec["title"]["subtitle"]])
+
+
+def test_colours_stand_for_0_to_100_whatever_the_data(make_map: Any, make_cell: Any) -> None:
+    spec = heat_map(make_map([make_cell(1000, 0.0, 0.9)])).to_dict()
+    (colour,) = [each["color"] for each in encodings(spec) if "color" in each]
+    assert (colour["scale"]["domain"][0], colour["scale"]["domain"][-1]) == (0, 100)
+    assert colour["scale"]["range"] == ["#F0496E", "#EBB839", "#0CD79F"]
+    assert colour["legend"]["title"] == "Score"
+
+
+def test_depth_0_is_on_top(mixed: Map) -> None:
+    spec = heat_map(mixed).to_dict()
+    depth = next(each["y"] for each in encodings(spec) if each["y"]["field"] == "top")
+    assert depth["scale"]["domain"] == [0, 3]
+    assert depth["scale"]["reverse"] is True
+    assert [(row["top"], row["bottom"]) for row in rows(spec)[:3]] == [(0, 1), (1, 2), (2, 3)]
+    assert '"0.5": "0%", "1.5": "50%", "2.5": "100%"' in depth["axis"]["labelExpr"]
+
+
+def test_lengths_have_compact_labels_in_order(mixed: Map) -> None:
+    length = encodings(heat_map(mixed).to_dict())[0]["x"]
+    assert length["scale"]["domain"] == [1000, 4000, 128000]
+    assert '"1000": "1k", "4000": "4k", "128000": "128k"' in length["axis"]["labelExpr"]
+
+
+def test_a_missing_cell_is_hatched_and_a_zero_is_coloured(mixed: Map) -> None:
+    spec = heat_map(mixed).to_dict()
+    states = {(row["length"], row["top"]): (row["state"], row["score"]) for row in rows(spec)}
+    assert states[4000, 1.0] == ("scored", 0.0)
+    assert states[4000, 2.0] == ("missing", None)
+    scored, missing = spec["layer"][0]["layer"][:2]
+    assert scored["transform"] == [{"filter": "datum.score !== null"}]
+    assert missing["transform"] == [{"filter": "datum.state === 'missing'"}]
+    assert missing["mark"]["fill"]["gradient"] == "linear"
+
+
+def test_a_partly_missing_cell_keeps_its_score_and_gets_a_corner(mixed: Map) -> None:
+    spec = heat_map(mixed).to_dict()
+    row = next(row for row in rows(spec) if row["state"] == "partial")
+    assert (row["score"], row["n"], row["missing"]) == (50.0, 2, "2 (2 rate limited)")
+    assert spec["layer"][0]["layer"][2]["transform"] == [{"filter": "datum.state === 'partial'"}]
+
+
+def test_the_mean_over_depths_has_its_own_axis_of_0_to_100(mixed: Map) -> None:
+    spec = heat_map(mixed).to_dict()
+    mean = next(each["y"] for each in encodings(spec) if each["y"]["field"] == "mean")
+    assert mean["scale"]["domain"] == [0, 100]
+    assert mean["axis"]["orient"] == "right"
+    assert spec["resolve"] == {"scale": {"y": "independent"}}
+    means = [row["mean"] for data in spec["datasets"].values() for row in data if "mean" in row]
+    assert means == [91.6667, 50.0, 37.5]
+
+
+def test_tooltips_tell_n_interval_and_failures_by_kind(mixed: Map) -> None:
+    row = next(row for row in rows(heat_map(mixed).to_dict()) if row["state"] == "missing")
+    assert row["missing"] == "4 (3 timed out, 1 not asked)"
+    assert (row["shown"], row["interval"]) == ("not measured", "-")
+    assert row["depth"] == "100 %, realised 100 %"
+    titles = [each["title"] for each in encodings(heat_map(mixed).to_dict())[0]["tooltip"]]
+    assert titles == ["length", "depth", "score", "n", "interval", "missing"]
+
+
+def test_title_and_subtitle_say_what_was_measured(mixed: Map) -> None:
+    shown = words(heat_map(mixed).to_dict())
+    for part in ("a-model · single · 1k–128k tokens", "cl100k_base", "levenshtein", "exact", "Overall 59.7"):
+        assert part in shown
+    assert "n = 26 trials, 95 % Wilson intervals in tooltips" in shown
+    assert "Missing 10 (2 rate limited, 3 timed out, 5 not asked)" in shown
+
+
+def test_nothing_missing_is_not_mentioned(make_grid: Any) -> None:
+    assert "Missing" not in words(heat_map(make_grid(2, 2)).to_dict())
+
+
+def test_a_long_name_is_wrapped(make_map: Any, make_cell: Any) -> None:
+    lines = heat_map(make_map([make_cell(1000, 0, 1.0)], model="name/" * 40)).to_dict()["title"]["text"]
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 60
+
+
+def test_200_columns_get_few_labels(make_grid: Any) -> None:
+    spec = heat_map(make_grid(200, 20)).to_dict()
+    assert len(encodings(spec)[0]["x"]["axis"]["values"]) <= 40
+    assert spec["width"] <= 900
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1), (0, 9)])
+def test_any_shape_makes_a_chart(make_grid: Any, shape: tuple[int, int]) -> None:
+    assert len(rows(heat_map(make_grid(*shape)).to_dict())) == shape[0] * shape[1]
+
+
+def test_lattice_cells_reach_half_way_to_their_neighbours(make_map: Any, make_cell: Any) -> None:
+    cells = [
+        make_cell(length, place / length, 1.0) for length in range(10, 20) for place in range(0, length, 3)
+    ]
+    spec = heat_map(make_map(cells)).to_dict()
+    bands = [(row["top"], row["bottom"]) for row in rows(spec) if row["length"] == 10]
+    assert [tuple(map(round, band)) for band in bands] == [(0, 15), (15, 45), (45, 75), (75, 100)]
+
+
+def test_an_unknown_palette_is_an_error_that_lists_them(mixed: Map) -> None:
+    with pytest.raises(SettingsError, match="Did you mean 'amber'"):
+        heat_map(mixed, palette="ambr")

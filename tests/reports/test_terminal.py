@@ -1,0 +1,106 @@
+"""The map in a terminal, and the lines for where there is none."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from needlemap.maps.map import Map
+from needlemap.reports.terminal import plain_summary, terminal_map
+
+
+def printed(map: Map, width: int = 80, encoding: str = "utf-8", **options: Any) -> list[str]:
+    """What a console without colours shows."""
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding)
+    Console(file=file, width=width, color_system=None).print(terminal_map(map, **options))
+    file.flush()
+    return raw.getvalue().decode(encoding).splitlines()
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 3), (35, 35), (200, 20), (1, 9), (9, 1)])
+def test_fits_the_width(make_grid: Any, width: int, shape: tuple[int, int]) -> None:
+    lines = printed(make_grid(*shape), width)
+    assert max(map(len, lines)) <= width
+    assert sum(line.split()[0].endswith("%") for line in lines) == shape[1]
+
+
+def test_numbers_where_there_is_room(mixed: Map) -> None:
+    assert [" ".join(line.split()) for line in printed(mixed)] == [
+        "a-model · single · 1k–128k tokens",
+        "1k 4k 128k",
+        "0% 100 100 50",
+        "50% 75 0 ·",
+        "100% 100 × 25",
+        "mean 92 50 38",
+        "overall 59.7 (n=26, 10 missing)",
+        "missing 10 (2 rate limited, 3 timed out, 5 not asked)",
+        "· not asked × failed",
+    ]
+
+
+def test_35_lengths_have_a_glyph_each_at_80_columns(make_map: Any, make_cell: Any) -> None:
+    cells = [make_cell(1000 * place, 0.0, 1 - place / 35) for place in range(1, 36)]
+    row = printed(make_map(cells))[2]
+    assert len(row.split()) == 36
+    assert row.split()[-1] == "0"
+
+
+def test_one_glyph_tells_100_from_99_from_nothing(make_map: Any, make_cell: Any) -> None:
+    scores = [1.0, 0.999, 0.0, None]
+    row = printed(
+        make_map([make_cell(place + 1, 0.0, score) for place, score in enumerate(scores)]), width=12
+    )[2]
+    assert row == "  0% █90·"
+
+
+def test_colours_when_the_terminal_has_them(mixed: Map) -> None:
+    console = Console(
+        file=io.StringIO(), force_terminal=True, color_system="truecolor", width=80, record=True
+    )
+    console.print(terminal_map(mixed))
+    shown = console.export_text(styles=True)
+    assert "48;2;12;215;159m" in shown  # 100: green
+    assert "48;2;240;73;110m" in shown  # 0: red
+
+
+def test_a_console_without_unicode_gets_ascii(mixed: Map) -> None:
+    lines = printed(mixed, width=9, encoding="ascii")
+    assert lines[2:5] == ["  0% ##5", " 50% 70.", "100% #x2"]
+
+
+def test_many_lengths_share_columns_and_it_says_so(make_grid: Any) -> None:
+    assert printed(make_grid(200, 2))[-1] == "each place: the mean of up to 3 cells"
+
+
+def test_depth_rows_can_be_limited_for_a_live_view(make_grid: Any) -> None:
+    lines = printed(make_grid(3, 35), max_rows=10)
+    assert len(lines) - 6 <= 10
+
+
+def test_lattice_cells_stand_at_their_depth(make_map: Any, make_cell: Any) -> None:
+    cells = [
+        make_cell(length, place / length, 1.0) for length in range(10, 20) for place in range(0, length, 3)
+    ]
+    lines = printed(make_map(cells))
+    assert len(lines) == 20 + 5
+    assert lines[2].split()[0] == "0%"
+
+
+def test_a_map_without_cells_is_printed(make_map: Any) -> None:
+    assert "overall - (n=0, 0 missing)" in printed(make_map([]))
+
+
+def test_plain_summary_has_a_line_per_length(mixed: Map) -> None:
+    assert plain_summary(mixed).splitlines() == [
+        "a-model · single · tokenizer cl100k_base · scorer levenshtein · mode exact",
+        "  1k   91.7  n=12 [64.6, 98.5]",
+        "  4k   50.0  n=8 [21.5, 78.5] missing 4 (3 timed out, 1 not asked)",
+        "128k   37.5  n=6 [11.7, 73.0] missing 6 (2 rate limited, 4 not asked)",
+        "overall 59.7 (n=26, 10 missing)",
+        "missing 10 (2 rate limited, 3 timed out, 5 not asked)",
+    ]

@@ -1,0 +1,101 @@
+"""Edit distance, against OpenCompass' own numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from needlemap.errors import SettingsError
+from needlemap.scorers.base import Reference
+from needlemap.scorers.keyword import keyword_score
+from needlemap.scorers.levenshtein import Levenshtein, edit_score, trimmed
+
+NEEDLE = "\n小明最喜欢的实习的地点就是上海人工智能实验室。\n"
+
+
+def rows(shared: Path, name: str, evaluator: str) -> list[dict[str, Any]]:
+    lines = (shared / "vectors" / "opencompass" / name).read_text(encoding="utf-8").splitlines()
+    return [row for row in map(json.loads, lines) if row["evaluator"] == evaluator]
+
+
+def test_single_scores_equal_opencompass_to_the_last_digit(shared):
+    cases = rows(shared, "scores.jsonl", "cdme_single")
+    assert len(cases) == 48
+    for case in cases:
+        said, wanted, distance, score = edit_score(
+            case["prediction"], case["reference"], case["options"]["use_trim"]
+        )
+        detail = case["detail"]
+        assert (said, wanted, distance) == (detail["pred"], detail["answer"], detail["edit_distance"])
+        assert score == detail["score"] == case["score"]
+
+
+def test_batch_means_equal_opencompass_to_the_last_digit(shared):
+    cases = rows(shared, "scores_batch.jsonl", "cdme_single")
+    paired = [case for case in cases if len(case["predictions"]) == len(case["references"])]
+    assert len(paired) == 3, "the fourth is OpenCompass' error for unequal lengths"
+    for case in paired:
+        trim = case["options"]["use_trim"]
+        pairs = zip(case["predictions"], case["references"], strict=True)
+        scores = [edit_score(prediction, reference, trim)[3] for prediction, reference in pairs]
+        assert (sum(scores) / len(scores) if scores else 0) == case["score"]
+
+
+def test_keyword_scores_equal_opencompass_to_the_last_digit(shared):
+    cases = rows(shared, "scores.jsonl", "cdme_multi")
+    assert len(cases) == 30
+    for case in cases:
+        reference, keyword = case["reference"].split("*")[:2]
+        _, distance, score = keyword_score(case["prediction"], reference, [keyword])
+        assert distance == case["detail"]["edit_distance"]
+        assert score == case["detail"]["score"] == case["score"]
+
+
+def test_keyword_batches_equal_opencompass_to_the_last_digit(shared):
+    (case,) = rows(shared, "scores_batch.jsonl", "cdme_multi")
+    pairs = zip(case["predictions"], case["references"], strict=True)
+    scores = [keyword_score(said, wanted.split("*")[0], [wanted.split("*")[1]])[2] for said, wanted in pairs]
+    assert scores == case["scores"]
+    assert sum(scores) / len(scores) == case["score"]
+
+
+@pytest.mark.parametrize(
+    ("prediction", "score"),
+    [
+        ("小明最喜欢的实习的地点就是上海人工智能实验室。", 100.0),
+        ("小明最喜欢的实习地点就是上海人工智能实验室。", 95.65217391304348),
+        ("小明 最喜欢的\t实习的地点\n就是上海人工智能实验室。　", 100.0),
+        ("", 0.0),
+    ],
+)
+def test_known_scores(prediction, score):
+    assert edit_score(prediction, NEEDLE)[3] == score
+
+
+def test_two_empty_texts_are_equal():
+    assert edit_score(" \n", "")[3] == 100.0
+
+
+def test_trim_of_an_empty_reference_is_empty():
+    assert trimmed("anything", "") == ""
+    assert edit_score("anything", " ", trim=True)[3] == 100.0
+
+
+def test_a_score_tells_its_share_and_why():
+    score = asyncio.run(Levenshtein().score("a sand wich", Reference("sandwich")))
+    assert score.native == 88.88888888888889
+    assert score.share == score.native / 100
+    assert score.why == {"distance": 1, "answer_chars": 9, "reference_chars": 8}
+
+
+def test_options_are_kept_for_the_record():
+    assert Levenshtein(trim=True).options == {"trim": True}
+
+
+def test_a_misspelt_option_names_the_right_one():
+    with pytest.raises(SettingsError, match="Did you mean 'trim'"):
+        Levenshtein(trimm=True)  # type: ignore[call-arg]

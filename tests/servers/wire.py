@@ -1,0 +1,279 @@
+"""A real HTTP server process that speaks the OpenAI and Anthropic wire formats, for tests and benchmarks.
+
+    python tests/servers/wire.py --port 0        prints its port as its first line
+
+It reads the prompt and answers with the sentence that best fits the last question. What can go wrong, and how
+to ask for it, is in `wire_faults.py`. GET /log tells what was asked, POST /reset forgets it, POST /schedule
+takes {"faults": [...], "cycle": false}. Streaming is not spoken. `--instant` answers POSTs without reading.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import socket
+import struct
+from dataclasses import dataclass, field
+from hashlib import sha256
+from time import time
+from typing import Any
+
+from wire_answers import Cache, find, words
+from wire_dialects import MESSAGES, ODD, Reply, anthropic_usage, body, cut, odd, openai_usage, prompt_of
+from wire_faults import Schedule, refusal
+
+REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
+SHOWN_BYTES = 20_000  # smaller request bodies are in the log as they are
+FINISHES = {"filtered": "content_filter", "thinking": "length", "unwritten": "length"}
+
+
+@dataclass
+class State:
+    """What the server remembers."""
+
+    options: argparse.Namespace
+    schedule: Schedule
+    log: list[dict[str, Any]] = field(default_factory=list)
+    cache: Cache = field(default_factory=Cache)
+    open_now: int = 0
+
+    def forget(self) -> None:
+        """As after a start without a schedule."""
+        self.schedule, self.log, self.cache = Schedule(), [], Cache()
+
+
+@dataclass
+class Request:
+    """One HTTP request."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    data: bytes
+
+    @property
+    def key(self) -> str:
+        """The API key that came with it."""
+        return self.headers.get("x-api-key") or self.headers.get("authorization", "").removeprefix("Bearer ")
+
+
+@dataclass
+class Response:
+    """One HTTP response. cut: send half of the body and hang up; reset: break the connection instead."""
+
+    status: int
+    data: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+    cut: bool = False
+    reset: bool = False
+
+    @property
+    def bytes(self) -> bytes:
+        """As sent."""
+        lines = [
+            f"HTTP/1.1 {self.status} {REASONS.get(self.status, 'Error')}",
+            "content-type: application/json",
+        ]
+        lines += [f"{name}: {value}" for name, value in self.headers.items()]
+        head = "\r\n".join([*lines, f"content-length: {len(self.data)}", "", ""]).encode()
+        return head + (self.data[: len(self.data) // 2] if self.cut else self.data)
+
+
+def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None, **how: bool) -> Response:
+    """A response that holds a value; text stays as it is."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return Response(status, text.encode(), headers or {}, **how)
+
+
+async def respond(state: State, request: Request) -> Response:
+    """Answer a request of any path."""
+    if request.path == "/log":
+        return as_json({"requests": state.log})
+    if request.path == "/reset":
+        state.forget()
+        return as_json({})
+    if request.path == "/schedule":
+        asked = json.loads(request.data)
+        state.schedule = Schedule(asked["faults"], asked.get("cycle", False))
+        return as_json({})
+    if request.path == "/v1/models":
+        return as_json({"object": "list", "data": [{"id": "wire", "object": "model"}]})
+    return await model(state, request)
+
+
+async def model(state: State, request: Request) -> Response:
+    """Answer as a model, or fail as asked."""
+    try:
+        asked = json.loads(request.data)
+        prompt = prompt_of(request.path, asked)
+    except (ValueError, KeyError, TypeError) as error:
+        return as_json({"error": {"message": f"unreadable request: {error!r}"}}, 400)
+    fault = state.schedule.next(asked["model"])
+    note(state, request, asked, prompt, fault)
+    state.open_now += 1
+    try:
+        if fault.startswith("slow:"):
+            await asyncio.sleep(float(fault[5:]))
+    finally:
+        state.open_now -= 1
+    refused = refusal(_overflow(state, request, prompt) or fault, asked["model"], request.key)
+    if refused:
+        status, said, headers = refused
+        return as_json(said, status, headers)
+    if fault == "reset":
+        return Response(200, b"", reset=True)
+    return answer(state, request.path, asked, prompt, fault)
+
+
+def _overflow(state: State, request: Request, prompt: str) -> str:
+    most = state.options.max_context
+    dialect = "anthropic" if request.path == MESSAGES else "openai"
+    return f"too-long:{dialect}" if most and words(prompt) > most else ""
+
+
+def answer(state: State, path: str, asked: dict[str, Any], prompt: str, fault: str) -> Response:
+    """The reply to a readable request, with what a fault makes of it."""
+    said = fault[4:] if fault.startswith("say:") else state.options.answer or find(prompt)
+    text, finish = ("", "stop") if fault in ("empty-answer", "unwritten") else cut(said, asked)
+    if path == MESSAGES:
+        usage = anthropic_usage(state.cache, asked, prompt, text)
+    else:
+        usage = openai_usage(state.cache, prompt, text)
+    nothing = fault in ("null-content", "refusal", "filtered", "thinking")
+    reply = Reply(
+        None if nothing else text,
+        FINISHES.get(fault, finish),
+        asked["model"],
+        {} if fault == "no-usage" else usage,
+        "I cannot help with that." if fault == "refusal" else None,
+    )
+    whole = body(path, reply)
+    if fault == "no-usage":
+        del whole["usage"]
+    if fault == "invalid-json":
+        return as_json(json.dumps(whole)[:-20])
+    return as_json(odd(fault, whole) if fault.startswith(ODD) else whole, cut=fault == "cut")
+
+
+def note(state: State, request: Request, asked: dict[str, Any], prompt: str, fault: str) -> None:
+    """Write down what was asked, without the key."""
+    state.log.append(
+        {
+            "path": request.path,
+            "time": time(),
+            "open": state.open_now,
+            "fault": fault,
+            "had_key": bool(request.key) and request.key != "none",
+            "user_agent": request.headers.get("user-agent"),
+            "bytes": len(request.data),
+            "sha256": sha256(request.data).hexdigest(),
+            "fields": sorted(asked),
+            "model": asked["model"],
+            "temperature": asked.get("temperature"),
+            "prompt_words": words(prompt),
+            "prompt_sha256": sha256(prompt.encode()).hexdigest(),
+            "body": asked if len(request.data) <= SHOWN_BYTES else None,
+        }
+    )
+
+
+class Connection(asyncio.Protocol):
+    """One client. Requests of a connection are answered one after the other; it stays open."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.received = bytearray()
+        self.request: Request | None = None
+        self.missing = 0
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop with any piece of a request."""
+        self.received += data
+        if self.request is None:
+            end = self.received.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            self.request = head(bytes(self.received[:end]))
+            del self.received[: end + 4]
+            self.missing = int(self.request.headers.get("content-length", 0))
+        if len(self.received) >= self.missing:
+            self.complete(self.request)
+
+    def complete(self, request: Request) -> None:
+        """A whole request is here."""
+        self.request = None
+        if self.state.options.instant and request.method == "POST":
+            self.received.clear()
+            self.transport.write(INSTANT)
+            return
+        request.data = bytes(self.received[: self.missing])
+        del self.received[: self.missing]
+        task = asyncio.ensure_future(self.send(request))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def send(self, request: Request) -> None:
+        """Answer one request."""
+        response = await respond(self.state, request)
+        if response.reset:
+            linger = struct.pack("ii", 1, 0)  # close with RST, as a crashed server does
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            self.transport.abort()
+            return
+        self.transport.write(response.bytes)
+        if response.cut:
+            self.transport.close()
+
+
+def head(data: bytes) -> Request:
+    """A request's first lines."""
+    first, *lines = data.decode("latin-1").split("\r\n")
+    method, path, _ = first.split(" ", 2)
+    pairs = (line.split(":", 1) for line in lines)
+    return Request(method, path, {name.strip().lower(): value.strip() for name, value in pairs}, b"")
+
+
+USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "input_tokens": 1, "output_tokens": 1}
+INSTANT = as_json(
+    {
+        "id": "x-1",
+        "model": "wire",
+        "choices": [{"index": 0, "message": {"content": "ok"}, "text": "ok", "finish_reason": "stop"}],
+        "content": [{"type": "text", "text": "ok"}],
+        "stop_reason": "end_turn",
+        "usage": USAGE,
+    }
+).bytes
+
+
+async def serve(options: argparse.Namespace) -> None:
+    """Listen on loopback until killed."""
+    state = State(options, Schedule(json.loads(options.schedule), options.cycle))
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Connection(state), "127.0.0.1", options.port, backlog=1024
+    )
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+def main() -> None:
+    """Parse and serve."""
+    parser = argparse.ArgumentParser(description="A test server for model clients.")
+    parser.add_argument("--port", type=int, default=0, help="0: any free port, printed as the first line")
+    parser.add_argument("--answer", help="answer everything with this text")
+    parser.add_argument("--schedule", default="[]", help="JSON list of faults, one a request")
+    parser.add_argument("--cycle", action="store_true", help="begin the schedule again when it ends")
+    parser.add_argument("--max-context", type=int, default=0, help="refuse longer prompts, in words")
+    parser.add_argument("--instant", action="store_true", help="answer without reading")
+    asyncio.run(serve(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

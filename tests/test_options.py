@@ -1,0 +1,34 @@
+"""Options are checked against the constructor that takes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from needlemap.errors import SettingsError
+from needlemap.options import Checked
+
+
+class Sample(metaclass=Checked):
+    def __init__(self, name: str, *, window: int | None = None, words: tuple[str, ...] = ()) -> None:
+        self.name, self.window, self.words = name, window, words
+
+
+def test_right_options_arrive():
+    made = Sample("x", window=3, words=("a",))
+    assert (made.name, made.window, made.words) == ("x", 3, ("a",))
+
+
+def test_a_list_from_a_settings_file_becomes_what_the_annotation_says():
+    assert Sample("x", words=["a", "b"]).words == ("a", "b")  # type: ignore[arg-type]
+
+
+def test_a_misspelt_name_gets_the_nearest():
+    with pytest.raises(SettingsError, match=r"Unknown option 'windw' of Sample. Did you mean 'window'\?"):
+        Sample("x", windw=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("options", [{"window": "three"}, {"words": "abc"}, {"words": [1]}])
+def test_a_wrong_value_is_named(options):
+    (name,) = options
+    with pytest.raises(SettingsError, match=f"Option '{name}' of Sample"):
+        Sample("x", **options)
