@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -20,8 +20,12 @@ app = typer.Typer(
     rich_markup_mode=None,  # its import would double the time that --help takes
 )
 
-Preset = Annotated[Optional[str], typer.Argument(help="A preset's name (needlemap list presets) or a .yaml file.")]
-Out = Annotated[Optional[Path], typer.Option("-o", "--out", help="The run's folder. An existing run is resumed.")]
+Preset = Annotated[
+    str | None, typer.Argument(help="A preset's name (needlemap list presets) or a .yaml file.")
+]
+Out = Annotated[
+    Path | None, typer.Option("-o", "--out", help="The run's folder. An existing run is resumed.")
+]
 Runs = Annotated[list[Path], typer.Argument(help="Run folders.")]
 
 
@@ -29,7 +33,7 @@ Runs = Annotated[list[Path], typer.Argument(help="Run folders.")]
 @with_settings
 def run(preset: Preset = None, out: Out = None, **flags: Any) -> None:
     """Ask, score, draw. Without arguments: a real run that needs no key, no download and no GPU."""
-    from needlemap.commands.run import run_command  # noqa: PLC0415 - help must stay fast
+    from needlemap.commands.run import run_command
 
     raise typer.Exit(run_command(preset, out, flags))
 
@@ -38,7 +42,7 @@ def run(preset: Preset = None, out: Out = None, **flags: Any) -> None:
 @with_settings
 def prompts(preset: Preset = None, out: Out = None, **flags: Any) -> None:
     """Write every prompt as JSON Lines (to standard output, or to -o FILE). Asks nothing."""
-    from needlemap.commands.prompts import prompts_command  # noqa: PLC0415
+    from needlemap.commands.prompts import prompts_command
 
     prompts_command(preset, out, flags)
 
@@ -47,11 +51,13 @@ def prompts(preset: Preset = None, out: Out = None, **flags: Any) -> None:
 def score(
     file: Annotated[Path, typer.Argument(help="JSON Lines with answer and reference (keywords, question).")],
     scorer: Annotated[str, typer.Option(help="levenshtein, keyword, substring, exact, judge, ...")],
-    scorer_options: Annotated[Optional[list[str]], typer.Option(help="The scorer's own options, KEY=VALUE.")] = None,
-    out: Annotated[Optional[Path], typer.Option("-o", "--out", help="Where scored lines go.")] = None,
+    scorer_options: Annotated[
+        list[str] | None, typer.Option(help="The scorer's own options, KEY=VALUE.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Where scored lines go.")] = None,
 ) -> None:
     """Score answers made elsewhere."""
-    from needlemap.commands.score import score_command  # noqa: PLC0415
+    from needlemap.commands.score import score_command
 
     raise typer.Exit(score_command(file, scorer, scorer_options or [], out))
 
@@ -59,23 +65,25 @@ def score(
 @app.command()
 def report(
     runs: Runs,
-    out: Annotated[Optional[Path], typer.Option("-o", "--out", help=".png, .svg, .pdf, .html or .csv.")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help=".png, .svg, .pdf, .html or .csv.")] = None,
     format: Annotated[str, typer.Option(help="For .csv: cells, trials, or opencompass.")] = "cells",
-    title: Annotated[Optional[str], typer.Option(help="Instead of the title made from the run.")] = None,
+    title: Annotated[str | None, typer.Option(help="Instead of the title made from the run.")] = None,
     palette: Annotated[str, typer.Option(help="Colours of the figure; see docs/report.md.")] = "amber",
 ) -> None:
     """Draw runs: on the terminal, or into a file by its suffix."""
-    from needlemap.commands.report import report_command  # noqa: PLC0415
+    from needlemap.commands.report import report_command
 
     report_command(runs, out, format, title, palette)
 
 
 @app.command(name="list")
 def list_(
-    kind: Annotated[str, typer.Argument(help="presets, templates, tasks, models, scorers, haystacks, tokenizers.")],
+    kind: Annotated[
+        str, typer.Argument(help="presets, templates, tasks, models, scorers, haystacks, tokenizers.")
+    ],
 ) -> None:
     """What is installed here, by name."""
-    from needlemap.commands.list import list_command  # noqa: PLC0415
+    from needlemap.commands.list import list_command
 
     list_command(kind)
 
@@ -89,7 +97,7 @@ def replay(
     ask: Annotated[bool, typer.Option("--ask", help="Also ask it again and show both answers.")] = False,
 ) -> None:
     """Rebuild one prompt byte for byte, and ask it again if you like."""
-    from needlemap.commands.replay import replay_command  # noqa: PLC0415
+    from needlemap.commands.replay import replay_command
 
     replay_command(folder, length, depth, repeat, ask)
 
@@ -102,7 +110,10 @@ def main() -> None:
         print(f"needlemap: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print("needlemap: interrupted; what was answered is kept. The same command goes on from here.", file=sys.stderr)
+        print(
+            "needlemap: interrupted; what was answered is kept. The same command goes on from here.",
+            file=sys.stderr,
+        )
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(1)

@@ -15,10 +15,35 @@ from needlemap.errors import SettingsError, did_you_mean
 from needlemap.seed_names import BY_NAME, translate
 from needlemap.settings import Settings
 
-
 # What is hidden when nobody says what: values drawn afresh for each repeat, so that no model knows them.
-_CITIES = ["Oslo", "Lima", "Cairo", "Quito", "Turin", "Osaka", "Perth", "Dakar", "Porto", "Riga", "Hanoi", "Tunis"]
-_CITIES_ZH = ["奥斯陆", "利马", "开罗", "基多", "都灵", "大阪", "珀斯", "达喀尔", "波尔图", "里加", "河内", "突尼斯"]
+_CITIES = [
+    "Oslo",
+    "Lima",
+    "Cairo",
+    "Quito",
+    "Turin",
+    "Osaka",
+    "Perth",
+    "Dakar",
+    "Porto",
+    "Riga",
+    "Hanoi",
+    "Tunis",
+]
+_CITIES_ZH = [
+    "奥斯陆",
+    "利马",
+    "开罗",
+    "基多",
+    "都灵",
+    "大阪",
+    "珀斯",
+    "达喀尔",
+    "波尔图",
+    "里加",
+    "河内",
+    "突尼斯",
+]
 _NUMBER = "10000:99999"
 DEFAULT_ITEMS: dict[str, dict[str, Any]] = {
     "english": {
@@ -56,7 +81,9 @@ def checked(raw: Mapping[str, Any], where: str) -> Settings:
     except ValidationError as error:
         problem = error.errors()[0]
         name = ".".join(str(part) for part in problem["loc"])
-        raise SettingsError(f"Setting '{name}' in {where}: {problem['msg']}, got {problem['input']!r}.") from None
+        raise SettingsError(
+            f"Setting '{name}' in {where}: {problem['msg']}, got {problem['input']!r}."
+        ) from None
 
 
 @cache

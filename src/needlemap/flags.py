@@ -44,7 +44,9 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 
     def run(**values: Any) -> None:
         kept = {name: values[name] for name in names}
-        flags = {name: value for name, value in values.items() if name not in names and value not in (None, [])}
+        flags = {
+            name: value for name, value in values.items() if name not in names and value not in (None, [])
+        }
         command(**kept, **{name: parsed(name, value) for name, value in flags.items()})
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
@@ -77,7 +79,9 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     elif get_origin(field.annotation) in (list, dict):
         kind = Optional[list[str]]  # noqa: UP045
     shown = f"{field.description} (default {field.default})" if _worth_showing(field) else field.description
-    option = typer.Option(flag, help=shown, metavar=_metavar(field), rich_help_panel=group, show_default=False)
+    option = typer.Option(
+        flag, help=shown, metavar=_metavar(field), rich_help_panel=group, show_default=False
+    )
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from needlemap.models.base import MARK, Render
 from needlemap.placement import Frame
 from needlemap.prompts import TEXT, Message
 from needlemap.templates import Part, Template, guided
@@ -17,10 +20,12 @@ def make_frame(
     question_first: bool = False,
     answer_prefix: str = "",
     salt: str = "",
+    render: Render | None = None,
 ) -> Frame:
     """The frame of a question. answer_prefix (else the template's own) begins the answer for the model.
 
-    salt: a first line that makes the prompt unlike all others, so that no cache knows it.
+    salt: a first line that makes the prompt unlike all others, so that no cache knows it. render: for models
+    fed with ids: makes the token texts around the context, chat template included.
     """
     parts = template.question_first if question_first and template.question_first else template.parts
     asked = guided(question, template.guide, template.guide_marker) if guide else question
@@ -29,6 +34,12 @@ def make_frame(
     context = next(place for place, (_, after) in enumerate(texts) if after is not None)
     before, after = texts[context]
     prefix = answer_prefix or template.answer_prefix
+    if render is not None:
+        rows = [
+            (part.role, text if rest is None else text + MARK + rest)
+            for part, (text, rest) in zip(parts, texts, strict=True)
+        ]
+        return _rendered(render, [*rows, *([("assistant", prefix)] if prefix else [])])
     if prefix and parts[context].role == TEXT:
         after = (after or "") + prefix
     messages = [
@@ -39,9 +50,13 @@ def make_frame(
     outside = sum(
         len(span) for place, message in enumerate(messages) if place != context for span in message.spans
     )
-    return Frame(
-        tuple(messages), context, _spans(before, tokenizer), _spans(after or "", tokenizer), outside
-    )
+    return Frame(tuple(messages), context, _spans(before, tokenizer), _spans(after or "", tokenizer), outside)
+
+
+def _rendered(render: Render, rows: Sequence[tuple[str, str]]) -> Frame:
+    """A frame whose messages are already one run of token ids."""
+    head, tail = render(rows)
+    return Frame((Message(TEXT, ()),), 0, (head.span(),), (tail.span(),), 0)
 
 
 def _around(part: Part, question: str) -> tuple[str, str | None]:

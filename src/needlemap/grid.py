@@ -108,7 +108,9 @@ def _values(spec: Any, name: str, scales: tuple[str, ...], ends: str) -> list[fl
             return _listed([part for part in spec.split(",") if part.strip()], name)
         keys = ("min", "max", "count", "scale")
         if not 3 <= len(parts) <= 4:
-            raise SettingsError(f"{name}: '{spec}' is not min:max:count[:scale], for instance 1k:128k:35:log.")
+            raise SettingsError(
+                f"{name}: '{spec}' is not min:max:count[:scale], for instance 1k:128k:35:log."
+            )
         return _spread(dict(zip(keys, parts, strict=False)), name, scales, ends)
     return _listed(spec if isinstance(spec, (list, tuple)) else [spec], name)
 
@@ -123,7 +125,9 @@ def _listed(values: Iterable[Any], name: str) -> list[float]:
 def _spread(spec: dict[str, Any], name: str, scales: tuple[str, ...], ends: str) -> list[float]:
     for key in spec:
         if key not in ("min", "max", "count", "scale"):
-            raise SettingsError(f"{name}: unknown key '{key}'. {did_you_mean(key, ('min', 'max', 'count', 'scale'))}")
+            raise SettingsError(
+                f"{name}: unknown key '{key}'. {did_you_mean(key, ('min', 'max', 'count', 'scale'))}"
+            )
     missing = [key for key in ("min", "max", "count") if spec.get(key) is None]
     if missing:
         raise SettingsError(f"{name}: {', '.join(missing)} missing. Give min, max and count, or a list.")

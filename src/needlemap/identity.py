@@ -18,7 +18,17 @@ from needlemap.tasks.base import Item
 from needlemap.tokens import TokenText
 
 # Settings that say who is asked and how; texts and positions enter through the prompt itself.
-ASKED = ("model", "base_url", "model_options", "max_answer_tokens", "temperature", "request", "mode", "seed", "task")
+ASKED = (
+    "model",
+    "base_url",
+    "model_options",
+    "max_answer_tokens",
+    "temperature",
+    "request",
+    "mode",
+    "seed",
+    "task",
+)
 
 
 def prefix_hashes(text: TokenText, stops: Iterable[int]) -> dict[int, str]:
@@ -38,7 +48,13 @@ def settings_hash(settings: Settings, scorer: str, scorer_options: dict[str, Any
 
 
 def trial_key(
-    shared: str, haystack: str, frame: Frame, item: Item, prompt: Prompt, repeat: int, asked: tuple[int, float]
+    shared: str,
+    haystack: str,
+    frame: Frame,
+    item: Item,
+    prompt: Prompt,
+    repeat: int,
+    asked: tuple[int, float],
 ) -> str:
     """The key of one trial. asked: its length in tokens and its depth."""
     texts = [[message.role, message.content] for message in frame.messages]

@@ -30,7 +30,9 @@ class Prices:
             if part not in PARTS:
                 raise SettingsError(f"Unknown part '{part}' in --prices. {did_you_mean(part, PARTS)}")
         if own and ("input" not in own or "output" not in own):
-            raise SettingsError("--prices needs input=USD and output=USD per million tokens, and may have cached_input=USD.")
+            raise SettingsError(
+                "--prices needs input=USD and output=USD per million tokens, and may have cached_input=USD."
+            )
         return cls(settings.backend, settings.model_name, own)
 
     @property
@@ -51,7 +53,7 @@ class Prices:
 
 
 def _listed(provider: str, model: str, prompt: int, cached: int, answer: int) -> float | None:
-    from genai_prices import Usage, calc_price  # noqa: PLC0415 - 0.2 s, only when a price is asked for
+    from genai_prices import Usage, calc_price
 
     usage = Usage(input_tokens=prompt, cache_read_tokens=cached, output_tokens=answer)
     try:

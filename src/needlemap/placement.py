@@ -17,7 +17,7 @@ from needlemap.boundaries import Cuts
 from needlemap.errors import HaystackError, TooShort
 from needlemap.haystacks.assembly import Haystack
 from needlemap.prompts import Message, PlacedNeedle, Prompt
-from needlemap.seams import SeamCounter
+from needlemap.seams import SeamCounter, SpanCounter
 from needlemap.tokens import Span, Tokenizer
 
 PLACEMENTS = ("sentence", "token", "period")
@@ -54,7 +54,8 @@ class Builder:
 
     counts: whether a length counts the whole prompt, or only the context (haystack and needles).
     reserve_tokens: taken off each length, for the answer. chained: older OpenCompass position formula, with
-    its increment as a share, for placement 'token'.
+    its increment as a share, for placement 'token'. ids: the model is fed token ids, so that nothing merges
+    where spans meet and lengths simply add up.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Builder:
         counts: str = "prompt",
         reserve_tokens: int = 0,
         chained: float | None = None,
+        ids: bool = False,
     ) -> None:
         self.haystack = haystack
         self._tokenizer = tokenizer
@@ -73,7 +75,7 @@ class Builder:
         self._whole = counts == "prompt"
         self._reserve = reserve_tokens
         self._chained = chained
-        self._seams = SeamCounter(tokenizer, haystack.text, haystack.cuts)
+        self._seams = SpanCounter() if ids else SeamCounter(tokenizer, haystack.text, haystack.cuts)
         self._spans: dict[str, Span] = {}
         self._stops = _full_stops(tokenizer) if placement == "period" else frozenset()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from needlemap.boundaries import Cuts
-from needlemap.tokens import Span, TokenText, Tokenizer
+from needlemap.tokens import Span, Tokenizer, TokenText
 
 _MARGIN = 16  # tokens on either side of a seam that are always counted again
 
@@ -61,6 +61,14 @@ class SeamCounter:
             count = self._tokenizer.count_inside if inside else self._tokenizer.count
             known = self._known[inside, data] = count(_whole_characters(data))
         return known
+
+
+class SpanCounter:
+    """Counts spans that are sent as token ids: there are no seams, so lengths add up."""
+
+    def count(self, spans: Sequence[Span]) -> int:
+        """Number of tokens."""
+        return sum(map(len, spans))
 
 
 def _whole_characters(data: bytes) -> bytes:

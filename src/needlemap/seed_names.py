@@ -30,7 +30,9 @@ def _same(ours: str) -> Callable[[Raw, Any], Raw]:
 
 def _part(ours: str, key: str, start: Mapping[str, Any]) -> Callable[[Raw, Any], Raw]:
     """One key of a {min, max, count, scale}; the others stay as they are, or begin as the older tool's."""
-    return lambda raw, value: {ours: {**(raw[ours] if isinstance(raw.get(ours), dict) else start), key: value}}
+    return lambda raw, value: {
+        ours: {**(raw[ours] if isinstance(raw.get(ours), dict) else start), key: value}
+    }
 
 
 def _scorer(_raw: Raw, value: Any) -> Raw:
@@ -75,16 +77,26 @@ _N, _O = "needlehaystack", "OpenCompass"
 TABLE: tuple[SeedName, ...] = (
     SeedName("haystack_dir", _N, "haystack=folder, haystack_path", _source("folder")),
     SeedName("retrieval_question", f"{_N}, {_O}", "question", _same("question")),
-    SeedName("results_version", _N, "first_repeat (version 1 is repeat 0)", lambda _, v: {"first_repeat": int(v) - 1}),
+    SeedName(
+        "results_version",
+        _N,
+        "first_repeat (version 1 is repeat 0)",
+        lambda _, v: {"first_repeat": int(v) - 1},
+    ),
     SeedName("context_lengths_min", _N, "lengths (min)", _part("lengths", "min", _LENGTHS)),
     SeedName("context_lengths_max", _N, "lengths (max)", _part("lengths", "max", _LENGTHS)),
     SeedName("context_lengths_num_intervals", _N, "lengths (count)", _part("lengths", "count", _LENGTHS)),
     SeedName("context_lengths", f"{_N}, {_O}", "lengths", _same("lengths")),
     SeedName("document_depth_percent_min", _N, "depths (min)", _part("depths", "min", _DEPTHS)),
     SeedName("document_depth_percent_max", _N, "depths (max)", _part("depths", "max", _DEPTHS)),
-    SeedName("document_depth_percent_intervals", f"{_N}, {_O}", "depths (count)", _part("depths", "count", _DEPTHS)),
     SeedName(
-        "document_depth_percent_interval_type", f"{_N}, {_O}", "depths (scale)", _part("depths", "scale", _DEPTHS)
+        "document_depth_percent_intervals", f"{_N}, {_O}", "depths (count)", _part("depths", "count", _DEPTHS)
+    ),
+    SeedName(
+        "document_depth_percent_interval_type",
+        f"{_N}, {_O}",
+        "depths (scale)",
+        _part("depths", "scale", _DEPTHS),
     ),
     SeedName("document_depth_percents", _N, "depths", _same("depths")),
     SeedName("model_name", _N, "model", _model),

@@ -23,49 +23,79 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     # model
-    model: str = _field("baseline/bm25", "Model", "Who answers: BACKEND/NAME, as openai/gpt-4o or baseline/bm25.")
-    base_url: str | None = _field(None, "Model", "Address of a compatible server, as http://127.0.0.1:8000/v1.")
+    model: str = _field(
+        "baseline/bm25", "Model", "Who answers: BACKEND/NAME, as openai/gpt-4o or baseline/bm25."
+    )
+    base_url: str | None = _field(
+        None, "Model", "Address of a compatible server, as http://127.0.0.1:8000/v1."
+    )
     model_options: dict[str, Any] = _field({}, "Model", "The back end's own options, KEY=VALUE.")
     tokenizer: str = _field("auto", "Model", "Whose tokens lengths count; auto: the model's own.")
     max_answer_tokens: int = _field(300, "Model", "The answer's budget in tokens.", ge=1)
-    temperature: float | None = _field(0.0, "Model", "Sampling temperature; 'none' leaves the field out.", ge=0)
+    temperature: float | None = _field(
+        0.0, "Model", "Sampling temperature; 'none' leaves the field out.", ge=0
+    )
     request: dict[str, Any] = _field({}, "Model", "Any further request field, KEY=VALUE.")
     # task
     task: str = _field("single", "Task", "What is hidden and asked: single, multi, or a plug-in's.")
-    needle: str = _field("", "Task", "The fact to hide; by default a locker code, drawn afresh for each repeat.")
+    needle: str = _field(
+        "", "Task", "The fact to hide; by default a locker code, drawn afresh for each repeat."
+    )
     needles: list[str] = _field([], "Task", "Several facts (task multi); repeat the flag.")
     question: str = _field("", "Task", "What is asked.")
     answer: str | None = _field(None, "Task", "A right answer; the needle itself when not given.")
     keywords: list[str] = _field([], "Task", "Words that a right answer holds; repeat the flag.")
-    spread: Literal["chain", "chain-as-coded", "even"] = _field("chain", "Task", "How several needles are spread.")
+    spread: Literal["chain", "chain-as-coded", "even"] = _field(
+        "chain", "Task", "How several needles are spread."
+    )
     diff: float = _field(10.0, "Task", "Chain: percent of depth from one needle to the next.", ge=0, le=100)
     draw: dict[str, list[str] | str] = _field({}, "Task", "Values for {placeholders}: a list, or low:high.")
     language: Literal["english", "chinese"] = _field("english", "Task", "Of template and generated haystack.")
     # haystack
-    haystack: str = _field("generated", "Haystack", "Its source: generated, folder, jsonl, hub, or a plug-in's.")
+    haystack: str = _field(
+        "generated", "Haystack", "Its source: generated, folder, jsonl, hub, or a plug-in's."
+    )
     haystack_path: str | None = _field(None, "Haystack", "Folder, file, or hub name of the source.")
     file_list: list[str] = _field([], "Haystack", "Which files of a folder of JSON Lines, in this order.")
-    order: Literal["listed", "shuffled", "cumulative"] = _field("shuffled", "Haystack", "Order of documents by repeat.")
-    joined: Literal["paragraphs", "text", "tokens"] = _field("paragraphs", "Haystack", "How documents are joined.")
+    order: Literal["listed", "shuffled", "cumulative"] = _field(
+        "shuffled", "Haystack", "Order of documents by repeat."
+    )
+    joined: Literal["paragraphs", "text", "tokens"] = _field(
+        "paragraphs", "Haystack", "How documents are joined."
+    )
     haystack_repeat: bool = _field(False, "Haystack", "Repeat a source that is too short, and say so.")
-    collisions: Literal["error", "warn"] = _field("error", "Haystack", "When the haystack already holds the answer.")
+    collisions: Literal["error", "warn"] = _field(
+        "error", "Haystack", "When the haystack already holds the answer."
+    )
     # grid
     lengths: Spec = _field("1k:16k:8:log", "Grid", "Tokens: a list as 1k,4k or min:max:count[:linear|log].")
     depths: Spec = _field("0:100:11", "Grid", "Percent: a list as 0,50 or min:max:count[:linear|sigmoid].")
     repeats: int = _field(1, "Grid", "Draws of each cell: other documents, other values.", ge=1)
     first_repeat: int = _field(0, "Grid", "Number of the first repeat, to add more to a finished run.", ge=0)
-    sigmoid_ends: Literal["keep", "squash"] = _field("keep", "Grid", "Sigmoid: keep 0 and 100, or squash them too.")
+    sigmoid_ends: Literal["keep", "squash"] = _field(
+        "keep", "Grid", "Sigmoid: keep 0 and 100, or squash them too."
+    )
     depth_rounding: Literal["none", "round", "truncate"] = _field("none", "Grid", "Depths to whole percents.")
     placement: Literal["sentence", "token", "period"] = _field("sentence", "Grid", "Where a needle may go.")
-    counts: Literal["prompt", "context"] = _field("prompt", "Grid", "What a length counts: all, or the context alone.")
-    reserve_tokens: int | None = _field(None, "Grid", "Taken off each length; the answer's budget if not given.", ge=0)
+    counts: Literal["prompt", "context"] = _field(
+        "prompt", "Grid", "What a length counts: all, or the context alone."
+    )
+    reserve_tokens: int | None = _field(
+        None, "Grid", "Taken off each length; the answer's budget if not given.", ge=0
+    )
     # template
-    template: str = _field("auto", "Template", "Its name or a YAML file; auto: by language and kind of model.")
-    question_position: Literal["end", "start"] = _field("end", "Template", "Question after or before the haystack.")
+    template: str = _field(
+        "auto", "Template", "Its name or a YAML file; auto: by language and kind of model."
+    )
+    question_position: Literal["end", "start"] = _field(
+        "end", "Template", "Question after or before the haystack."
+    )
     guide: bool = _field(False, "Template", "Ask the model to think of the relevant part first.")
     answer_prefix: str = _field("", "Template", "The answer's beginning, given to the model.")
     # scoring
-    scorer: str = _field("auto", "Scoring", "levenshtein, keyword, substring, exact, judge; auto: the task's.")
+    scorer: str = _field(
+        "auto", "Scoring", "levenshtein, keyword, substring, exact, judge; auto: the task's."
+    )
     scorer_options: dict[str, Any] = _field({}, "Scoring", "The scorer's own options, KEY=VALUE.")
     # run
     mode: Literal["exact", "single", "cold"] = _field("exact", "Run", "Order and sharing of prompts.")
@@ -76,7 +106,9 @@ class Settings(BaseModel):
     pause_s: float = _field(0.0, "Run", "Rest after each answer, in seconds.", ge=0)
     limit_usd: float | None = _field(None, "Run", "Stop before spending more, in US dollars.", gt=0)
     limit_tokens: int | None = _field(None, "Run", "Stop before asking more prompt and answer tokens.", gt=0)
-    prices: dict[str, float] = _field({}, "Run", "Own prices, US dollars per million: input=, cached_input=, output=.")
+    prices: dict[str, float] = _field(
+        {}, "Run", "Own prices, US dollars per million: input=, cached_input=, output=."
+    )
     save: bool = _field(True, "Run", "Keep the run folder; off: only the printed map is left.")
     save_contexts: bool = _field(False, "Run", "Also write every context as a text file into the run folder.")
     quiet: bool = _field(False, "Run", "Print the result only.")

@@ -15,7 +15,15 @@ from needlemap.errors import SettingsError, did_you_mean
 from needlemap.prompts import TEXT
 
 _PLACEHOLDERS = ("haystack", "question")
-_KEYS = ("messages", "question_first", "text", "text_question_first", "guide", "guide_marker", "answer_prefix")
+_KEYS = (
+    "messages",
+    "question_first",
+    "text",
+    "text_question_first",
+    "guide",
+    "guide_marker",
+    "answer_prefix",
+)
 _ROLES = ("system", "user", "assistant")
 
 
@@ -127,7 +135,9 @@ def _yaml(text: str, name: str) -> dict[str, Any]:
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise SettingsError(f"Template '{name}' is not readable YAML: {' '.join(str(error).split())}") from error
+        raise SettingsError(
+            f"Template '{name}' is not readable YAML: {' '.join(str(error).split())}"
+        ) from error
     if not isinstance(data, dict):
         raise SettingsError(f"Template '{name}' must be a mapping with 'messages' or 'text'.")
     return data
@@ -167,4 +177,6 @@ def _parse(text: str, what: str) -> list[tuple[str, str | None]]:
     try:
         return [(literal, name) for literal, name, _, _ in Formatter().parse(text)]
     except ValueError as error:
-        raise SettingsError(f"{what}: {error}. Write {{{{ and }}}} for braces that are meant as text.") from error
+        raise SettingsError(
+            f"{what}: {error}. Write {{{{ and }}}} for braces that are meant as text."
+        ) from error

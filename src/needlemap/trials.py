@@ -1,26 +1,33 @@
-"""From settings to trials: every prompt of a run, built but not asked. The same settings give the same bytes."""
+"""From settings to trials: every prompt of a run, built but not asked. Same settings, same bytes."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
-from needlemap.errors import HaystackError, SettingsError
+from needlemap.errors import HaystackError
 from needlemap.framing import make_frame
 from needlemap.grid import Cell, Grid, make_grid
 from needlemap.haystacks.assembly import Haystack, assemble
 from needlemap.haystacks.base import Source
 from needlemap.identity import prefix_hashes, settings_hash, trial_key
+from needlemap.models.base import Traits
 from needlemap.placement import Builder, Frame
 from needlemap.prompts import Prompt
-from needlemap.registry import find
+from needlemap.resolve import (
+    load_tokenizer,
+    make_builder,
+    make_scorer,
+    make_source,
+    make_task,
+    make_template,
+    model_traits,
+)
 from needlemap.scorers.base import Scorer
 from needlemap.settings import Settings
 from needlemap.tasks.base import Item, Task
-from needlemap.templates import Template, load_template
-from needlemap.tokenizers.catalogue import BUNDLED, bundled_for, load
+from needlemap.templates import Template
 from needlemap.tokens import Tokenizer
 
 _DIGITS = {"none": None, "round": 0, "truncate": -1}
@@ -70,8 +77,9 @@ def prepare(settings: Settings) -> Experiment:
         ends=settings.sigmoid_ends,
         depth_digits=_DIGITS[settings.depth_rounding],
     )
-    tokenizer, task = load_tokenizer(settings), make_task(settings)
-    scorer, template = make_scorer(settings, task), make_template(settings)
+    traits = model_traits(settings)
+    tokenizer, task = load_tokenizer(settings, traits), make_task(settings)
+    scorer, template = make_scorer(settings, task), make_template(settings, traits)
     source = make_source(settings)
     shared = settings_hash(settings, scorer.name, dict(scorer.options), tokenizer.fingerprint)
     haystacks: list[tuple[str, str]] = []
@@ -80,78 +88,10 @@ def prepare(settings: Settings) -> Experiment:
     for repeat in range(settings.first_repeat, settings.first_repeat + settings.repeats):
         if builder is None or settings.order != "listed":
             haystack = _haystack(settings, source, tokenizer, max(grid.lengths), repeat)
-            builder = make_builder(settings, haystack, tokenizer)
+            builder = make_builder(settings, haystack, tokenizer, ids=traits.render is not None)
         haystacks.append((haystack.name, haystack.sha256))
-        trials.extend(_trials(settings, grid, builder, tokenizer, task, template, shared, repeat))
+        trials.extend(_trials(settings, grid, builder, tokenizer, task, template, shared, repeat, traits))
     return Experiment(settings, grid, tokenizer, task, scorer, template, tuple(haystacks), tuple(trials))
-
-
-def load_tokenizer(settings: Settings) -> Tokenizer:
-    """The tokenizer that the settings name. Raises SettingsError when 'auto' cannot tell."""
-    if settings.tokenizer != "auto":
-        return load(settings.tokenizer)
-    if settings.backend in ("baseline", "python"):
-        return load("cl100k_base")
-    if settings.backend == "hf" or bundled_for(settings.model_name):
-        return load(settings.model_name)
-    raise SettingsError(
-        f"Which tokens shall lengths count for '{settings.model}'? Its vocabulary is not known here. Give "
-        f"--tokenizer: a path to its tokenizer.json, a hub name, or one of {', '.join(BUNDLED)}."
-    )
-
-
-def make_task(settings: Settings) -> Task:
-    """The task, with the settings that it takes."""
-    options: dict[str, Any] = {"question": settings.question, "keywords": settings.keywords, "draw": settings.draw}
-    if settings.task == "single":
-        options |= {"needle": settings.needle, "answer": settings.answer}
-    elif settings.task == "multi":
-        if not settings.needles or settings.answer is None:
-            raise SettingsError("The multi task needs --needles (twice or more) and --answer.")
-        options |= {"needles": settings.needles, "answer": settings.answer}
-        options |= {"spread": settings.spread, "diff": settings.diff}
-    made: Task = find("tasks", settings.task)(**options)
-    return made
-
-
-def make_scorer(settings: Settings, task: Task) -> Scorer:
-    """The scorer that the settings, or else the task, name."""
-    name = task.scorer if settings.scorer == "auto" else settings.scorer
-    made: Scorer = find("scorers", name)(**settings.scorer_options)
-    return made
-
-
-def make_template(settings: Settings) -> Template:
-    """The template that the settings name; auto: chat or plain text by the model's interface."""
-    if settings.template != "auto":
-        return load_template(settings.template)
-    plain = settings.model_options.get("api") == "completions"
-    return load_template(f"{'text' if plain else 'chat'}-{settings.language[:2].replace('ch', 'zh')}")
-
-
-def make_source(settings: Settings) -> Source:
-    """The haystack's source, with the settings that it takes."""
-    kind = find("haystacks", settings.haystack)
-    if settings.haystack == "generated":
-        generated: Source = kind(language=settings.language, seed=settings.seed)
-        return generated
-    if not settings.haystack_path:
-        raise SettingsError(f"Haystack '{settings.haystack}' needs --haystack-path.")
-    options = {"file_list": settings.file_list} if settings.file_list else {}
-    made: Source = kind(settings.haystack_path, **options)
-    return made
-
-
-def make_builder(settings: Settings, haystack: Haystack, tokenizer: Tokenizer) -> Builder:
-    """The builder of one haystack's prompts."""
-    return Builder(
-        haystack,
-        tokenizer,
-        placement=settings.placement,
-        counts=settings.counts,
-        reserve_tokens=settings.reserve,
-        chained=settings.diff / 100 if settings.spread == "chain-as-coded" else None,
-    )
 
 
 def _haystack(
@@ -178,6 +118,7 @@ def _trials(
     template: Template,
     shared: str,
     repeat: int,
+    traits: Traits,
 ) -> Iterator[Trial]:
     frames: dict[tuple[str, str], Frame] = {}
     built: list[tuple[Cell, Item, Frame, Prompt]] = []
@@ -185,11 +126,9 @@ def _trials(
         item = task.item(cell, repeat, settings.seed)
         salt = _salt(settings, cell, repeat) if settings.mode == "cold" else ""
         if (item.question, salt) not in frames:
-            frames[item.question, salt] = _frame(settings, template, item.question, tokenizer, salt)
+            frames[item.question, salt] = _frame(settings, template, item.question, tokenizer, salt, traits)
         frame = frames[item.question, salt]
-        prompt = replace(
-            builder.build(frame, item.needles, cell.length_tokens), question=item.question
-        )
+        prompt = replace(builder.build(frame, item.needles, cell.length_tokens), question=item.question)
         built.append((cell, item, frame, prompt))
     text = builder.haystack.text
     hashes = prefix_hashes(text, [prompt.haystack_tokens for *_, prompt in built])
@@ -208,7 +147,9 @@ def _trials(
         )
 
 
-def _frame(settings: Settings, template: Template, question: str, tokenizer: Tokenizer, salt: str) -> Frame:
+def _frame(
+    settings: Settings, template: Template, question: str, tokenizer: Tokenizer, salt: str, traits: Traits
+) -> Frame:
     return make_frame(
         template,
         question,
@@ -217,6 +158,7 @@ def _frame(settings: Settings, template: Template, question: str, tokenizer: Tok
         question_first=settings.question_position == "start",
         answer_prefix=settings.answer_prefix,
         salt=salt,
+        render=traits.render,
     )
 
 
@@ -233,7 +175,7 @@ def _words(item: Item) -> tuple[str, ...]:
 
 
 def _collisions(settings: Settings, haystack: Haystack, items: list[Item]) -> dict[str, int]:
-    """The byte where each word first occurs in the haystack, in any case; an error unless they are allowed."""
+    """The byte where each word first occurs in the haystack, in any case; an error unless allowed."""
     lowered = haystack.text.data.decode("utf-8", "replace").lower()
     found = {}
     for word in dict.fromkeys(word for item in items for word in _words(item)):
@@ -243,7 +185,7 @@ def _collisions(settings: Settings, haystack: Haystack, items: list[Item]) -> di
     if found and settings.collisions == "error":
         word, place = next(iter(found.items()))
         raise HaystackError(
-            f"The haystack '{haystack.name}' already holds '{word}' (byte {place}), so an answer could come from "
-            f"there. Change the needle or the haystack, or allow it with --collisions warn."
+            f"The haystack '{haystack.name}' already holds '{word}' (byte {place}), so an answer could come "
+            f"from there. Change the needle or the haystack, or allow it with --collisions warn."
         )
     return found

@@ -12,6 +12,7 @@ import pytest
 
 from needlemap.errors import HaystackError, NeedlemapError, SettingsError
 from needlemap.interop.needlehaystack import AnthropicEvaluator, OpenAIEvaluator, context
+from needlemap.interop.needlehaystack.session import Worker
 
 KEY = "sk-very-secret-0123456789"
 NEEDLE = "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day.\n"
@@ -60,7 +61,7 @@ def saved() -> dict[str, Any]:
 
 
 def prompts(wire: Any) -> list[dict[str, Any]]:
-    return [json.loads(asked["body"]) for asked in wire.log()]
+    return [asked["body"] for asked in wire.log()]
 
 
 @pytest.mark.parametrize("kind", [OpenAIEvaluator, AnthropicEvaluator])
@@ -157,6 +158,15 @@ async def _start(test: Any) -> None:
 def test_errors_come_out_of_a_running_event_loop(wire: Any) -> None:
     with pytest.raises(HaystackError, match="is no folder"):
         asyncio.run(_start(built(wire, haystack_dir="missing")))
+
+
+def test_an_interrupted_notebook_cell_stops_the_test_behind_it() -> None:
+    """A worker left alone would go on asking, and paying."""
+    worker = Worker(asyncio.sleep(60))
+    worker.start()
+    worker.stop()
+    assert not worker.is_alive()
+    assert isinstance(worker.raised, asyncio.CancelledError)
 
 
 def test_one_failure_ends_no_other_cell(wire: Any) -> None:

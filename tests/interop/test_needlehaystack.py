@@ -92,7 +92,7 @@ def test_contexts_with_the_old_claude_tokenizer_equal_the_originals(
     wanted = rows(vectors / "single_needle_claude_tokenizer.jsonl")
     for row in wanted:
         check(made(row, essays, claude_tokenizer), row)
-    assert len(wanted) == 15
+    assert len(wanted) >= 15
 
 
 def test_schedules_equal_the_originals(vectors: Path) -> None:
@@ -189,7 +189,12 @@ def test_text_of_special_tokens_is_plain_text(folder: Path) -> None:
     ],
 )
 def test_what_cannot_work_is_said(folder: Path, change: dict[str, Any], words: str) -> None:
-    cell = {"haystack_dir": folder, "context_length": 400, "depth_percent": 50, "needle": NEEDLE}
+    cell: dict[str, Any] = {
+        "haystack_dir": folder,
+        "context_length": 400,
+        "depth_percent": 50,
+        "needle": NEEDLE,
+    }
     with pytest.raises(SettingsError, match=words):
         context(**cell | change)
 

@@ -17,7 +17,7 @@ import pytest
 
 from needlemap.errors import HaystackError, SettingsError
 from needlemap.grid import make_grid
-from needlemap.interop.opencompass import depth_percents, generate, load, score, script_depth_percents
+from needlemap.interop.opencompass import depth_percents, load, script_depth_percents
 from needlemap.interop.opencompass.lines import orders, read
 from needlemap.interop.opencompass.placement import chain
 from needlemap.tokenizers.catalogue import load as load_tokenizer
@@ -59,14 +59,6 @@ def templates(vectors: Path) -> dict[str, dict[str, str]]:
     return found
 
 
-@pytest.fixture(scope="module")
-def script_template(vectors: Path) -> dict[str, str]:
-    texts = json.loads((vectors / "templates.json").read_text(encoding="utf-8"))
-    prompt = texts["cdme_v0_script|guided=False|Chinese"]
-    guided = texts["cdme_v0_script|guided=True|Chinese"]
-    return {"prompt": prompt, "guided_suffix": guided.removeprefix(prompt)}
-
-
 def rows(file: Path) -> list[dict[str, Any]]:
     with file.open(encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
@@ -80,7 +72,7 @@ def cells(file: Path) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
 def same(made: dict[str, Any], row: dict[str, Any]) -> bool:
     whole = row.get("prompt", made["prompt"])
     digest = sha256(made["prompt"].encode()).hexdigest()
-    return digest == row["sha256"] and made["prompt"] == whole and made["answer"] == row["answer"]
+    return (digest, made["prompt"], made["answer"]) == (row["sha256"], whole, row["answer"])
 
 
 @pytest.fixture
@@ -101,110 +93,6 @@ def test_prompts_and_answers_equal_the_dynamic_data_sets(
         wrong += sum(not same(made[row["index"]], row) for row in wanted)
     assert checked >= 90
     assert wrong == 0
-
-
-def test_files_equal_the_first_script(vectors: Path, script_template: dict[str, str], tmp_path: Path) -> None:
-    wanted = rows(vectors / "cdme_v0_script.jsonl")
-    for row in wanted:
-        params = row["params"]
-        run = (params["intervals"], params["interval_type"], params["guided"])
-        out = tmp_path / "-".join(map(str, run))
-        if not out.exists():
-            write_script(vectors, out, script_template, *run)
-        found = rows(out / params["output_file"])[row["index"]]
-        assert same(found, row), params
-        assert set(found) == {"prompt", "answer"}
-    assert len(wanted) == 650
-
-
-def write_script(
-    vectors: Path, out: Path, template: dict[str, str], intervals: int, interval_type: str, guided: bool
-) -> None:
-    lengths = sorted(
-        {
-            row["params"]["length"]
-            for row in rows(vectors / "cdme_v0_script.jsonl")
-            if (row["params"]["intervals"], row["params"]["interval_type"]) == (intervals, interval_type)
-        }
-    )
-    first = rows(vectors / "cdme_v0_script.jsonl")[0]["params"]
-    generate(
-        vectors / "input",
-        out,
-        lengths,
-        intervals,
-        first["needle"],
-        first["question"],
-        guided,
-        10,
-        200,
-        "gpt-4",
-        ["zh_finance.jsonl"],
-        template,
-        interval_type=interval_type,
-    )
-
-
-def test_one_file_with_length_and_depth_equals_the_second_script(
-    vectors: Path, script_template: dict[str, str], tmp_path: Path
-) -> None:
-    wanted = rows(vectors / "cdme_v0b_dec29.jsonl")
-    first = rows(vectors / "cdme_v0_script.jsonl")[0]["params"]
-    (file,) = generate(
-        vectors / "input",
-        tmp_path,
-        sorted({row["params"]["length"] for row in wanted}),
-        5,
-        first["needle"],
-        first["question"],
-        True,
-        10,
-        200,
-        "gpt-4",
-        ["zh_finance.jsonl"],
-        script_template,
-        layout="processed",
-    )
-    assert file.name == "zh_finance_processed.jsonl"
-    made = rows(file)
-    assert len(made) == len(wanted) == 85
-    for row in wanted:
-        found = made[row["index"]]
-        assert same(found, row)
-        assert (found["length"], found["depth"]) == (row["params"]["length"], row["params"]["depth"])
-
-
-def test_scores_equal_the_evaluators_to_the_last_digit(vectors: Path) -> None:
-    checked = 0
-    for row in rows(vectors / "scores.jsonl"):
-        if row["evaluator"] == "cdme_single":
-            made = score([row["prediction"]], [row["reference"]], trim=row["options"]["use_trim"])
-        elif row["evaluator"] == "cdme_multi":
-            answer, keyword = row["reference"].split("*")
-            made = score([row["prediction"]], [answer], keyword)
-            assert made == score([row["prediction"]], [row["reference"]], [keyword])
-        else:
-            continue
-        checked += 1
-        assert made == {"score": row["score"], "details": [row["detail"]]}
-    assert checked == 78
-
-
-def test_batch_scores_equal_the_evaluators(vectors: Path) -> None:
-    checked = 0
-    for row in rows(vectors / "scores_batch.jsonl"):
-        if not row["evaluator"].startswith("cdme"):
-            continue
-        packed = row["evaluator"] == "cdme_multi"
-        keywords = [reference.split("*")[1] for reference in row["references"]] if packed else None
-        made = score(row["predictions"], row["references"], keywords, row["options"].get("use_trim", False))
-        checked += 1
-        if "result" in row:
-            assert made == row["result"]
-            continue
-        assert made["score"] == row["score"]
-        assert [detail["score"] for detail in made["details"]] == row["scores"]
-    assert checked == 5
 
 
 def test_depth_lists_equal_the_originals(vectors: Path) -> None:
@@ -339,61 +227,3 @@ def test_files_that_are_not_a_haystack_are_named(folder: Path) -> None:
     (folder / "a.jsonl").write_bytes(b"")
     with pytest.raises(HaystackError, match="empty"):
         load(folder, **CELL, template=PLAIN)
-
-
-def script(folder: Path, out: Path, **change: Any) -> tuple[Path, ...]:
-    settings: dict[str, Any] = {
-        "context_lengths": [60],
-        "document_depth_percent_intervals": 3,
-        "needle": " Needle. ",
-        "retrieval_question": "Where?",
-        "guided": False,
-        "num_records_per_file": 2,
-        "length_buffer": 10,
-        "tokenizer_model": "gpt-4",
-        "file_list": ["a.jsonl"],
-        "template": PLAIN,
-    }
-    return generate(folder, out, **settings | change)
-
-
-def test_the_script_deletes_nothing_that_is_not_its_own(folder: Path, tmp_path: Path) -> None:
-    """The original removes its whole output folder first."""
-    kept = tmp_path / "out" / "Length60Depth0" / "mine.txt"
-    kept.parent.mkdir(parents=True)
-    kept.write_text("mine", encoding="utf-8")
-    files = script(folder, tmp_path / "out")
-    assert files == script(folder, tmp_path / "out")
-    assert [len(rows(file)) for file in files] == [2, 2, 2]
-    assert kept.read_text(encoding="utf-8") == "mine"
-    assert sorted(kept.parent.iterdir()) == [files[0], kept]
-
-
-def test_depths_that_share_a_file_name_are_reported(folder: Path, tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="depth .* replaces"):
-        script(folder, tmp_path / "out", document_depth_percent_intervals=20, interval_type="sigmoid")
-
-
-def test_an_unfinished_last_record_is_dropped(folder: Path, tmp_path: Path) -> None:
-    assert [len(rows(file)) for file in script(folder, tmp_path / "out", context_lengths=[4000])] == [0] * 3
-
-
-def test_script_settings_that_cannot_work_are_said(folder: Path, tmp_path: Path) -> None:
-    for change, words in (
-        ({"layout": "folder"}, "Did you mean 'folders'"),
-        ({"interval_type": "cubic"}, "linear, sigmoid"),
-        ({"document_depth_percent_intervals": 0}, "at least 1"),
-        ({"guided": True}, "guided_suffix"),
-    ):
-        with pytest.raises(SettingsError, match=words):
-            script(folder, tmp_path, **change)
-
-
-def test_asterisks_in_references_are_text_without_a_keyword() -> None:
-    assert score(["2*3"], ["2*3"])["score"] == 100
-    assert score(["2"], ["2*3"])["score"] < 50
-
-
-def test_keywords_must_match_the_references_in_number() -> None:
-    with pytest.raises(SettingsError, match="2 keywords for 1 references"):
-        score(["a"], ["b"], ["c", "d"])

@@ -26,12 +26,17 @@ def _rows(kind: str) -> dict[str, str]:
     if kind == "presets":
         return {name: preset_about(name) for name in preset_files()}
     if kind == "templates":
-        return {name: text.splitlines()[0].removeprefix("#").strip() for name, text in template_files().items()}
+        return {
+            name: text.splitlines()[0].removeprefix("#").strip() for name, text in template_files().items()
+        }
     if kind == "tokenizers":
         bundled = dict.fromkeys(BUNDLED, "bundled, works offline")
         plugins = {f"{name}:...": point.value for name, point in installed("tokenizers").items()}
         return {**bundled, "PATH": "a tokenizer.json, a SentencePiece .model, or a folder", **plugins}
-    return {name: _source(point.dist.name if point.dist else "", point.value) for name, point in sorted(installed(kind).items())}
+    return {
+        name: _source(point.dist.name if point.dist else "", point.value)
+        for name, point in sorted(installed(kind).items())
+    }
 
 
 def _source(package: str, value: str) -> str:

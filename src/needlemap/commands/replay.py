@@ -36,7 +36,9 @@ def replay_command(folder: Path, length: str, depth: float, repeat: int, ask: bo
 def _trial(settings: Settings, length: int, depth: float, repeat: int) -> Trial:
     experiment = prepare(settings)
     for trial in experiment.trials:
-        if (trial.cell.length_tokens, trial.repeat) == (length, repeat) and abs(percent(trial.cell.depth) - depth) < 1e-3:
+        if (trial.cell.length_tokens, trial.repeat) == (length, repeat) and abs(
+            percent(trial.cell.depth) - depth
+        ) < 1e-3:
             return trial
     depths = ", ".join(f"{percent(depth):g}" for depth in experiment.grid.depths)
     raise SettingsError(
@@ -64,7 +66,9 @@ def _verdict(trial: Trial, record: Record | None) -> str:
 
 async def _ask(settings: Settings, trial: Trial) -> Answer:
     model = make_model(settings)
-    decoding = Decoding(settings.max_answer_tokens, settings.temperature, settings.timeout_s, settings.request)
+    decoding = Decoding(
+        settings.max_answer_tokens, settings.temperature, settings.timeout_s, settings.request
+    )
     try:
         return await model.answer(trial.prompt, decoding)
     finally:

@@ -29,7 +29,9 @@ def report_command(runs: list[Path], out: Path | None, format: str, title: str |
     if out.suffix == ".csv":
         out.write_text(_table(maps, format), encoding="utf-8", newline="")
     elif len(runs) > 1:
-        raise SettingsError(f"A {out.suffix or 'figure'} holds one run. Give one run, or a .csv with --format opencompass.")
+        raise SettingsError(
+            f"A {out.suffix or 'figure'} holds one run. Give one run, or a .csv with --format opencompass."
+        )
     else:
         write_figure(maps[runs[0]], out, title=title, palette=palette)
     print(out, file=sys.stderr)
@@ -57,5 +59,6 @@ def _columns(maps: dict[Path, Map]) -> dict[str, Map]:
     """Maps by model; runs of one model are told apart by their folders."""
     models = [map.model for map in maps.values()]
     return {
-        map.model if models.count(map.model) == 1 else f"{map.model}@{path.name}": map for path, map in maps.items()
+        map.model if models.count(map.model) == 1 else f"{map.model}@{path.name}": map
+        for path, map in maps.items()
     }

@@ -19,7 +19,7 @@ from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.runs.contexts import SavingContexts
 from needlemap.runs.record import Record
 from needlemap.runs.runner import Outcome
-from needlemap.runs.session import Session, about, load_map, map_of
+from needlemap.runs.session import Session, about, load_map, make_model, map_of
 from needlemap.settings import Settings
 from needlemap.trials import Experiment, prepare
 
@@ -38,14 +38,15 @@ def run_command(preset: str | None, out: Path | None, flags: Mapping[str, Any]) 
 def _run(settings: Settings, path: Path) -> int:
     experiment = prepare(settings)
     session = Session.open(experiment, path)
+    model = make_model(settings) if session.todo else None
     if not settings.quiet:
         _announce(session)
-    outcome = Outcome(scored=0)
-    if session.todo:
+    outcome = Outcome()
+    if model is not None:
         view = _view(session)
         watcher = SavingContexts(view, path) if settings.save_contexts else view
         with view:
-            outcome = asyncio.run(session.run(watcher))
+            outcome = asyncio.run(session.run(model, watcher))
     _result(load_map(path), settings, path)
     return _verdict(outcome, experiment, path)
 
@@ -122,7 +123,10 @@ def _verdict(outcome: Outcome, experiment: Experiment, path: Path) -> int:
         )
         return 2
     if outcome.stopped:
-        print(f"needlemap: stopped by the budget: {outcome.stopped}. Raise the limit and run again to go on.", file=sys.stderr)
+        print(
+            f"needlemap: stopped by the budget: {outcome.stopped}. Raise the limit and run again to go on.",
+            file=sys.stderr,
+        )
         return 3
     if outcome.failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.failures.items()))

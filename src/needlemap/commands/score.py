@@ -29,7 +29,10 @@ def score_command(file: Path, scorer: str, options: list[str], out: Path | None)
         out.write_text(lines, encoding="utf-8")
     shares = [row["score"] for row in scored if row["score"] is not None]
     mean = f"{sum(shares) / len(shares):.2f}" if shares else "-"
-    print(f"mean {mean} (n={len(shares)}, {len(scored) - len(shares)} not scored), scorer {scorer}", file=sys.stderr)
+    print(
+        f"mean {mean} (n={len(shares)}, {len(scored) - len(shares)} not scored), scorer {scorer}",
+        file=sys.stderr,
+    )
     return 0 if len(shares) == len(scored) else 1
 
 
@@ -53,13 +56,27 @@ async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
     try:
         score = await scorer.score(_text(row, _ANSWERS), reference)
     except Unmeasured as failure:
-        return {**row, "score": None, "scorer": scorer.name, "failure": failure.failure, "error": str(failure)}
-    return {**row, "score": score.share * 100, "native": score.native, "scorer": scorer.name, "why": dict(score.why)}
+        return {
+            **row,
+            "score": None,
+            "scorer": scorer.name,
+            "failure": failure.failure,
+            "error": str(failure),
+        }
+    return {
+        **row,
+        "score": score.share * 100,
+        "native": score.native,
+        "scorer": scorer.name,
+        "why": dict(score.why),
+    }
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
     if not file.is_file():
-        raise SettingsError(f"No file at '{file}'. Give JSON Lines with 'answer' and 'reference' in each line.")
+        raise SettingsError(
+            f"No file at '{file}'. Give JSON Lines with 'answer' and 'reference' in each line."
+        )
     rows = []
     for number, line in enumerate(file.read_bytes().split(b"\n"), 1):
         if not line.strip():

@@ -14,7 +14,7 @@ from random import Random
 from needlemap.boundaries import Cuts
 from needlemap.errors import HaystackError
 from needlemap.haystacks.base import Document, Source
-from needlemap.tokens import TokenText, Tokenizer, join
+from needlemap.tokens import Tokenizer, TokenText, join
 
 ORDERS = ("listed", "shuffled", "cumulative")
 JOINS = ("paragraphs", "text", "tokens")

@@ -21,7 +21,9 @@ class Folder:
         self.path = Path(path).expanduser()
         self.name = f"folder/{self.path.name}"
         if not self.path.is_dir():
-            raise HaystackError(f"No folder at '{path}'. Give a folder of {pattern} files with --haystack-path.")
+            raise HaystackError(
+                f"No folder at '{path}'. Give a folder of {pattern} files with --haystack-path."
+            )
         self._files = sorted(self.path.glob(pattern), key=lambda file: file.name)
         if not self._files:
             raise HaystackError(f"Folder '{path}' holds no {pattern} file. Put UTF-8 text files there.")

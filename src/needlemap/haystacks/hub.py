@@ -31,7 +31,7 @@ class Hub:
 
 def _fetch(repository: str, file_list: Sequence[str], revision: str | None) -> Path:
     try:
-        import huggingface_hub as hub  # noqa: PLC0415 - only when the hub is named
+        import huggingface_hub as hub
     except ImportError as error:
         raise HaystackError(
             "The hub haystack needs huggingface_hub. Run: pip install 'needlemap[hub]'"

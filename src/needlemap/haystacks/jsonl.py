@@ -43,7 +43,9 @@ def line_text(line: str, file: Path, number: int, field: str = "text") -> str:
     try:
         row = json.loads(line.strip())
     except json.JSONDecodeError as error:
-        raise HaystackError(f"{file}, line {number}: not JSON ({error.msg} at column {error.colno}).") from error
+        raise HaystackError(
+            f"{file}, line {number}: not JSON ({error.msg} at column {error.colno})."
+        ) from error
     if not isinstance(row, dict) or not isinstance(row.get(field), str):
         raise HaystackError(f"{file}, line {number}: no text in field '{field}'.")
     return str(row[field])
@@ -66,4 +68,8 @@ def _files(path: Path, file_list: Sequence[str]) -> list[Path]:
 
 
 def _at_hand(path: Path) -> str:
-    return "It holds: " + (", ".join(sorted(file.name for file in path.glob("*.jsonl"))) or "no .jsonl file") + "."
+    return (
+        "It holds: "
+        + (", ".join(sorted(file.name for file in path.glob("*.jsonl"))) or "no .jsonl file")
+        + "."
+    )

@@ -12,7 +12,7 @@ from typing import Any
 
 from needlemap.errors import SettingsError
 from needlemap.models import faults
-from needlemap.models.base import Answer, Decoding
+from needlemap.models.base import Answer, Decoding, Traits
 from needlemap.models.connection import base_url_of, check_request, count, key_of, reply
 from needlemap.options import Checked
 from needlemap.prompts import TEXT, Message, Prompt
@@ -44,6 +44,11 @@ class AnthropicModel(metaclass=Checked):
         self._key = key_of(key_env, self.base_url, HOST, required=key_env != KEY)
         self._sdk = anthropic
         self._client = anthropic.AsyncAnthropic(api_key=self._key, base_url=self.base_url, max_retries=0)
+
+    @classmethod
+    def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
+        """Chat; no vocabulary of a current Claude is public."""
+        return Traits()
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once. Raises Unmeasured."""

@@ -6,11 +6,12 @@ A back end never retries, never scores and keeps no state between answers but it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from needlemap.prompts import Prompt
+from needlemap.tokens import TokenText
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,35 @@ class Answer:
     latency_s: float = 0.0
 
 
+# Chat messages as (role, text), one of which holds MARK, to the token texts before and after that mark,
+# with everything that a model wants around them (chat template, first token).
+MARK = "\x00haystack\x00"
+Render = Callable[[Sequence[tuple[str, str]]], tuple[TokenText, TokenText]]
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What prompts a model takes; known before it is loaded.
+
+    chat: messages (True) or one plain text. tokenizer: the name that 'auto' means, None where nobody knows.
+    render: for models that are fed token ids, so that no text is tokenised twice; None for those fed text.
+    """
+
+    chat: bool = True
+    tokenizer: str | None = None
+    render: Render | None = None
+
+
 class Model(Protocol):
     """A back end bound to one model. Built as `Backend(name, **options)`, `name` being what follows the slash.
 
     Raises SettingsError at once when it cannot work (a missing key, an unknown option).
     """
+
+    @classmethod
+    def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
+        """What the model takes, without loading or reaching it. Raises SettingsError."""
+        ...
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once. Raises Unmeasured for a refused request, a time-out, an unreadable answer, ..."""

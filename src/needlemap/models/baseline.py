@@ -7,11 +7,12 @@ with a sentence drawn by the prompt's hash. How sentences are ranked is in `bm25
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter
+from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
-from needlemap.models.base import Answer, Decoding
+from needlemap.models.base import Answer, Decoding, Traits
 from needlemap.models.bm25 import B, Sentences, best
 from needlemap.options import Checked
 from needlemap.prompts import Prompt
@@ -35,6 +36,11 @@ class Baseline(metaclass=Checked):
         if not 0 <= b <= 1:
             raise SettingsError(f"Option 'b' of Baseline must lie in 0..1, got {b}.")
         self.name, self.window, self.b = name, window, b
+
+    @classmethod
+    def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
+        """Chat messages; lengths count cl100k_base tokens unless told otherwise."""
+        return Traits(tokenizer="cl100k_base")
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:  # noqa: ARG002
         """The chosen sentence. Raises Unmeasured for a prompt without a context or a question."""

@@ -13,10 +13,11 @@ from typing import Any, Literal
 
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models import faults
-from needlemap.models.base import Answer, Decoding
+from needlemap.models.base import Answer, Decoding, Traits
 from needlemap.models.connection import at_home, base_url_of, check_request, count, key_of, reply
 from needlemap.options import Checked
 from needlemap.prompts import TEXT, Prompt
+from needlemap.tokenizers.catalogue import bundled_for
 
 HOST = "api.openai.com"
 KEY = "OPENAI_API_KEY"
@@ -52,6 +53,11 @@ class OpenAIModel(metaclass=Checked):
         self._key = key_of(key_env, self.base_url, HOST, required=key_env != KEY)
         self._sdk = openai
         self._client = openai.AsyncOpenAI(api_key=self._key, base_url=self.base_url, max_retries=0)
+
+    @classmethod
+    def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
+        """Chat or completions; the vocabulary of OpenAI's own and of well-known open models."""
+        return Traits(options.get("api", "chat") == "chat", bundled_for(name))
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once. Raises Unmeasured."""

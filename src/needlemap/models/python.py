@@ -7,7 +7,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from time import perf_counter
@@ -15,7 +15,7 @@ from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
 from needlemap.models import faults
-from needlemap.models.base import Answer, Decoding
+from needlemap.models.base import Answer, Decoding, Traits
 from needlemap.options import Checked
 from needlemap.prompts import Prompt
 
@@ -33,6 +33,11 @@ class PythonModel(metaclass=Checked):
         self.name = name
         self._function = load(name)
         self._threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="needlemap-python")
+
+    @classmethod
+    def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
+        """Chat messages; lengths count cl100k_base tokens unless told otherwise."""
+        return Traits(tokenizer="cl100k_base")
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Call once. Raises Unmeasured if the function raises, runs out of time or returns something else."""

@@ -149,5 +149,7 @@ class Runner:
         if score.failure in _HOPELESS or (rejected and not outcome.scored):
             outcome.hopeless = outcome.hopeless or str(score)
         if score.failure is Failure.TOO_LONG and score.attempts and not str(score).startswith("not sent"):
-            outcome.refused_from = min(outcome.refused_from or trial.cell.length_tokens, trial.cell.length_tokens)
+            outcome.refused_from = min(
+                outcome.refused_from or trial.cell.length_tokens, trial.cell.length_tokens
+            )
             outcome.refusal = str(score)

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from needlemap import __version__
-from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
+from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.maps.map import Map, make_map
 from needlemap.models.base import Model
 from needlemap.money import Prices
 from needlemap.plan.order import ordered
-from needlemap.registry import find, installed
+from needlemap.registry import find
 from needlemap.runs.budget import Budget
 from needlemap.runs.record import SCHEMA, Record
 from needlemap.runs.runner import Outcome, Runner, Watcher
@@ -32,7 +32,16 @@ from needlemap.trials import Experiment, Trial
 # Settings that may differ when a run is resumed: none of them changes an answer that is already there.
 FREE = {
     *("concurrency", "retries", "timeout_s", "pause_s", "limit_usd", "limit_tokens", "prices", "save"),
-    *("save_contexts", "quiet", "lengths", "depths", "repeats", "first_repeat", "sigmoid_ends", "depth_rounding"),
+    *(
+        "save_contexts",
+        "quiet",
+        "lengths",
+        "depths",
+        "repeats",
+        "first_repeat",
+        "sigmoid_ends",
+        "depth_rounding",
+    ),
     *("collisions", "haystack_repeat"),
 }
 _PACKAGES = ("openai", "anthropic", "quicktok-v1", "tokenizers", "rapidfuzz", "numpy")
@@ -56,16 +65,19 @@ class Session:
         done = folder.done() if folder.exists else set()
         todo = [trial for trial in experiment.trials if trial.key not in done]
         return cls(
-            experiment, folder, tuple(ordered(todo, experiment.settings.mode)), len(experiment.trials) - len(todo)
+            experiment,
+            folder,
+            tuple(ordered(todo, experiment.settings.mode)),
+            len(experiment.trials) - len(todo),
         )
 
-    async def run(self, watcher: Watcher) -> Outcome:
-        """Ask what is left. Records are on the disk before the watcher hears of them."""
+    async def run(self, model: Model, watcher: Watcher) -> Outcome:
+        """Ask what is left. Records are on the disk before the watcher hears of them. Closes the model."""
         settings = self.experiment.settings
         budget = Budget(settings.limit_usd, settings.limit_tokens)
         for record in self.folder.records():
             budget.add(record)
-        model, scorer = make_model(settings), self.experiment.scorer
+        scorer = self.experiment.scorer
         connected = scorer if isinstance(scorer, Connected) else None
         if connected:
             connected.open()
@@ -82,9 +94,6 @@ class Session:
 
 def make_model(settings: Settings) -> Model:
     """The back end that the settings name, bound to its model. Raises SettingsError."""
-    if not settings.model_name:
-        known = did_you_mean(settings.backend, installed("models"))
-        raise SettingsError(f"'{settings.model}' is not BACKEND/NAME, as openai/gpt-4o. {known}")
     options = dict(settings.model_options)
     if settings.base_url:
         options["base_url"] = settings.base_url
@@ -121,7 +130,9 @@ def check_same(folder: RunFolder, experiment: Experiment) -> None:
     """Raises NeedlemapError when a folder's run asks something else: mixing two runs would make a false map."""
     theirs, ours = folder.about(), experiment.settings.model_dump(mode="json")
     differing = [
-        name for name, value in theirs["settings"].items() if name not in FREE and name in ours and ours[name] != value
+        name
+        for name, value in theirs["settings"].items()
+        if name not in FREE and name in ours and ours[name] != value
     ]
     if not differing and theirs["tokenizer"]["fingerprint"] != experiment.tokenizer.fingerprint:
         differing = ["tokenizer"]

@@ -53,7 +53,9 @@ class RunFolder:
 
     def records(self) -> Iterator[Record]:
         """All readable records, file by file in the order they were begun."""
-        for file in sorted(self.path.glob("records-*.jsonl"), key=lambda file: (file.stat().st_mtime_ns, file.name)):
+        for file in sorted(
+            self.path.glob("records-*.jsonl"), key=lambda file: (file.stat().st_mtime_ns, file.name)
+        ):
             with file.open("rb") as lines:
                 yield from filter(None, map(_record, lines))
 
@@ -68,7 +70,9 @@ class Writer:
     def __init__(self, folder: RunFolder, about: dict[str, Any]) -> None:
         folder.path.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(folder.path)
-        _replace(folder.path / RUN_FILE, json.dumps(about, indent=1, ensure_ascii=False, default=str).encode())
+        _replace(
+            folder.path / RUN_FILE, json.dumps(about, indent=1, ensure_ascii=False, default=str).encode()
+        )
         name = f"records-{socket.gethostname()}-{os.getpid()}-{time.time_ns()}.jsonl"
         self._file = folder.path / name
         self._descriptor: int | None = None
@@ -104,7 +108,9 @@ def _locked(path: Path) -> IO[bytes]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        raise NeedlemapError(f"Another needlemap is writing to '{path}'. Wait for it, or use another -o.") from None
+        raise NeedlemapError(
+            f"Another needlemap is writing to '{path}'. Wait for it, or use another -o."
+        ) from None
     return file
 
 

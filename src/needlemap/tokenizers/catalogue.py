@@ -102,7 +102,7 @@ def _from_path(path: Path, name: str) -> Tokenizer:
 def _from_hub(name: str) -> Tokenizer:
     """A hub model's tokenizer.json (or tokenizer.model): from the local cache, else downloaded."""
     try:
-        import huggingface_hub as hub  # noqa: PLC0415 - only when a hub name is given
+        import huggingface_hub as hub
     except ImportError as error:
         raise VocabularyMissing(
             f"'{name}' looks like a hub model, which needs huggingface_hub. "

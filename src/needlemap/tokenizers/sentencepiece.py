@@ -10,6 +10,7 @@ import sentencepiece
 
 from needlemap.tokens import TokenText, count_behind, tiled
 
+
 class SentencePiece:
     """A SentencePiece model. Most put a dummy space before a text, so pieces need `count_inside`."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -67,19 +68,38 @@ def said(answer: Answer, score: int) -> Row:
     }
 
 
-class _Thread(threading.Thread):
+class Worker(threading.Thread):
     """Runs a coroutine in an event loop of its own and keeps what it raised."""
 
     def __init__(self, work: Coroutine[Any, Any, None]) -> None:
         super().__init__(name="needlemap")
-        self.work = work
         self.raised: BaseException | None = None
+        self._work = work
+        self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+        self._ready = threading.Event()
 
     def run(self) -> None:
+        """Called by `start`."""
         try:
-            asyncio.run(self.work)
+            asyncio.run(self._main())
         except BaseException as error:  # raised again in the thread that waits
             self.raised = error
+
+    def stop(self) -> None:
+        """Cancel the coroutine and wait for its end."""
+        self._ready.wait()
+        if self._running and self.is_alive():
+            loop, task = self._running
+            with suppress(RuntimeError):  # it ended by itself just now
+                loop.call_soon_threadsafe(task.cancel)
+        self.join()
+
+    async def _main(self) -> None:
+        task = asyncio.current_task()
+        if task:
+            self._running = (asyncio.get_running_loop(), task)
+        self._ready.set()
+        await self._work
 
 
 def run_to_end(work: Coroutine[Any, Any, None]) -> None:
@@ -89,8 +109,12 @@ def run_to_end(work: Coroutine[Any, Any, None]) -> None:
     except RuntimeError:
         asyncio.run(work)
         return
-    thread = _Thread(work)
-    thread.start()
-    thread.join()
-    if thread.raised:
-        raise thread.raised
+    worker = Worker(work)
+    worker.start()
+    try:
+        worker.join()
+    except BaseException:  # an interrupted notebook cell
+        worker.stop()
+        raise
+    if worker.raised:
+        raise worker.raised

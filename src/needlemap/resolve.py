@@ -1,0 +1,102 @@
+"""From settings to the things that they name: traits, tokenizer, task, scorer, template, source, builder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from needlemap.errors import SettingsError, did_you_mean
+from needlemap.haystacks.assembly import Haystack
+from needlemap.haystacks.base import Source
+from needlemap.models.base import Traits
+from needlemap.placement import Builder
+from needlemap.registry import find, installed
+from needlemap.scorers.base import Scorer
+from needlemap.settings import Settings
+from needlemap.tasks.base import Task
+from needlemap.templates import Template, load_template
+from needlemap.tokenizers.catalogue import BUNDLED, load
+from needlemap.tokens import Tokenizer
+
+_SUFFIX = {"english": "en", "chinese": "zh"}
+
+
+def model_traits(settings: Settings) -> Traits:
+    """What the named model takes. Raises SettingsError for an unknown back end or a name without one."""
+    if not settings.model_name:
+        known = did_you_mean(settings.backend, installed("models"))
+        raise SettingsError(f"'{settings.model}' is not BACKEND/NAME, as openai/gpt-4o. {known}")
+    backend = find("models", settings.backend)
+    traits: Traits = backend.traits(settings.model_name, settings.model_options)
+    return traits
+
+
+def load_tokenizer(settings: Settings, traits: Traits) -> Tokenizer:
+    """The tokenizer that the settings name, or the model's own. Raises SettingsError when nobody knows it."""
+    if settings.tokenizer != "auto":
+        return load(settings.tokenizer)
+    if traits.tokenizer is None:
+        raise SettingsError(
+            f"Which tokens shall lengths count for '{settings.model}'? Its vocabulary is not known here. "
+            f"Give --tokenizer: a path to its tokenizer.json, a hub name, or one of {', '.join(BUNDLED)}."
+        )
+    return load(traits.tokenizer)
+
+
+def make_task(settings: Settings) -> Task:
+    """The task, with the settings that it takes."""
+    options: dict[str, Any] = {
+        "question": settings.question,
+        "keywords": settings.keywords,
+        "draw": settings.draw,
+    }
+    if settings.task == "single":
+        options |= {"needle": settings.needle, "answer": settings.answer}
+    elif settings.task == "multi":
+        if not settings.needles or settings.answer is None:
+            raise SettingsError("The multi task needs --needles (twice or more) and --answer.")
+        options |= {"needles": settings.needles, "answer": settings.answer}
+        options |= {"spread": settings.spread, "diff": settings.diff}
+    made: Task = find("tasks", settings.task)(**options)
+    return made
+
+
+def make_scorer(settings: Settings, task: Task) -> Scorer:
+    """The scorer that the settings, or else the task, name."""
+    name = task.scorer if settings.scorer == "auto" else settings.scorer
+    made: Scorer = find("scorers", name)(**settings.scorer_options)
+    return made
+
+
+def make_template(settings: Settings, traits: Traits) -> Template:
+    """The template that the settings name; auto: chat or plain text as the model takes it."""
+    if settings.template != "auto":
+        return load_template(settings.template)
+    return load_template(f"{'chat' if traits.chat else 'text'}-{_SUFFIX[settings.language]}")
+
+
+def make_source(settings: Settings) -> Source:
+    """The haystack's source, with the settings that it takes."""
+    kind = find("haystacks", settings.haystack)
+    if settings.haystack == "generated":
+        generated: Source = kind(language=settings.language, seed=settings.seed)
+        return generated
+    if not settings.haystack_path:
+        raise SettingsError(f"Haystack '{settings.haystack}' needs --haystack-path.")
+    options = {"file_list": settings.file_list} if settings.file_list else {}
+    made: Source = kind(settings.haystack_path, **options)
+    return made
+
+
+def make_builder(
+    settings: Settings, haystack: Haystack, tokenizer: Tokenizer, *, ids: bool = False
+) -> Builder:
+    """The builder of one haystack's prompts."""
+    return Builder(
+        haystack,
+        tokenizer,
+        placement=settings.placement,
+        counts=settings.counts,
+        reserve_tokens=settings.reserve,
+        chained=settings.diff / 100 if settings.spread == "chain-as-coded" else None,
+        ids=ids,
+    )
