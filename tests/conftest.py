@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -32,6 +34,10 @@ class Wire:
         """What was asked since the test began, in order of arrival."""
         requests: list[dict[str, Any]] = self._ask("/log")["requests"]
         return requests
+
+    def asked(self) -> Counter[str]:
+        """How often each prompt was asked, by the hash that its record has."""
+        return Counter(map(prompt_sha256, self.log()))
 
     def schedule(self, *faults: str, cycle: bool = False) -> None:
         """The faults that the next requests meet, one each, then 'ok' (or from the start again)."""
@@ -68,6 +74,14 @@ def wire(_wire_process: Wire) -> Wire:
     return _wire_process
 
 
+def prompt_sha256(request: dict[str, Any]) -> str:
+    """The hash that a record keeps of a chat request in the log."""
+    digest = sha256()
+    for message in request["body"]["messages"]:
+        digest.update(f"{message['role']}\0{message['content']}\0".encode())
+    return digest.hexdigest()
+
+
 class Wires:
     """Starts servers with options of their own: wires("--max-context", "100")."""
 
@@ -95,3 +109,60 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no shared data at {folder}: set NEEDLEMAP_SHARED")
     return folder
+
+
+class Command:
+    """The installed `needlemap` in a folder of its own, with no key in its environment but those given."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {name: value for name, value in os.environ.items() if not name.endswith(_PRIVATE)}
+        self.started: list[subprocess.Popen[str]] = []
+
+    def __call__(self, *arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+        """Run to the end. Whatever happens, a user never sees a traceback."""
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=120)
+        assert "Traceback" not in err, err
+        assert process.returncode == code, (process.returncode, out, err)
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    def start(self, *arguments: object) -> subprocess.Popen[str]:
+        """Start and return at once."""
+        command = [str(Path(sys.executable).with_name("needlemap")), *map(str, arguments)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+        process = subprocess.Popen(command, cwd=self.folder, env=self.environment, text=True, **pipes)
+        self.started.append(process)
+        return process
+
+    def run(self, wire: Wire, *arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+        """`needlemap run` on a wire server."""
+        return self("run", *self.asking(wire), *arguments, code=code)
+
+    def asking(self, wire: Wire) -> tuple[str, ...]:
+        """The flags that name a wire server, with answers so short that small lengths do."""
+        chosen = ("--model", "openai/m", "--base-url", wire.base_url)
+        return (*chosen, "--tokenizer", "cl100k_base", "--max-answer-tokens", "40", "-o", "r")
+
+    def records(self, run: str = "r") -> list[dict[str, Any]]:
+        """All records of a run, file by file as they were begun."""
+        files = sorted((self.folder / run).glob("records-*.jsonl"))
+        return [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+
+    def end(self) -> None:
+        """Kill what still runs."""
+        for process in self.started:
+            process.kill()
+            with process:  # closes its pipes
+                pass
+
+
+_PRIVATE = ("_API_KEY", "_BASE_URL", "_TOKEN", "COLUMNS", "NO_COLOR", "DONTWRITEBYTECODE")
+
+
+@pytest.fixture
+def needlemap(tmp_path: Path) -> Iterator[Command]:
+    """The command line, as a user types it in an empty folder."""
+    command = Command(tmp_path)
+    yield command
+    command.end()

@@ -40,6 +40,28 @@ def run(preset: Preset = None, out: Out = None, **flags: Any) -> None:
 
 @app.command(cls=GroupedCommand)
 @with_settings
+def plan(
+    preset: Preset = None,
+    workers: Annotated[int | None, typer.Option(help="Lanes; by default as many as --concurrency.")] = None,
+    tokens_per_second: Annotated[float | None, typer.Option(help="Prefill speed of one worker.")] = None,
+    model_config: Annotated[
+        Path | None, typer.Option(help="A config.json, for floating-point operations.")
+    ] = None,
+    cache_tokens: Annotated[int | None, typer.Option(help="A server's prefix cache to simulate.")] = None,
+    cache_block: Annotated[int, typer.Option(help="Its block size in tokens.")] = 16,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    **flags: Any,
+) -> None:
+    """Cells, tokens, cached tokens, dollars, before any call and without a key."""
+    from needlemap.commands.plan import Terms, plan_command
+
+    plan_command(
+        preset, Terms(workers, tokens_per_second, model_config, cache_tokens, cache_block), json, flags
+    )
+
+
+@app.command(cls=GroupedCommand)
+@with_settings
 def prompts(preset: Preset = None, out: Out = None, **flags: Any) -> None:
     """Write every prompt as JSON Lines (to standard output, or to -o FILE). Asks nothing."""
     from needlemap.commands.prompts import prompts_command
@@ -103,17 +125,13 @@ def replay(
 
 
 def main() -> None:
-    """Entry point. Exit codes: 0 done, 1 some trials not measured, 2 settings wrong, 3 budget, 130 interrupted."""
+    """Entry point. Exit codes: 0 done, 1 some not measured, 2 wrong settings, 3 budget, 130 interrupted."""
     try:
         app()
     except NeedlemapError as error:
         print(f"needlemap: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print(
-            "needlemap: interrupted; what was answered is kept. The same command goes on from here.",
-            file=sys.stderr,
-        )
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(1)
+    except OSError as error:  # a folder that cannot be written, a full disk; typer deals with broken pipes
+        where = f" ({error.filename})" if error.filename else ""
+        print(f"needlemap: {error.strerror or error}{where}", file=sys.stderr)
+        sys.exit(2)

@@ -80,7 +80,7 @@ def checked(raw: Mapping[str, Any], where: str) -> Settings:
         return Settings.model_validate(dict(raw))
     except ValidationError as error:
         problem = error.errors()[0]
-        name = ".".join(str(part) for part in problem["loc"])
+        name = problem["loc"][0]  # what follows are the types that were tried
         raise SettingsError(
             f"Setting '{name}' in {where}: {problem['msg']}, got {problem['input']!r}."
         ) from None
@@ -99,20 +99,22 @@ def preset_about(name: str) -> str:
     return preset_files()[name].splitlines()[0].removeprefix("#").strip()
 
 
-def _named(name: str) -> dict[str, Any]:
+def _named(name: str, inside: tuple[str, ...] = ()) -> dict[str, Any]:
+    if name in inside:
+        raise SettingsError(f"'{name}' is its own preset: {' -> '.join([*inside, name])}.")
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():
             raise SettingsError(f"No settings file at '{name}'.")
-        return _file(_yaml(path.read_bytes(), name), name)
+        return _file(_yaml(path.read_bytes(), name), name, (*inside, name))
     known = preset_files()
     if name not in known:
         raise SettingsError(f"Unknown preset '{name}'. {did_you_mean(name, known)} Or give a .yaml file.")
-    return _file(_yaml(known[name].encode(), name), f"preset {name}")
+    return _file(_yaml(known[name].encode(), name), f"preset {name}", (*inside, name))
 
 
-def _file(data: dict[str, Any], where: str) -> dict[str, Any]:
-    base = _named(str(data.pop("preset"))) if "preset" in data else {}
+def _file(data: dict[str, Any], where: str, inside: tuple[str, ...]) -> dict[str, Any]:
+    base = _named(str(data.pop("preset")), inside) if "preset" in data else {}
     return {**base, **_translated(data, base, where)}
 
 

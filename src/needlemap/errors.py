@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class NeedlemapError(Exception):
-    """Something the user can mend. Its text is one clear line; the command line prints it and exits with 2."""
+    """Something the user can mend. Its text is one clear line; the command line prints it, exits with 2."""
 
 
 class SettingsError(NeedlemapError):
@@ -41,6 +41,7 @@ class Failure(StrEnum):
     UNREADABLE = "unreadable answer"
     JUDGE = "judge unreadable"
     MODEL = "model raised"  # an in-process model or a user's function raised
+    SCORER = "scorer raised"  # a plug-in's scorer raised
 
 
 class Unmeasured(NeedlemapError):

@@ -123,9 +123,9 @@ def _mapping(name: str, pairs: list[str]) -> dict[str, Any]:
 
 
 def _plain(text: Any) -> Any:
-    """A text as YAML reads it (numbers, lists, true and false); as it is where YAML makes no sense of it."""
+    """A text as YAML reads it: numbers, true, false, [lists], {mappings}; else as it is."""
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
         return text
-    return text if isinstance(value, dict) else value
+    return text if isinstance(value, dict) and not text.lstrip().startswith("{") else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from needlemap.errors import SettingsError
 from needlemap.models.base import MARK, Render
 from needlemap.placement import Frame
 from needlemap.prompts import TEXT, Message
@@ -26,8 +27,10 @@ def make_frame(
 
     salt: a first line that makes the prompt unlike all others, so that no cache knows it. render: for models
     fed with ids: makes the token texts around the context, chat template included.
+    Raises SettingsError for a guide, or a question at the start, that the template has no words for.
     """
-    parts = template.question_first if question_first and template.question_first else template.parts
+    _check(template, guide, question_first)
+    parts = template.question_first if question_first else template.parts
     asked = guided(question, template.guide, template.guide_marker) if guide else question
     texts = [_around(part, asked) for part in parts]
     texts[0] = (salt + texts[0][0], texts[0][1])
@@ -51,6 +54,14 @@ def make_frame(
         len(span) for place, message in enumerate(messages) if place != context for span in message.spans
     )
     return Frame(tuple(messages), context, _spans(before, tokenizer), _spans(after or "", tokenizer), outside)
+
+
+def _check(template: Template, guide: bool, question_first: bool) -> None:
+    if guide and not template.guide:
+        raise SettingsError(f"Template '{template.name}' has no 'guide'. Add one, or leave out --guide.")
+    if question_first and not template.question_first:
+        key = "question_first" if template.chat else "text_question_first"
+        raise SettingsError(f"Template '{template.name}' has no '{key}' for --question-position start.")
 
 
 def _rendered(render: Render, rows: Sequence[tuple[str, str]]) -> Frame:

@@ -14,6 +14,7 @@ from needlemap.errors import SettingsError, did_you_mean
 
 LENGTH_SCALES = ("linear", "log")
 DEPTH_SCALES = ("linear", "sigmoid")
+_KEYS = ("min", "max", "count", "scale")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -87,16 +88,17 @@ def sigmoid(value: float, ends: str = "keep") -> float:
     return round(100 / (1 + math.exp(-0.1 * (value - 50))), 3)
 
 
-def tokens(text: str | float) -> float:
+def tokens(text: object) -> float:
     """A number of tokens: '128k' -> 128000, '1M' -> 1000000, '1e5' -> 100000."""
-    if not isinstance(text, str):
-        return float(text)
-    word = text.strip().lower().replace("_", "")
+    word = str(text).strip().lower().replace("_", "")
     factor = {"k": 1_000, "m": 1_000_000}.get(word[-1:], 1)
     try:
-        return float(word.rstrip("km") if factor > 1 else word) * factor
+        value = float(word[:-1] if factor > 1 else word) * factor
     except ValueError:
-        raise SettingsError(f"'{text}' is not a number. Write 4000, 4k or 1M.") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise SettingsError(f"'{text}' is not a number. Write 4000, 4k or 1M.")
+    return value
 
 
 def _values(spec: Any, name: str, scales: tuple[str, ...], ends: str) -> list[float]:
@@ -106,12 +108,11 @@ def _values(spec: Any, name: str, scales: tuple[str, ...], ends: str) -> list[fl
         parts = spec.split(":")
         if len(parts) == 1:
             return _listed([part for part in spec.split(",") if part.strip()], name)
-        keys = ("min", "max", "count", "scale")
         if not 3 <= len(parts) <= 4:
             raise SettingsError(
                 f"{name}: '{spec}' is not min:max:count[:scale], for instance 1k:128k:35:log."
             )
-        return _spread(dict(zip(keys, parts, strict=False)), name, scales, ends)
+        return _spread(dict(zip(_KEYS, parts, strict=False)), name, scales, ends)
     return _listed(spec if isinstance(spec, (list, tuple)) else [spec], name)
 
 
@@ -124,24 +125,24 @@ def _listed(values: Iterable[Any], name: str) -> list[float]:
 
 def _spread(spec: dict[str, Any], name: str, scales: tuple[str, ...], ends: str) -> list[float]:
     for key in spec:
-        if key not in ("min", "max", "count", "scale"):
-            raise SettingsError(
-                f"{name}: unknown key '{key}'. {did_you_mean(key, ('min', 'max', 'count', 'scale'))}"
-            )
+        if key not in _KEYS:
+            raise SettingsError(f"{name}: unknown key '{key}'. {did_you_mean(str(key), _KEYS)}")
     missing = [key for key in ("min", "max", "count") if spec.get(key) is None]
     if missing:
         raise SettingsError(f"{name}: {', '.join(missing)} missing. Give min, max and count, or a list.")
     scale = str(spec.get("scale") or "linear")
     if scale not in scales:
         raise SettingsError(f"{name}: unknown scale '{scale}'. {did_you_mean(scale, scales)}")
-    low, high, count = tokens(spec["min"]), tokens(spec["max"]), int(tokens(spec["count"]))
+    low, high, count = (tokens(spec[key]) for key in ("min", "max", "count"))
+    if count != int(count):
+        raise SettingsError(f"{name}: count must be a whole number, got {count:g}.")
     if low > high:
         raise SettingsError(f"{name}: min {low:g} is above max {high:g}.")
     if scale == "log":
         if low <= 0:
             raise SettingsError(f"{name}: a log scale needs min above 0, got {low:g}.")
-        return [math.exp(value) for value in spaced(math.log(low), math.log(high), count)]
-    values = spaced(low, high, count)
+        return [math.exp(value) for value in spaced(math.log(low), math.log(high), int(count))]
+    values = spaced(low, high, int(count))
     return [sigmoid(value, ends) for value in values] if scale == "sigmoid" else values
 
 

@@ -1,4 +1,4 @@
-"""What tokens cost, in US dollars: from the bundled price list of genai-prices, or from the user's own prices.
+"""What tokens cost, in US dollars: by the bundled price list of genai-prices, or by the user's own prices.
 
 A model without a known price costs None, never 0.
 """
@@ -37,19 +37,28 @@ class Prices:
 
     @property
     def free(self) -> bool:
-        """Whether asking costs nothing: the model runs here."""
+        """Whether asking costs nothing unless own prices say so: the model runs here."""
         return self.provider in ("baseline", "python", "hf", "demo")
 
     def usd(self, prompt_tokens: int, cached_tokens: int, answer_tokens: int) -> float | None:
         """Dollars for one call; None when no price is known."""
-        if self.free:
-            return 0.0
         if self.own:
             fresh = prompt_tokens - cached_tokens
             cached = self.own.get("cached_input", self.own["input"])
             paid = fresh * self.own["input"] + cached_tokens * cached + answer_tokens * self.own["output"]
             return paid / 1e6
+        if self.free:
+            return 0.0
         return _listed(self.provider, self.model, prompt_tokens, cached_tokens, answer_tokens)
+
+
+def price_source(settings: Settings) -> str:
+    """Where prices come from, with their date or version, for estimates."""
+    if settings.prices:
+        return "your own (--prices)"
+    from importlib.metadata import version
+
+    return f"genai-prices {version('genai-prices')}"
 
 
 def _listed(provider: str, model: str, prompt: int, cached: int, answer: int) -> float | None:

@@ -2,13 +2,14 @@
 
 Positions are haystack token indices. `sentence` is needlemap's own way: back to a sentence end, lengths exact
 by counting seams again. `token` and `period` are the older tools' ways, for the presets that follow them:
-the parts' tokens are added up, and cuts may fall anywhere (OpenCompass) or behind a bare '.' (needlehaystack).
+the parts' tokens are added up, and cuts fall anywhere (OpenCompass) or behind a bare '.' (needlehaystack).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ PLACEMENTS = ("sentence", "token", "period")
 COUNTS = ("prompt", "context")
 _PADS = ("\n", " .", "\n\n", " . .", "\n\n\n", " . . .", "。", "……")
 _TRIES = 8
+_SEAMS = 64  # tokens that seams may cost beyond the parts' own, at most
 _LEGAL_ENDS = 8  # cuts before the best one that are tried with each pad
 
 
@@ -50,7 +52,7 @@ class Frame:
 
 
 class Builder:
-    """Builds the prompts of one haystack with one tokenizer. Everything it remembers is a pure function's value.
+    """Builds the prompts of one haystack with one tokenizer; what it remembers are pure functions' values.
 
     counts: whether a length counts the whole prompt, or only the context (haystack and needles).
     reserve_tokens: taken off each length, for the answer. chained: older OpenCompass position formula, with
@@ -77,46 +79,87 @@ class Builder:
         self._chained = chained
         self._seams = SpanCounter() if ids else SeamCounter(tokenizer, haystack.text, haystack.cuts)
         self._spans: dict[str, Span] = {}
+        self._first = int(np.argmax(haystack.cuts.character > 0))  # where the first character ends
         self._stops = _full_stops(tokenizer) if placement == "period" else frozenset()
 
-    def build(self, frame: Frame, needles: Sequence[Needle], length_tokens: int) -> Prompt:
-        """The prompt of that length. Raises TooShort, or HaystackError when the haystack runs out."""
+    def build(
+        self, frame: Frame, needles: Sequence[Needle], length_tokens: int, position: int | None = None
+    ) -> Prompt:
+        """The prompt of that length; needles come in the order of their depths.
+
+        position: haystack tokens before the first needle, for plans that choose it; else its depth decides.
+        Raises TooShort, or HaystackError when the haystack runs out.
+        """
+        if any(later.depth < needle.depth for needle, later in pairwise(needles)):
+            raise ValueError("needles must come in the order of their depths")
+        fixed = self._fixed(frame, needles)
+        room = length_tokens - self._reserve
+        if room - fixed > len(self.haystack.text):
+            raise HaystackError(
+                f"Haystack '{self.haystack.name}' has {len(self.haystack.text):,} tokens, a prompt of "
+                f"{length_tokens:,} needs {room - fixed:,}."
+            )
+        prompt = self._fitted(frame, needles, room, room - fixed, position)
+        if prompt is None:
+            least = self._reserve + self._least(frame, needles, room, fixed)
+            raise TooShort(
+                f"Length {length_tokens:,} leaves no room for a haystack: {self._reserve} tokens are reserved "
+                f"and {fixed} are needle and template. Use lengths of {least} or more, or less --reserve-tokens."
+            )
+        return prompt
+
+    def haystack_tokens(self, frame: Frame, needles: Sequence[Needle], length_tokens: int) -> int:
+        """About how many haystack tokens the prompt of that length holds: seams may move it by one or two."""
+        return length_tokens - self._reserve - self._fixed(frame, needles)
+
+    def _fixed(self, frame: Frame, needles: Sequence[Needle]) -> int:
+        """Tokens of a prompt that are not haystack, as far as they count."""
         fixed = sum(len(self._span(needle.text)) for needle in needles)
         if self._whole:
             fixed += sum(map(len, frame.before + frame.after)) + frame.outside_tokens
-        room = length_tokens - self._reserve
-        self._check(room - fixed, length_tokens, fixed)
+        return fixed
+
+    def _fitted(
+        self, frame: Frame, needles: Sequence[Needle], room: int, guess: int, position: int | None = None
+    ) -> Prompt | None:
+        """The prompt that fills a room, in tokens, with about `guess` of haystack; None where none fits."""
         if self._placement != "sentence":
-            stop = min(room - fixed, len(self.haystack.text))
-            return self._prompt(frame, needles, self._old_positions(needles, stop), stop, "", room)
-        return self._exact(frame, needles, room, room - fixed)
+            if guess < 1:
+                return None
+            return self._prompt(frame, needles, self._old_positions(needles, guess), guess, "", room)
+        positions = [self._sentence(needle.depth, max(0, guess)) for needle in needles]
+        if position is not None:
+            positions = [position, *(max(position, later) for later in positions[1:])]
+        return self._exact(frame, needles, positions, room, guess)
 
-    def _check(self, available: int, length_tokens: int, fixed: int) -> None:
-        if available < 1:
-            raise TooShort(
-                f"Length {length_tokens:,} leaves no room for a haystack: {self._reserve} tokens are reserved and "
-                f"{fixed} are needle and template. Use lengths of {self._reserve + fixed + 1} or more, or a smaller --reserve-tokens."
-            )
-        if available > len(self.haystack.text) + _TRIES:
-            raise HaystackError(
-                f"Haystack '{self.haystack.name}' has {len(self.haystack.text):,} tokens, a prompt of "
-                f"{length_tokens:,} needs {available:,}."
-            )
+    def _least(self, frame: Frame, needles: Sequence[Needle], room: int, fixed: int) -> int:
+        """The smallest room that would do, found by trying: seams move it off the sum of the parts."""
+        for larger in range(room + 1, fixed + _SEAMS):
+            prompt = self._fitted(frame, needles, larger, larger - fixed)
+            if prompt is not None and not prompt.off_by:
+                return larger
+        return fixed + _SEAMS
 
-    def _exact(self, frame: Frame, needles: Sequence[Needle], room: int, guess: int) -> Prompt:
-        """Move the haystack's end until the count is right; where a character is in the way, pad."""
+    def _exact(
+        self, frame: Frame, needles: Sequence[Needle], positions: list[int], room: int, guess: int
+    ) -> Prompt | None:
+        """Move the haystack's end until the count is right; where a character is in the way, pad.
+
+        None where even one character of haystack is too much.
+        """
         cuts, most = self.haystack.cuts, len(self.haystack.text)
-        positions = [self._sentence(needle.depth, guess) for needle in needles]
         outside = frame.outside_tokens if self._whole else 0
         stop, best = guess, 0
         for _ in range(_TRIES):
-            stop = int(cuts.character[max(0, min(stop, most))])
+            stop = int(cuts.character[max(self._first, min(stop, most))])
             off = room - outside - self._count(frame, needles, positions, stop, "")
             if off == 0:
                 return self._prompt(frame, needles, positions, stop, "", room)
+            if off < 0 and stop == self._first:
+                return None
             best = max(best, stop) if off > 0 else best
             stop += off
-        return self._padded(frame, needles, positions, best or int(cuts.character[max(0, guess - 4)]), room)
+        return self._padded(frame, needles, positions, best or self._first, room)
 
     def _padded(
         self, frame: Frame, needles: Sequence[Needle], positions: list[int], best: int, room: int
@@ -128,7 +171,7 @@ class Builder:
             for pad in ("", *_PADS):
                 if room == outside + self._count(frame, needles, positions, stop, pad):
                     return self._prompt(frame, needles, positions, stop, pad, room)
-            stop = int(self.haystack.cuts.character[max(0, stop - 1)])
+            stop = max(self._first, int(self.haystack.cuts.character[stop - 1]))
         return self._prompt(frame, needles, positions, best, "", room)
 
     def _sentence(self, depth: float, stop: int) -> int:
@@ -230,15 +273,18 @@ def _placed(
     context: list[Span],
     haystack: Haystack,
 ) -> tuple[PlacedNeedle, ...]:
-    """Each needle's meant and realised depth and its byte in the context."""
-    starts, offset = [], 0
+    """Each needle's meant and realised depth and its byte in the context, behind a space put before it.
+
+    Its bytes are not looked for: the tokenizer may have normalised them.
+    """
+    spans, offset = [], 0
     for span in context:
         if span.text is not haystack.text:
-            starts.append((offset, span))
+            spans.append((offset, bytes(span.data[:1])))
         offset += len(span.data)
     return tuple(
-        PlacedNeedle(needle.depth, position / stop, start + bytes(span.data).index(needle.text.encode()))
-        for needle, position, (start, span) in zip(needles, positions, starts, strict=False)
+        PlacedNeedle(needle.depth, position / stop, start + (first == b" " and needle.text[0] != " "))
+        for needle, position, (start, first) in zip(needles, positions, spans, strict=False)
     )
 
 

@@ -7,7 +7,7 @@ Nothing is imported before it is named; a plug-in that cannot be imported is an 
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any
 
 from needlemap.errors import SettingsError, did_you_mean
@@ -16,7 +16,13 @@ from needlemap.errors import SettingsError, did_you_mean
 @cache
 def installed(kind: str) -> dict[str, EntryPoint]:
     """The extensions of a kind ('models', 'tasks', ...) by name, not yet imported."""
-    return {point.name: point for point in entry_points(group=f"needlemap.{kind}")}
+    return {point.name: point for point in _all().select(group=f"needlemap.{kind}")}
+
+
+@cache
+def _all() -> EntryPoints:
+    """Every installed package's: one look at their files serves all kinds."""
+    return entry_points()
 
 
 def find(kind: str, name: str) -> Any:

@@ -10,7 +10,7 @@ from needlemap.haystacks.base import Source
 from needlemap.models.base import Traits
 from needlemap.placement import Builder
 from needlemap.registry import find, installed
-from needlemap.scorers.base import Scorer
+from needlemap.scorers.base import Scorer, Weigher
 from needlemap.settings import Settings
 from needlemap.tasks.base import Task
 from needlemap.templates import Template, load_template
@@ -32,6 +32,10 @@ def model_traits(settings: Settings) -> Traits:
 
 def load_tokenizer(settings: Settings, traits: Traits) -> Tokenizer:
     """The tokenizer that the settings name, or the model's own. Raises SettingsError when nobody knows it."""
+    if settings.tokenizer not in ("auto", traits.tokenizer) and traits.render is not None:
+        raise SettingsError(
+            f"'{settings.model}' is fed token ids, which only its own tokenizer makes. Leave --tokenizer out."
+        )
     if settings.tokenizer != "auto":
         return load(settings.tokenizer)
     if traits.tokenizer is None:
@@ -55,15 +59,22 @@ def make_task(settings: Settings) -> Task:
         if not settings.needles or settings.answer is None:
             raise SettingsError("The multi task needs --needles (twice or more) and --answer.")
         options |= {"needles": settings.needles, "answer": settings.answer}
+        if settings.spread == "chain-as-coded" and settings.placement != "token":
+            raise SettingsError("--spread chain-as-coded is OpenCompass's way: give --placement token too.")
         options |= {"spread": settings.spread, "diff": settings.diff}
     made: Task = find("tasks", settings.task)(**options)
     return made
 
 
-def make_scorer(settings: Settings, task: Task) -> Scorer:
-    """The scorer that the settings, or else the task, name."""
+def make_scorer(settings: Settings, task: Task, traits: Traits) -> Scorer:
+    """The scorer that the settings, or else the task, name. SettingsError if the model cannot feed it."""
     name = task.scorer if settings.scorer == "auto" else settings.scorer
     made: Scorer = find("scorers", name)(**settings.scorer_options)
+    if isinstance(made, Weigher) and not traits.teacher:
+        raise SettingsError(
+            f"Scorer '{name}' needs the model's own probabilities of an answer, which '{settings.model}' "
+            f"does not give. Use --model hf/PATH, or another --scorer."
+        )
     return made
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Spec = str | int | list[Any] | dict[str, Any]  # a list, {min, max, count, scale}, or "min:max:count:scale"
+Spec = str | int | float | list[Any] | dict[str, Any]  # [...], {min, max, count, scale}, "min:max:count"
 
 
 def _field(default: Any, group: str, text: str, **limits: Any) -> Any:
@@ -98,7 +98,16 @@ class Settings(BaseModel):
     )
     scorer_options: dict[str, Any] = _field({}, "Scoring", "The scorer's own options, KEY=VALUE.")
     # run
-    mode: Literal["exact", "single", "cold"] = _field("exact", "Run", "Order and sharing of prompts.")
+    mode: Literal["exact", "bins", "lattice", "single", "cold"] = _field(
+        "exact", "Run", "How prompts share their beginnings; see docs/plan.md."
+    )
+    bin_tolerance: float | None = _field(
+        None,
+        "Run",
+        "Mode bins: percent of depth either side of a cell's; half a step if not given.",
+        gt=0,
+        le=50,
+    )
     seed: int = _field(0, "Run", "Fixes documents, order and drawn values.")
     concurrency: int = _field(4, "Run", "Requests at a time.", ge=1)
     retries: int = _field(6, "Run", "Further attempts after a passing failure.", ge=0)

@@ -1,4 +1,4 @@
-"""How haystack and question become messages, or one text. Wording is data (`templates/*.yaml`), never code."""
+"""How haystack and question become messages, or one text. Wording is data (`templates/*.yaml`)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from importlib.resources import files
 from pathlib import Path
 from string import Formatter
 from typing import Any
-
-import yaml
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.prompts import TEXT
@@ -65,18 +63,18 @@ def load_template(name: str) -> Template:
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():
             raise SettingsError(f"No template file at '{name}'. Give a .yaml file or one of: {_names()}.")
-        return parse_template(_yaml(path.read_text(encoding="utf-8"), name), name)
+        return parse_template(_yaml(path.read_bytes(), name), name)
     known = template_files()
     if name not in known:
         raise SettingsError(f"Unknown template '{name}'. {did_you_mean(name, known)} Or give a .yaml file.")
-    return parse_template(_yaml(known[name], name), name)
+    return parse_template(_yaml(known[name].encode(), name), name)
 
 
 def parse_template(data: dict[str, Any], name: str) -> Template:
     """A template from its data: `messages` (role and text each) or `text`, and the optional keys."""
     for key in data:
         if key not in _KEYS:
-            raise SettingsError(f"Template '{name}': unknown key '{key}'. {did_you_mean(key, _KEYS)}")
+            raise SettingsError(f"Template '{name}': unknown key '{key}'. {did_you_mean(str(key), _KEYS)}")
     if ("messages" in data) == ("text" in data):
         raise SettingsError(f"Template '{name}' needs either 'messages' (chat) or 'text' (base models).")
     chat = "messages" in data
@@ -131,10 +129,12 @@ def _names() -> str:
     return ", ".join(template_files())
 
 
-def _yaml(text: str, name: str) -> dict[str, Any]:
+def _yaml(raw: bytes, name: str) -> dict[str, Any]:
+    import yaml  # 0.05 s: not for templates that are data already
+
     try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        data = yaml.safe_load(raw.decode("utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(
             f"Template '{name}' is not readable YAML: {' '.join(str(error).split())}"
         ) from error
@@ -144,13 +144,18 @@ def _yaml(text: str, name: str) -> dict[str, Any]:
 
 
 def _parts(data: Any, name: str) -> tuple[Part, ...]:
-    rows = [{"role": TEXT, "text": data}] if isinstance(data, str) else data
-    parts = tuple(_part(row, name) for row in rows)
+    if isinstance(data, str):
+        parts: tuple[Part, ...] = (Part(TEXT, _pieces(data, name)),)
+    elif isinstance(data, list):
+        parts = tuple(_part(row, name) for row in data)
+    else:
+        raise SettingsError(f"Template '{name}': 'messages' must be a list, 'text' a text, got {data!r}.")
     found = [piece[1:] for part in parts for piece in part.pieces if piece.startswith("\0")]
     for placeholder in _PLACEHOLDERS:
         if found.count(placeholder) != 1:
+            times = found.count(placeholder)
             raise SettingsError(
-                f"Template '{name}' must hold {{{placeholder}}} exactly once, it holds it {found.count(placeholder)} times."
+                f"Template '{name}' must hold {{{placeholder}}} exactly once, it holds it {times} times."
             )
     return parts
 
@@ -159,10 +164,14 @@ def _part(row: Any, name: str) -> Part:
     if not isinstance(row, dict) or set(row) != {"role", "text"}:
         raise SettingsError(f"Template '{name}': each message needs 'role' and 'text', nothing else.")
     role = row["role"]
-    if role != TEXT and role not in _ROLES:
+    if role not in _ROLES:
         raise SettingsError(f"Template '{name}': unknown role '{role}'. {did_you_mean(str(role), _ROLES)}")
+    return Part(role, _pieces(str(row["text"]), name))
+
+
+def _pieces(text: str, name: str) -> tuple[str, ...]:
     pieces = []
-    for literal, placeholder in _parse(str(row["text"]), f"Template '{name}'"):
+    for literal, placeholder in _parse(text, f"Template '{name}'"):
         if literal:
             pieces.append(literal)
         if placeholder is not None:
@@ -170,13 +179,16 @@ def _part(row: Any, name: str) -> Part:
                 hint = did_you_mean(placeholder, _PLACEHOLDERS)
                 raise SettingsError(f"Template '{name}': unknown placeholder {{{placeholder}}}. {hint}")
             pieces.append("\0" + placeholder)
-    return Part(role, tuple(pieces))
+    return tuple(pieces)
 
 
 def _parse(text: str, what: str) -> list[tuple[str, str | None]]:
+    braces = "Write {{ and }} for braces that are meant as text."
     try:
-        return [(literal, name) for literal, name, _, _ in Formatter().parse(text)]
+        found = list(Formatter().parse(text))
     except ValueError as error:
-        raise SettingsError(
-            f"{what}: {error}. Write {{{{ and }}}} for braces that are meant as text."
-        ) from error
+        raise SettingsError(f"{what}: {error}. {braces}") from error
+    for _, name, layout, conversion in found:
+        if layout or conversion:
+            raise SettingsError(f"{what}: placeholder {{{name}}} takes no ':' or '!' inside. {braces}")
+    return [(literal, name) for literal, name, _, _ in found]

@@ -14,6 +14,7 @@ from needlemap.haystacks.base import Source
 from needlemap.identity import prefix_hashes, settings_hash, trial_key
 from needlemap.models.base import Traits
 from needlemap.placement import Builder, Frame
+from needlemap.plan.places import in_bin, places
 from needlemap.prompts import Prompt
 from needlemap.resolve import (
     load_tokenizer,
@@ -51,7 +52,7 @@ class Trial:
 class Experiment:
     """All of a run but its answers: what was resolved from the settings, and the trials, lengths outermost.
 
-    haystacks: name and sha256 of each repeat's text.
+    haystacks: name and sha256 of each repeat's text. traits: what the model takes.
     """
 
     settings: Settings
@@ -62,6 +63,12 @@ class Experiment:
     template: Template
     haystacks: tuple[tuple[str, str], ...]
     trials: tuple[Trial, ...]
+    traits: Traits
+
+    @property
+    def workers(self) -> int:
+        """How many prompts are asked at a time."""
+        return 1 if self.traits.serial else self.settings.concurrency
 
     @property
     def tokens_asked(self) -> int:
@@ -79,7 +86,7 @@ def prepare(settings: Settings) -> Experiment:
     )
     traits = model_traits(settings)
     tokenizer, task = load_tokenizer(settings, traits), make_task(settings)
-    scorer, template = make_scorer(settings, task), make_template(settings, traits)
+    scorer, template = make_scorer(settings, task, traits), make_template(settings, traits)
     source = make_source(settings)
     shared = settings_hash(settings, scorer.name, dict(scorer.options), tokenizer.fingerprint)
     haystacks: list[tuple[str, str]] = []
@@ -91,7 +98,7 @@ def prepare(settings: Settings) -> Experiment:
             builder = make_builder(settings, haystack, tokenizer, ids=traits.render is not None)
         haystacks.append((haystack.name, haystack.sha256))
         trials.extend(_trials(settings, grid, builder, tokenizer, task, template, shared, repeat, traits))
-    return Experiment(settings, grid, tokenizer, task, scorer, template, tuple(haystacks), tuple(trials))
+    return Experiment(settings, grid, tokenizer, task, scorer, template, tuple(haystacks), tuple(trials), traits)
 
 
 def _haystack(
@@ -120,16 +127,15 @@ def _trials(
     repeat: int,
     traits: Traits,
 ) -> Iterator[Trial]:
-    frames: dict[tuple[str, str], Frame] = {}
+    frames = _Frames(settings, template, tokenizer, traits)
     built: list[tuple[Cell, Item, Frame, Prompt]] = []
-    for cell in grid.cells:
+    for cell, position in _places(settings, grid, builder, task, frames, repeat):
         item = task.item(cell, repeat, settings.seed)
-        salt = _salt(settings, cell, repeat) if settings.mode == "cold" else ""
-        if (item.question, salt) not in frames:
-            frames[item.question, salt] = _frame(settings, template, item.question, tokenizer, salt, traits)
-        frame = frames[item.question, salt]
-        prompt = replace(builder.build(frame, item.needles, cell.length_tokens), question=item.question)
-        built.append((cell, item, frame, prompt))
+        frame = frames.frame(item.question, cell, repeat)
+        prompt = builder.build(frame, item.needles, cell.length_tokens, position)
+        if settings.mode == "bins" and not _in_bin(settings, grid, prompt):
+            prompt = builder.build(frame, item.needles, cell.length_tokens)
+        built.append((cell, item, frame, replace(prompt, question=item.question)))
     text = builder.haystack.text
     hashes = prefix_hashes(text, [prompt.haystack_tokens for *_, prompt in built])
     found = _collisions(settings, builder.haystack, [item for _, item, _, _ in built])
@@ -147,19 +153,52 @@ def _trials(
         )
 
 
-def _frame(
-    settings: Settings, template: Template, question: str, tokenizer: Tokenizer, salt: str, traits: Traits
-) -> Frame:
-    return make_frame(
-        template,
-        question,
-        tokenizer,
-        guide=settings.guide,
-        question_first=settings.question_position == "start",
-        answer_prefix=settings.answer_prefix,
-        salt=salt,
-        render=traits.render,
-    )
+class _Frames:
+    """The frames of one repeat, each made once."""
+
+    def __init__(self, settings: Settings, template: Template, tokenizer: Tokenizer, traits: Traits) -> None:
+        self._settings, self._template = settings, template
+        self._tokenizer, self._traits = tokenizer, traits
+        self._made: dict[tuple[str, str], Frame] = {}
+
+    def frame(self, question: str, cell: Cell, repeat: int) -> Frame:
+        """The frame of a question; in mode 'cold' one of its own for each trial."""
+        settings = self._settings
+        salt = _salt(settings, cell, repeat) if settings.mode == "cold" else ""
+        if (question, salt) not in self._made:
+            self._made[question, salt] = make_frame(
+                self._template,
+                question,
+                self._tokenizer,
+                guide=settings.guide,
+                question_first=settings.question_position == "start",
+                answer_prefix=settings.answer_prefix,
+                salt=salt,
+                render=self._traits.render,
+            )
+        return self._made[question, salt]
+
+
+def _places(
+    settings: Settings, grid: Grid, builder: Builder, task: Task, frames: _Frames, repeat: int
+) -> list[tuple[Cell, int | None]]:
+    """The cells to ask, with the first needle's position where the mode chooses it."""
+    sizes = []
+    for length in grid.lengths:
+        cell = Cell(length, grid.depths[0])
+        item = task.item(cell, repeat, settings.seed)
+        frame = frames.frame(item.question, cell, repeat)
+        sizes.append(builder.haystack_tokens(frame, item.needles, length))
+    return places(settings.mode, grid, sizes, builder.haystack.cuts, _tolerance(settings))
+
+
+def _in_bin(settings: Settings, grid: Grid, prompt: Prompt) -> bool:
+    needle = prompt.needles[0]
+    return in_bin(grid, needle.meant, needle.realised, _tolerance(settings))
+
+
+def _tolerance(settings: Settings) -> float | None:
+    return None if settings.bin_tolerance is None else settings.bin_tolerance / 100
 
 
 def _salt(settings: Settings, cell: Cell, repeat: int) -> str:

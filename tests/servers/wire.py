@@ -151,6 +151,8 @@ def answer(state: State, path: str, asked: dict[str, Any], prompt: str, fault: s
     whole = body(path, reply)
     if fault == "no-usage":
         del whole["usage"]
+    if fault == "half-character":
+        return as_json(json.dumps(whole).replace(json.dumps(text), '"51328 \\ud83d"'))
     if fault == "invalid-json":
         return as_json(json.dumps(whole)[:-20])
     return as_json(odd(fault, whole) if fault.startswith(ODD) else whole, cut=fault == "cut")

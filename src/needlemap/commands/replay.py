@@ -1,31 +1,39 @@
-"""`needlemap replay`: rebuild one prompt of a run byte for byte, check it against its record, ask it again."""
+"""`needlemap replay`: rebuild one prompt of a run byte for byte, check it by its record, ask it again."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from needlemap.configure import checked
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import percent, tokens
 from needlemap.models.base import Answer, Decoding
 from needlemap.runs.record import Record
-from needlemap.runs.session import make_model
+from needlemap.runs.session import GRID_MODES, make_model
 from needlemap.runs.store import RunFolder
 from needlemap.settings import Settings
 from needlemap.trials import Trial, prepare
 
+_NEAR = 1e-3  # percent: what people leave out when they type a depth
+
 
 def replay_command(folder: Path, length: str, depth: float, repeat: int, ask: bool) -> None:
-    """Print the prompt's messages, whether its hash is the recorded one, and old and new answer."""
+    """Print the prompt's messages, whether its hash is the recorded one, and old and new answer.
+
+    Raises NeedlemapError when the prompt cannot be rebuilt as it was.
+    """
     run = RunFolder(folder)
     settings = checked(run.about()["settings"], str(folder / "run.json"))
-    trial = _trial(settings, int(tokens(length)), depth, repeat)
+    trial = _trial(settings, run.about()["cells"], int(tokens(length)), depth, repeat)
     record = _recorded(run, trial)
+    verdict = _verdict(trial, record)
     for message in trial.prompt.messages:
         print(f"[{message.role}]\n{message.content}\n")
-    print(_verdict(trial, record), file=sys.stderr)
+    print(verdict, file=sys.stderr)
     if record is not None and record.answer is not None:
         print(f"recorded answer: {record.answer!r} (score {record.score})", file=sys.stderr)
     if ask:
@@ -33,24 +41,41 @@ def replay_command(folder: Path, length: str, depth: float, repeat: int, ask: bo
         print(f"answer now: {answer.text!r} (finish {answer.finish})", file=sys.stderr)
 
 
-def _trial(settings: Settings, length: int, depth: float, repeat: int) -> Trial:
-    experiment = prepare(settings)
-    for trial in experiment.trials:
-        if (trial.cell.length_tokens, trial.repeat) == (length, repeat) and abs(
-            percent(trial.cell.depth) - depth
-        ) < 1e-3:
-            return trial
-    depths = ", ".join(f"{percent(depth):g}" for depth in experiment.grid.depths)
+def _trial(settings: Settings, cells: list[Any], length: int, depth: float, repeat: int) -> Trial:
+    """One trial, rebuilt without the others where these play no part. cells: run.json's, which may go beyond the settings' grid."""
+    found = [
+        share
+        for tokens, share, repeats in cells
+        if tokens == length and repeat in repeats and abs(percent(share) - depth) < _NEAR
+    ]
+    if found:
+        alone = settings.model_copy(update={"first_repeat": repeat, "repeats": 1})
+        if settings.mode not in GRID_MODES:
+            alone = alone.model_copy(update={"lengths": [length]})
+        for trial in prepare(alone).trials:
+            if trial.cell.length_tokens == length and abs(percent(trial.cell.depth) - depth) < _NEAR:
+                return trial
     raise SettingsError(
-        f"This run has no cell of length {length}, depth {depth:g} and repeat {repeat}. Lengths: "
-        f"{', '.join(map(str, experiment.grid.lengths))}. Depths: {depths}. Repeats: {settings.first_repeat} to "
-        f"{settings.first_repeat + settings.repeats - 1}."
+        f"This run has no cell of length {length}, depth {depth:g} and repeat {repeat}. "
+        f"Lengths: {_listed(row[0] for row in cells)}. Depths: {_listed(percent(row[1]) for row in cells)}. "
+        f"Repeats: {_listed(repeat for row in cells for repeat in row[2])}."
     )
 
 
+def _listed(values: Iterable[float]) -> str:
+    return ", ".join(f"{value:.10g}" for value in sorted(set(values)))
+
+
 def _recorded(run: RunFolder, trial: Trial) -> Record | None:
-    found = [record for record in run.records() if record.key == trial.key]
-    return next((record for record in found if record.scored), found[-1] if found else None)
+    """The record of a trial's place in the grid, whatever its key: the last scored one, else the last."""
+    place = (trial.cell.length_tokens, percent(trial.cell.depth), trial.repeat)
+    found = [
+        record
+        for record in run.records()
+        if (record.length_tokens, percent(record.depth), record.repeat) == place
+    ]
+    scored = [record for record in found if record.scored]
+    return scored[-1] if scored else found[-1] if found else None
 
 
 def _verdict(trial: Trial, record: Record | None) -> str:

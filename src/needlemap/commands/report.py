@@ -26,7 +26,8 @@ def report_command(runs: list[Path], out: Path | None, format: str, title: str |
         for map in maps.values():
             _show(map, palette)
         return
-    if out.suffix == ".csv":
+    if out.suffix.lower() == ".csv":
+        out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(_table(maps, format), encoding="utf-8", newline="")
     elif len(runs) > 1:
         raise SettingsError(

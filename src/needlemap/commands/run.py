@@ -13,13 +13,14 @@ from typing import Any
 from rich.console import Console
 
 from needlemap.configure import configure
+from needlemap.errors import SettingsError
 from needlemap.maps.map import Map
 from needlemap.reports.live import Lines, LiveMap, Silent, Tally, View
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.runs.contexts import SavingContexts
 from needlemap.runs.record import Record
 from needlemap.runs.runner import Outcome
-from needlemap.runs.session import Session, about, load_map, make_model, map_of
+from needlemap.runs.session import FREE, Session, about, load_map, make_model, map_of
 from needlemap.settings import Settings
 from needlemap.trials import Experiment, prepare
 
@@ -28,11 +29,13 @@ DEFAULT = "demo"
 
 def run_command(preset: str | None, out: Path | None, flags: Mapping[str, Any]) -> int:
     """Run or resume; returns the exit code."""
-    settings = configure(preset or (None if flags else DEFAULT), flags)
-    if not settings.save:
-        with tempfile.TemporaryDirectory() as folder:
-            return _run(settings, Path(folder) / "run")
-    return _run(settings, out or _fresh(settings))
+    settings = configure(preset or (DEFAULT if set(flags) <= FREE else None), flags)
+    if settings.save:
+        return _run(settings, out or _fresh(settings))
+    if settings.save_contexts:
+        raise SettingsError("--save-contexts writes into the run folder, and --no-save keeps none. Give one.")
+    with tempfile.TemporaryDirectory() as folder:
+        return _run(settings, Path(folder) / "run")
 
 
 def _run(settings: Settings, path: Path) -> int:
@@ -45,26 +48,38 @@ def _run(settings: Settings, path: Path) -> int:
     if model is not None:
         view = _view(session)
         watcher = SavingContexts(view, path) if settings.save_contexts else view
-        with view:
-            outcome = asyncio.run(session.run(model, watcher))
+        try:
+            with view:
+                outcome = asyncio.run(session.run(model, watcher))
+        except KeyboardInterrupt:
+            return _interrupted(settings, path)
     _result(load_map(path), settings, path)
     return _verdict(outcome, experiment, path)
+
+
+def _interrupted(settings: Settings, path: Path) -> int:
+    kept = f"What was scored is kept; to go on: the same command with -o {path}" if settings.save else ""
+    print(f"needlemap: interrupted. {kept}".rstrip(), file=sys.stderr)
+    return 130
 
 
 def _fresh(settings: Settings) -> Path:
     """A folder that no run has used: runs/MODEL-TASK-TIME."""
     name = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in settings.model)
-    return Path("runs") / f"{name}-{settings.task}-{datetime.now():%Y%m%d-%H%M%S}"
+    path = Path("runs") / f"{name}-{settings.task}-{datetime.now():%Y%m%d-%H%M%S}"
+    while path.exists():
+        path = path.with_name(f"{path.name}-again")
+    return path
 
 
 def _announce(session: Session) -> None:
     """What is about to be asked, and what the settings silently would not say."""
     experiment = session.experiment
     grid, settings = experiment.grid, experiment.settings
+    size = f"{len(grid.lengths)} lengths x {len(grid.depths)} depths x {settings.repeats}"
     lines = [
-        f"{settings.model} · {experiment.task.name} · {len(grid.lengths)} lengths x {len(grid.depths)} depths x "
-        f"{settings.repeats} = {len(experiment.trials)} trials · {experiment.tokens_asked:,} prompt tokens "
-        f"({experiment.tokenizer.name})"
+        f"{settings.model} · {experiment.task.name} · {size} = {len(experiment.trials)} trials · "
+        f"{experiment.tokens_asked:,} prompt tokens ({experiment.tokenizer.name})"
     ]
     lines += [f"{session.done} already scored, {len(session.todo)} to ask"] if session.done else []
     for what, count in zip(("lengths", "depths"), grid.duplicates, strict=True):
@@ -124,13 +139,14 @@ def _verdict(outcome: Outcome, experiment: Experiment, path: Path) -> int:
         return 2
     if outcome.stopped:
         print(
-            f"needlemap: stopped by the budget: {outcome.stopped}. Raise the limit and run again to go on.",
+            f"needlemap: stopped by the budget: {outcome.stopped}. To go on: the same command with a higher "
+            f"limit and -o {path}",
             file=sys.stderr,
         )
         return 3
     if outcome.failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.failures.items()))
-        again = f"The same command with -o {path} asks them again." if experiment.settings.save else ""
-        print(f"needlemap: not measured: {kinds}. {again}", file=sys.stderr)
+        again = f"To ask them again: the same command with -o {path}" if experiment.settings.save else ""
+        print(f"needlemap: not measured: {kinds}. {again}".rstrip(), file=sys.stderr)
         return 1
     return 0

@@ -11,10 +11,12 @@ from typing import Any
 from needlemap.errors import NeedlemapError, SettingsError, Unmeasured, did_you_mean
 from needlemap.flags import parsed
 from needlemap.registry import find
+from needlemap.runs.retry import attempts
 from needlemap.scorers.base import Connected, Reference, Scorer
 
 _ANSWERS = ("answer", "prediction", "response")
 _REFERENCES = ("reference", "needle")
+_RETRIES = 6  # of a judge's connection
 
 
 def score_command(file: Path, scorer: str, options: list[str], out: Path | None) -> int:
@@ -49,12 +51,11 @@ async def _all(scorer: Scorer, rows: list[dict[str, Any]]) -> list[dict[str, Any
 
 async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
     """A line with score (0 to 100), native score and what decided it."""
-    words = row.get("keywords") or ([row["keyword"]] if row.get("keyword") else [])
     reference = Reference(
-        _text(row, _REFERENCES), tuple(words), str(row.get("needle", "")), str(row.get("question", ""))
+        _text(row, _REFERENCES), _keywords(row), str(row.get("needle", "")), str(row.get("question", ""))
     )
     try:
-        score = await scorer.score(_text(row, _ANSWERS), reference)
+        score, _ = await attempts(lambda: scorer.score(_text(row, _ANSWERS), reference), _RETRIES)
     except Unmeasured as failure:
         return {
             **row,
@@ -94,8 +95,16 @@ def _checked(row: Any, file: Path, number: int) -> dict[str, Any]:
         if not isinstance(row, dict) or not any(isinstance(row.get(name), str) for name in names):
             keys = row if isinstance(row, dict) else ()
             hint = did_you_mean(names[0], map(str, keys)) if keys else ""
-            raise NeedlemapError(f"{file}, line {number}: no text in field '{names[0]}'. {hint}")
+            raise NeedlemapError(f"{file}, line {number}: no text in field '{names[0]}'. {hint}".rstrip())
+    if not all(isinstance(word, str) for word in _keywords(row)):
+        raise NeedlemapError(f"{file}, line {number}: field 'keywords' must be a list of texts.")
     return dict(row)
+
+
+def _keywords(row: dict[str, Any]) -> tuple[Any, ...]:
+    """A line's keywords: a list, or one text."""
+    words = row.get("keywords") or row.get("keyword") or ()
+    return tuple(words) if isinstance(words, (list, tuple)) else (words,)
 
 
 def _text(row: dict[str, Any], names: tuple[str, ...]) -> str:

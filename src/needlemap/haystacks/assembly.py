@@ -115,4 +115,5 @@ def _token_by_token(documents: Iterator[Document], tokenizer: Tokenizer, tokens_
 
 
 def _paragraph(document: Document) -> bytes:
-    return document.text.strip().encode() + b"\n\n"
+    text = document.text.strip()
+    return f"{text}\n\n".encode() if text else b""

@@ -10,7 +10,7 @@ from needlemap.haystacks.base import Document
 
 
 class Folder:
-    """Text files of one folder, UTF-8, sorted by name; empty files are skipped.
+    """Text files of one folder, UTF-8, sorted by name; empty and hidden ('.x.txt') files are skipped.
 
     Raises HaystackError for a missing or empty folder, and for bad bytes with file and offset.
     """
@@ -24,7 +24,7 @@ class Folder:
             raise HaystackError(
                 f"No folder at '{path}'. Give a folder of {pattern} files with --haystack-path."
             )
-        self._files = sorted(self.path.glob(pattern), key=lambda file: file.name)
+        self._files = files_like(self.path, pattern)
         if not self._files:
             raise HaystackError(f"Folder '{path}' holds no {pattern} file. Put UTF-8 text files there.")
 
@@ -36,11 +36,17 @@ class Folder:
                 yield Document(file.name, text)
 
 
+def files_like(folder: Path, pattern: str) -> list[Path]:
+    """A folder's files by name, without hidden ones (some systems leave '._x.txt' beside x.txt)."""
+    found = (file for file in folder.glob(pattern) if file.is_file() and not file.name.startswith("."))
+    return sorted(found, key=lambda file: file.name)
+
+
 def read_text(file: Path) -> str:
-    """A UTF-8 file's text, line ends as they are. Raises HaystackError with the offset of the first bad byte."""
+    """A UTF-8 file's text, as text mode reads it. Raises HaystackError with the offset of a bad byte."""
     raw = file.read_bytes()
     try:
-        return raw.decode("utf-8")
+        return raw.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise HaystackError(
             f"'{file}' is not UTF-8: bad byte 0x{raw[error.start]:02x} at offset {error.start}. "

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from needlemap.errors import HaystackError
 from needlemap.haystacks.base import Document
-from needlemap.haystacks.folder import read_text
+from needlemap.haystacks.folder import files_like, read_text
 
 
 class JsonLines:
-    """One .jsonl file (blank lines are skipped), or a folder of them; file_list chooses and orders the folder's files.
+    """One .jsonl file, or a folder of them; file_list chooses and orders the folder's files.
 
-    Raises HaystackError for a missing file, an empty source, and for a broken line with file and line number.
+    Blank lines are skipped. Raises HaystackError for a missing file, an empty folder, and for a broken line
+    with file and line number.
     """
 
     endless = False
@@ -48,7 +49,12 @@ def line_text(line: str, file: Path, number: int, field: str = "text") -> str:
         ) from error
     if not isinstance(row, dict) or not isinstance(row.get(field), str):
         raise HaystackError(f"{file}, line {number}: no text in field '{field}'.")
-    return str(row[field])
+    return _whole(row[field])
+
+
+def _whole(text: str) -> str:
+    """The text with lone surrogates, which JSON's escapes allow, as U+FFFD: UTF-8 has no bytes for them."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _files(path: Path, file_list: Sequence[str]) -> list[Path]:
@@ -57,7 +63,7 @@ def _files(path: Path, file_list: Sequence[str]) -> list[Path]:
     if not path.is_dir():
         raise HaystackError(f"No file or folder at '{path}'. Give one with --haystack-path.")
     if not file_list:
-        found = sorted(path.glob("*.jsonl"), key=lambda file: file.name)
+        found = files_like(path, "*.jsonl")
         if not found:
             raise HaystackError(f"Folder '{path}' holds no .jsonl file.")
         return found
@@ -68,8 +74,4 @@ def _files(path: Path, file_list: Sequence[str]) -> list[Path]:
 
 
 def _at_hand(path: Path) -> str:
-    return (
-        "It holds: "
-        + (", ".join(sorted(file.name for file in path.glob("*.jsonl"))) or "no .jsonl file")
-        + "."
-    )
+    return f"It holds: {', '.join(file.name for file in files_like(path, '*.jsonl')) or 'no .jsonl file'}."

@@ -84,11 +84,11 @@ def make_map(
 ) -> Map:
     """A map from records. expected: trials per (length_tokens, depth) that the run was to make.
 
-    Of several records of one trial (a failure, then a score) the scored one counts, else the last.
+    Of several records of one trial (a failure, then a score) the last scored one counts, else the last.
     """
     latest: dict[str, Record] = {}
     for record in records:
-        if record.key not in latest or not latest[record.key].scored:
+        if record.scored or record.key not in latest or not latest[record.key].scored:
             latest[record.key] = record
     cells: dict[tuple[int, float], list[Record]] = defaultdict(list)
     for record in latest.values():

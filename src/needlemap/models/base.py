@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from needlemap.prompts import Prompt
 from needlemap.tokens import TokenText
@@ -18,13 +18,27 @@ from needlemap.tokens import TokenText
 class Decoding:
     """How an answer is drawn. temperature None: the field is not sent (some models refuse it).
 
-    request: further request fields, passed on as they are. timeout_s: for one attempt.
+    request: further request fields, passed on as they are. timeout_s: for one attempt. seed: fixes the draws
+    of back ends that draw here; another one for each trial.
     """
 
     max_answer_tokens: int = 300
     temperature: float | None = 0.0
     timeout_s: float = 600.0
     request: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Forced:
+    """How likely a model finds an answer that it was given.
+
+    logprobs: natural log-probability of each of its tokens (at least one), after the prompt and the tokens
+    before it. greedy: whether each was the model's first choice.
+    """
+
+    logprobs: tuple[float, ...]
+    greedy: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +46,7 @@ class Answer:
     """What a model said. finish: 'stop', 'length', or the provider's own word; None when it gave none.
 
     Token counts are the provider's own, None where it reports none; usage is its report, unchanged.
+    forced: set when the model was given the answer instead of asked for one; text is then empty.
     """
 
     text: str
@@ -42,6 +57,7 @@ class Answer:
     usage: Mapping[str, Any] = field(default_factory=dict)
     model: str | None = None
     latency_s: float = 0.0
+    forced: Forced | None = None
 
 
 # Chat messages as (role, text), one of which holds MARK, to the token texts before and after that mark,
@@ -56,11 +72,17 @@ class Traits:
 
     chat: messages (True) or one plain text. tokenizer: the name that 'auto' means, None where nobody knows.
     render: for models that are fed token ids, so that no text is tokenised twice; None for those fed text.
+    teacher: whether the model is a `Teacher`. serial: answers come one after another from one cache, so that
+    asking several at a time only mixes up their order. breakpoints: whether a provider's cache wants to be
+    told where prompts part.
     """
 
     chat: bool = True
     tokenizer: str | None = None
     render: Render | None = None
+    teacher: bool = False
+    serial: bool = False
+    breakpoints: bool = False
 
 
 class Model(Protocol):
@@ -80,4 +102,13 @@ class Model(Protocol):
 
     async def close(self) -> None:
         """Release connections."""
+        ...
+
+
+@runtime_checkable
+class Teacher(Protocol):
+    """A model that also says how likely it finds a given answer (its traits say teacher=True)."""
+
+    async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
+        """Weigh once; the result is in the Answer's `forced`. Raises Unmeasured."""
         ...

@@ -137,11 +137,12 @@ def message_of(body: str) -> str:
 
 
 def scrub(text: str, secret: str = "") -> str:
-    """A text fit for a record: no keys, at most 500 characters.
+    """A text fit for a record and a terminal: one printable line without keys, at most 500 characters.
 
     >>> scrub("Incorrect API key provided: sk-abcdef123456")
     'Incorrect API key provided: sk-[hidden]'
     """
+    text = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     if len(secret) >= 6:
         text = text.replace(secret, "[hidden]")
     for pattern, instead in _SECRETS:

@@ -68,9 +68,10 @@ class PythonModel(metaclass=Checked):
 
     def _answer(self, said: object, latency_s: float) -> Answer:
         if isinstance(said, str):
-            return Answer(said, latency_s=latency_s)
+            said = Answer(said)
         if isinstance(said, Answer):
-            return said if said.latency_s else replace(said, latency_s=latency_s)
+            whole = said.text.encode("utf-8", "replace").decode()  # half a character fits in no record
+            return replace(said, text=whole, latency_s=said.latency_s or latency_s)
         problem = f"{self.name} must return a str or a needlemap Answer, it returned {type(said).__name__}"
         raise faults.unreadable(problem, repr(said))
 

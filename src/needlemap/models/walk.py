@@ -7,28 +7,42 @@ question leaves the cache as it found it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from needlemap.errors import Failure, Unmeasured
+
 Ids = NDArray[np.int32]
+Logits = NDArray[np.float32]  # of one position, (vocabulary,), or of several, (tokens, vocabulary)
+T = TypeVar("T")
 
 
 class Engine(Protocol):
     """A causal model with one KV cache, of one sequence."""
 
-    def extend(self, ids: Ids) -> NDArray[np.float32]:
+    def extend(self, ids: Ids) -> Logits:
         """Compute ids (at least one) behind the cache; return the last position's logits, (vocabulary,).
 
-        Memory beyond the cache must not grow with len(ids). Raises Unmeasured(MEMORY) when there is none left.
+        Memory beyond the cache must not grow with len(ids). Raises Unmeasured(MEMORY) when none is left.
         """
         ...
 
     def crop(self, length_tokens: int) -> None:
-        """Keep the first length_tokens tokens of the cache, exactly as they were."""
+        """Keep the first length_tokens tokens of the cache, exactly as they were. 0 always works."""
+        ...
+
+
+@runtime_checkable
+class Revealing(Protocol):
+    """An engine that can also show what it thinks of each of some given tokens."""
+
+    def extend_all(self, ids: Ids) -> Logits:
+        """As `extend`, but returns the logits of every position of ids, (tokens, vocabulary)."""
         ...
 
 
@@ -43,40 +57,107 @@ class Walked:
     finish: str
 
 
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A given answer's outcome. logprobs: natural log-probability of each of its tokens, given the prompt and
+    the tokens before it. greedy: whether each was the likeliest. computed, cached: as for `Walked`."""
+
+    logprobs: tuple[float, ...]
+    greedy: bool
+    computed: int
+    cached: int
+
+
+def greedy(logits: Logits) -> int:
+    """The likeliest token; of several the first."""
+    return int(np.argmax(logits))
+
+
 class Walk:
     """Asks prompts of one engine, one after another. croppable False: every prompt starts from nothing."""
 
     def __init__(self, engine: Engine, stops: Sequence[int], *, croppable: bool = True) -> None:
         self._engine, self._stops, self._croppable = engine, frozenset(stops), croppable
         self._held: Ids = np.empty(0, np.int32)
+        self._next: Logits | None = None  # the logits behind what is held
 
-    def ask(self, ids: Ids, max_answer_tokens: int) -> Walked:
-        """Greedy answer to a prompt. The cache then holds the prompt, and nothing of the answer."""
+    def ask(self, ids: Ids, max_answer_tokens: int, choose: Callable[[Logits], int] = greedy) -> Walked:
+        """The answer to a prompt. The cache then holds the prompt, and nothing of the answer.
+
+        Where memory runs out while the cache holds other prompts, they are dropped and it is asked again.
+        """
+        return self._with_room(partial(self._ask, ids, max_answer_tokens, choose))
+
+    def weigh(self, ids: Ids, answer: Ids) -> Weighed:
+        """How likely a given answer (at least one token) to a prompt is: one pass behind the prompt.
+
+        Raises TypeError for an engine that is not `Revealing`.
+        """
+        return self._with_room(partial(self._weigh, ids, answer))
+
+    def drop(self) -> None:
+        """Forget everything, and free it."""
+        self._held, self._next = np.empty(0, np.int32), None
+        self._engine.crop(0)
+
+    def _ask(self, ids: Ids, max_answer_tokens: int, choose: Callable[[Logits], int]) -> Walked:
         shared, logits = self._to(ids)
         answer: list[int] = []
         finish = "length"
         while len(answer) < max_answer_tokens:
-            token = int(np.argmax(logits))
+            token = choose(logits)
             if token in self._stops:
                 finish = "stop"
                 break
             answer.append(token)
             if len(answer) < max_answer_tokens:
                 logits = self._engine.extend(np.array([token], np.int32))
-        self._engine.crop(len(ids))
+        self._back(ids)
         return Walked(tuple(answer), len(ids) - shared, shared, finish)
 
-    def _to(self, ids: Ids) -> tuple[int, NDArray[np.float32]]:
-        """Bring the cache to a prompt; the tokens it shares with the one before, and the last logits.
+    def _weigh(self, ids: Ids, answer: Ids) -> Weighed:
+        if not isinstance(self._engine, Revealing):
+            raise TypeError(
+                f"{type(self._engine).__name__} cannot weigh a given answer: it has no extend_all"
+            )
+        shared, first = self._to(ids)
+        rows = first[None]
+        if len(answer) > 1:
+            rows = np.concatenate([rows, self._engine.extend_all(answer[:-1])])
+        self._back(ids)
+        likeliest = bool((rows.argmax(axis=-1) == answer).all())
+        return Weighed(tuple(logprobs(rows, answer).tolist()), likeliest, len(ids) - shared, shared)
 
-        One token at least is computed, for its logits.
-        """
-        shared = min(shared_prefix(self._held, ids), len(ids) - 1) if self._croppable else 0
+    def _to(self, ids: Ids) -> tuple[int, Logits]:
+        """Bring the cache to a prompt; the tokens it shares with the one before, and the last logits."""
+        shared = shared_prefix(self._held, ids) if self._croppable else 0
+        if self._next is not None and shared == len(ids) == len(self._held):
+            return shared, self._next
+        shared = min(shared, len(ids) - 1)  # one token at least is computed, for its logits
         self._engine.crop(shared)
-        self._held = self._held[:shared]
+        self._held, self._next = self._held[:shared], None
         logits = self._engine.extend(ids[shared:])
-        self._held = ids
+        self._held, self._next = ids, logits
         return shared, logits
+
+    def _back(self, ids: Ids) -> None:
+        """Take the answer off the cache again."""
+        if self._croppable:
+            self._engine.crop(len(ids))
+        else:
+            self.drop()
+
+    def _with_room(self, question: Callable[[], T]) -> T:
+        """Ask; whatever goes wrong, no half-made cache stays behind to serve the next prompt."""
+        alone = not len(self._held)
+        while True:
+            try:
+                return question()
+            except BaseException as error:
+                self.drop()
+                if alone or not (isinstance(error, Unmeasured) and error.failure is Failure.MEMORY):
+                    raise
+            alone = True
 
 
 def shared_prefix(left: Ids, right: Ids) -> int:
@@ -88,3 +169,15 @@ def shared_prefix(left: Ids, right: Ids) -> int:
     size = min(len(left), len(right))
     differing = np.flatnonzero(left[:size] != right[:size])
     return int(differing[0]) if len(differing) else size
+
+
+def logprobs(rows: Logits, tokens: Ids) -> NDArray[np.float64]:
+    """Natural log-probability of each token under its row of logits, (tokens, vocabulary): log softmax.
+
+    >>> logprobs(np.zeros((2, 4), np.float32), np.array([0, 3], np.int32)).round(4).tolist()
+    [-1.3863, -1.3863]
+    """
+    wide = rows.astype(np.float64)
+    wide -= wide.max(axis=-1, keepdims=True)
+    picked = wide[np.arange(len(tokens)), tokens]
+    return np.asarray(picked - np.log(np.exp(wide).sum(axis=-1)), np.float64)

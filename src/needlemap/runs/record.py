@@ -13,7 +13,7 @@ SCHEMA = 1
 
 
 class NeedleRecord(BaseModel):
-    """One needle: meant and realised depth as shares in [0, 1], and its first byte's offset in the context."""
+    """One needle: meant and realised depth as shares in [0, 1]; byte: its offset in the context."""
 
     model_config = ConfigDict(frozen=True)
     meant: float

@@ -59,7 +59,7 @@ class RecordMaker:
     def _answered(self, trial: Trial, answer: Answer) -> dict[str, Any]:
         prompt_tokens = trial.prompt.tokens if answer.prompt_tokens is None else answer.prompt_tokens
         return {
-            "answer": answer.text,
+            "answer": answer.text if answer.forced is None else None,
             "finish": answer.finish,
             "prompt_tokens": answer.prompt_tokens,
             "cached_tokens": answer.cached_tokens,

@@ -1,4 +1,4 @@
-"""Asking again after a passing failure: exponential backoff with jitter, or as long as the server asks for."""
+"""Asking again after a passing failure: exponential backoff with jitter, or as long as the server asks."""
 
 from __future__ import annotations
 

@@ -1,29 +1,38 @@
 """The loop of a run: asks the model, scores the answers, appends the records.
 
-Requests run concurrently and in the order given; scoring (a judge may be slow) never holds a request back.
-It knows nothing of terminals and files: it tells a `Watcher` what happens.
+Requests run concurrently and in the order given, in lanes. A lane asks on when its last answer is on the disk,
+so that a crash loses what is in flight and no more. A judge, which may be slow, works beside the lanes: up to
+`_UNSCORED` answers of each may wait for it.
+It knows nothing of terminals and files: it tells a `Watcher` what happens, and a `Keeper` keeps the records.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
+from zlib import crc32
 
-from needlemap.errors import Failure, Unmeasured
-from needlemap.models.base import Answer, Decoding, Model
+from needlemap.errors import Failure, NeedlemapError, Unmeasured
+from needlemap.models.base import Answer, Decoding, Model, Teacher
+from needlemap.models.faults import scrub
 from needlemap.money import Prices
+from needlemap.plan.lanes import Lanes
+from needlemap.plan.queue import LaneQueue
 from needlemap.runs.budget import Budget
 from needlemap.runs.record import Record
 from needlemap.runs.recording import RecordMaker
 from needlemap.runs.retry import attempts
-from needlemap.scorers.base import Score, Scorer
+from needlemap.scorers.base import Connected, Score, Scorer, Weigher
 from needlemap.settings import Settings
 from needlemap.trials import Trial
 
+_UNSCORED = 4  # answers of one lane that may wait for their score
 _HOPELESS = (Failure.UNAUTHORISED,)  # every further request would fail in the same way
-_HOPELESS_REJECTIONS = 3  # as would requests refused as malformed, when nothing else ever came back
+# So would the next after the first three of these, all attempts included, when nothing was ever scored.
+_HOPELESS_AT_FIRST = (Failure.REJECTED, Failure.CONNECTION, Failure.MODEL, Failure.RATE_LIMITED)
+_FIRST = 3
 
 
 class Watcher(Protocol):
@@ -39,10 +48,10 @@ class Watcher(Protocol):
 
 
 class Keeper(Protocol):
-    """Keeps records; returns when a record is safe."""
+    """Keeps records."""
 
-    def append(self, record: Record) -> None:
-        """Keep one record."""
+    async def append(self, record: Record) -> None:
+        """Return when the record is safe; it becomes so even if the caller is cancelled meanwhile."""
         ...
 
 
@@ -70,34 +79,43 @@ class Runner:
         budget: Budget,
         keeper: Keeper,
         watcher: Watcher,
+        already: int = 0,
     ) -> None:
+        """already: trials that were scored before this start."""
         self._model, self._scorer, self._settings = model, scorer, settings
         self._budget, self._keeper, self._watcher = budget, keeper, watcher
         self._maker = RecordMaker(settings, scorer, Prices.of(settings))
         self._decoding = Decoding(
             settings.max_answer_tokens, settings.temperature, settings.timeout_s, settings.request
         )
-        self._writing = asyncio.Lock()
+        self._already = already
         self._outcome = Outcome()
 
-    async def run(self, trials: Sequence[Trial]) -> Outcome:
-        """Ask all trials, in this order as far as concurrency allows. Records are kept as they come."""
-        queue = iter(trials)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(self._settings.concurrency, len(trials))):
-                group.create_task(self._lane(queue, group))
+    async def run(self, trials: Sequence[Trial], lanes: Lanes) -> Outcome:
+        """Ask all trials, as many at a time as there are lanes. Records are kept as they come.
+
+        Raises NeedlemapError when a back end or scorer turns out not to work at all, OSError when records
+        cannot be written.
+        """
+        queue = LaneQueue(trials, lanes)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for lane in range(len(queue)):
+                    group.create_task(self._lane(queue, lane, group))
+        except* (NeedlemapError, OSError) as errors:
+            raise _first(errors) from None
         return self._outcome
 
-    async def _lane(self, queue: Iterator[Trial], group: asyncio.TaskGroup) -> None:
-        scoring = asyncio.Semaphore(4)
-        for trial in queue:
-            if self._stop():
-                return
+    async def _lane(self, queue: LaneQueue[Trial], lane: int, group: asyncio.TaskGroup) -> None:
+        scoring = asyncio.Semaphore(_UNSCORED)
+        while not self._stop() and (trial := queue.next(lane)) is not None:
             await scoring.acquire()
-            answered = await self._ask(trial)
-            task = group.create_task(self._finish(trial, *answered))
-            task.add_done_callback(lambda _: scoring.release())
-            if self._settings.pause_s:
+            answered, tried = await self._ask(trial)
+            finish = group.create_task(self._finish(trial, answered, tried))
+            finish.add_done_callback(lambda _: scoring.release())
+            if not isinstance(self._scorer, Connected):
+                await finish
+            if self._settings.pause_s and tried:
                 await asyncio.sleep(self._settings.pause_s)
 
     def _stop(self) -> bool:
@@ -105,51 +123,82 @@ class Runner:
         return self._outcome.stopped is not None or self._outcome.hopeless is not None
 
     async def _ask(self, trial: Trial) -> tuple[Answer | Unmeasured, int]:
-        """The model's answer, or why there is none, and the number of attempts."""
+        """The model's answer, or why there is none, and the number of attempts (0: not sent)."""
         refused = self._outcome.refused_from
         if refused is not None and trial.cell.length_tokens >= refused:
-            return Unmeasured(Failure.TOO_LONG, f"not sent: {refused} tokens were refused"), 0
+            return Unmeasured(Failure.TOO_LONG, f"Not sent: {refused:,} tokens were refused."), 0
         self._watcher.asked(trial)
         try:
-            return await attempts(
-                lambda: self._model.answer(trial.prompt, self._decoding), self._settings.retries
+            answer, tried = await attempts(
+                lambda: self._said(trial), self._settings.retries
             )
         except Unmeasured as failure:
             return failure, failure.attempts
+        except Exception as error:
+            return _raised(error, Failure.MODEL), 1
+        prompt_tokens = trial.prompt.tokens if answer.prompt_tokens is None else answer.prompt_tokens
+        self._budget.spend(prompt_tokens, answer.cached_tokens or 0, answer.completion_tokens or 0)
+        return answer, tried
+
+    async def _said(self, trial: Trial) -> Answer:
+        """What the model says, or how likely it finds the reference answer if that is what is scored."""
+        decoding = replace(self._decoding, seed=crc32(trial.key.encode()))
+        if isinstance(self._scorer, Weigher) and isinstance(self._model, Teacher):
+            return await self._model.force(trial.prompt, trial.item.reference.answer, decoding)
+        return await self._model.answer(trial.prompt, decoding)
 
     async def _finish(self, trial: Trial, answered: Answer | Unmeasured, tried: int) -> None:
         """Score, record, keep."""
         answer = answered if isinstance(answered, Answer) else None
         score = answered if isinstance(answered, Unmeasured) else await self._score(trial, answered)
         record = self._maker.make(trial, answer, score, tried)
-        self._budget.add(record)
-        self._note(trial, score)
-        async with self._writing:
-            await asyncio.to_thread(self._keeper.append, record)
+        self._note(record, score)
+        await self._keeper.append(record)
         self._watcher.recorded(record)
 
     async def _score(self, trial: Trial, answer: Answer) -> Score | Unmeasured:
         try:
+            if isinstance(self._scorer, Weigher) and answer.forced is not None:
+                return self._scorer.weigh(answer.forced)
             score, _ = await attempts(
                 lambda: self._scorer.score(answer.text, trial.item.reference), self._settings.retries
             )
         except Unmeasured as failure:
             return failure
+        except Exception as error:
+            return _raised(error, Failure.SCORER)
         return score
 
-    def _note(self, trial: Trial, score: Score | Unmeasured) -> None:
+    def _note(self, record: Record, score: Score | Unmeasured) -> None:
         """What a trial's end says about the run."""
         outcome = self._outcome
         if isinstance(score, Score):
             outcome.scored += 1
             return
-        failures = outcome.failures
-        failures[score.failure] = failures.get(score.failure, 0) + 1
-        rejected = score.failure is Failure.REJECTED and failures[score.failure] >= _HOPELESS_REJECTIONS
-        if score.failure in _HOPELESS or (rejected and not outcome.scored):
+        outcome.failures[score.failure] = outcome.failures.get(score.failure, 0) + 1
+        if self._hopeless(score):
             outcome.hopeless = outcome.hopeless or str(score)
-        if score.failure is Failure.TOO_LONG and score.attempts and not str(score).startswith("not sent"):
-            outcome.refused_from = min(
-                outcome.refused_from or trial.cell.length_tokens, trial.cell.length_tokens
-            )
+        if score.failure is Failure.TOO_LONG and record.answer is None and record.attempts:
+            outcome.refused_from = min(outcome.refused_from or record.length_tokens, record.length_tokens)
             outcome.refusal = str(score)
+
+    def _hopeless(self, failure: Unmeasured) -> bool:
+        """Whether every further request would fail in the same way."""
+        outcome = self._outcome
+        if failure.failure is Failure.RATE_LIMITED and failure.transient:
+            return False
+        at_first = failure.failure in _HOPELESS_AT_FIRST and not (outcome.scored or self._already)
+        return failure.failure in _HOPELESS or (at_first and outcome.failures[failure.failure] >= _FIRST)
+
+
+def _raised(error: Exception, failure: Failure) -> Unmeasured:
+    """A plug-in's own exception as a failure of one trial. Raises NeedlemapError, which ends the run."""
+    if isinstance(error, NeedlemapError):
+        raise error
+    return Unmeasured(failure, scrub(f"{type(error).__name__}: {error}"))
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first of some errors that is not a group itself."""
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -6,20 +6,24 @@ The same call again resumes: trials that were scored are not asked twice, those 
 from __future__ import annotations
 
 import platform
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, closing, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from needlemap import __version__
-from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.errors import NeedlemapError, SettingsError, Unmeasured
+from needlemap.grid import percent
 from needlemap.maps.map import Map, make_map
 from needlemap.models.base import Model
 from needlemap.money import Prices
-from needlemap.plan.order import ordered
+from needlemap.plan.breaks import with_breakpoints
+from needlemap.plan.order import cut, ordered
+from needlemap.plan.places import SHARING
 from needlemap.registry import find
 from needlemap.runs.budget import Budget
 from needlemap.runs.record import SCHEMA, Record
@@ -44,12 +48,14 @@ FREE = {
     ),
     *("collisions", "haystack_repeat"),
 }
+GRID_MODES = ("bins", "lattice")  # the whole grid decides where needles go, so the first start fixes it
+_GRID = ("lengths", "depths", "sigmoid_ends", "depth_rounding")
 _PACKAGES = ("openai", "anthropic", "quicktok-v1", "tokenizers", "rapidfuzz", "numpy")
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """An experiment and the folder that it fills. todo: trials to ask, in order; done: how many were scored."""
+    """An experiment and the folder it fills. todo: trials to ask, in order; done: how many were scored."""
 
     experiment: Experiment
     folder: RunFolder
@@ -58,12 +64,9 @@ class Session:
 
     @classmethod
     def open(cls, experiment: Experiment, path: str | Path) -> Session:
-        """Raises NeedlemapError when the folder holds another run."""
+        """Look at the folder, which may not be there yet. Raises NeedlemapError when it holds another run."""
         folder = RunFolder(path)
-        if folder.exists:
-            check_same(folder, experiment)
-        done = folder.done() if folder.exists else set()
-        todo = [trial for trial in experiment.trials if trial.key not in done]
+        todo = unscored(folder, experiment)
         return cls(
             experiment,
             folder,
@@ -72,24 +75,36 @@ class Session:
         )
 
     async def run(self, model: Model, watcher: Watcher) -> Outcome:
-        """Ask what is left. Records are on the disk before the watcher hears of them. Closes the model."""
-        settings = self.experiment.settings
-        budget = Budget(settings.limit_usd, settings.limit_tokens)
-        for record in self.folder.records():
-            budget.add(record)
-        scorer = self.experiment.scorer
-        connected = scorer if isinstance(scorer, Connected) else None
-        if connected:
-            connected.open()
-        writer = Writer(self.folder, about(self.experiment, self.folder))
-        try:
-            runner = Runner(model, scorer, settings, budget, writer, watcher)
-            return await runner.run(self.todo)
-        finally:
-            await model.close()
-            if connected:
-                await connected.close()
-            writer.close()
+        """Ask what is left. Records are on the disk before the watcher hears of them. Closes the model.
+
+        Raises NeedlemapError when another run holds the folder, or scorer and task do not fit.
+        """
+        settings, scorer = self.experiment.settings, self.experiment.scorer
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(model.close)
+            if isinstance(scorer, Connected):
+                scorer.open()
+                stack.push_async_callback(scorer.close)
+            else:
+                with suppress(Unmeasured):  # a scorer that lacks something says so before anything is paid
+                    await scorer.score("", self.todo[0].item.reference)
+            writer = stack.enter_context(closing(Writer(self.folder)))
+            # Once more, now that nobody else writes: another run may have ended between `open` and here.
+            left = {trial.key for trial in unscored(self.folder, self.experiment)}
+            writer.describe(about(self.experiment, self.folder))
+            budget = Budget(Prices.of(settings), settings.limit_usd, settings.limit_tokens)
+            for record in self.folder.records():
+                budget.add(record)
+            runner = Runner(model, scorer, settings, budget, writer, watcher, self.done)
+            walk = self._with_breakpoints([trial for trial in self.todo if trial.key in left])
+            return await runner.run(walk, cut(walk, settings.mode, self.experiment.workers))
+
+    def _with_breakpoints(self, walk: list[Trial]) -> list[Trial]:
+        """Trials whose prompts say where they part, for providers that want to be told."""
+        if not self.experiment.traits.breakpoints or self.experiment.settings.mode not in SHARING:
+            return walk
+        prompts = with_breakpoints([trial.prompt for trial in walk])
+        return [replace(trial, prompt=prompt) for trial, prompt in zip(walk, prompts, strict=True)]
 
 
 def make_model(settings: Settings) -> Model:
@@ -97,7 +112,8 @@ def make_model(settings: Settings) -> Model:
     options = dict(settings.model_options)
     if settings.base_url:
         options["base_url"] = settings.base_url
-    if settings.limit_usd is not None and Prices.of(settings).usd(1000, 0, 1) is None:
+    known = Prices.of(settings).usd(1000, 0, 1) is not None
+    if settings.limit_usd is not None and not known:
         raise SettingsError(
             f"No price is known for '{settings.model}', so --limit-usd cannot hold. Give --prices input=USD "
             f"--prices output=USD (per million tokens), or use --limit-tokens."
@@ -107,11 +123,16 @@ def make_model(settings: Settings) -> Model:
 
 
 def about(experiment: Experiment, folder: RunFolder) -> dict[str, Any]:
-    """What run.json holds: the resolved settings, versions, hashes, and how many trials each cell is to have."""
+    """What run.json holds: the resolved settings, versions, hashes, and which repeats each cell is to have.
+
+    Cells of earlier starts stay.
+    """
     before = folder.about() if folder.exists else {}
-    expected = Counter((trial.cell.length_tokens, trial.cell.depth) for trial in experiment.trials)
-    for length, depth, count in before.get("cells", []):
-        expected[length, depth] = max(expected[length, depth], count)
+    expected: dict[tuple[int, float], set[int]] = defaultdict(set)
+    for trial in experiment.trials:
+        expected[trial.cell.length_tokens, trial.cell.depth].add(trial.repeat)
+    for length, depth, repeats in before.get("cells", []):
+        expected[length, depth].update(repeats)
     return {
         "schema": SCHEMA,
         "needlemap": __version__,
@@ -122,17 +143,39 @@ def about(experiment: Experiment, folder: RunFolder) -> dict[str, Any]:
         "tokenizer": {"name": experiment.tokenizer.name, "fingerprint": experiment.tokenizer.fingerprint},
         "scorer": {"name": experiment.scorer.name, "options": dict(experiment.scorer.options)},
         "haystacks": [{"name": name, "sha256": sha256} for name, sha256 in experiment.haystacks],
-        "cells": [[length, depth, count] for (length, depth), count in sorted(expected.items())],
+        "cells": [[length, depth, sorted(repeats)] for (length, depth), repeats in sorted(expected.items())],
     }
 
 
+def unscored(folder: RunFolder, experiment: Experiment) -> list[Trial]:
+    """The trials that a folder has no score of. Raises NeedlemapError when it holds another run."""
+    if not folder.exists:
+        return list(experiment.trials)
+    check_same(folder, experiment)
+    records = list(folder.records())
+    keys = {
+        (trial.cell.length_tokens, trial.cell.depth, trial.repeat): trial.key for trial in experiment.trials
+    }
+    for record in records:
+        length, depth, repeat = record.length_tokens, record.depth, record.repeat
+        if keys.get((length, depth, repeat), record.key) != record.key:
+            raise NeedlemapError(
+                f"'{folder.path}' holds answers to other prompts (first: length {length}, depth "
+                f"{percent(depth):g}, repeat {repeat}): the haystack, a template or needlemap itself changed "
+                f"since. Give another folder with -o."
+            )
+    done = {record.key for record in records if record.scored}
+    return [trial for trial in experiment.trials if trial.key not in done]
+
+
 def check_same(folder: RunFolder, experiment: Experiment) -> None:
-    """Raises NeedlemapError when a folder's run asks something else: mixing two runs would make a false map."""
+    """Raises NeedlemapError when a folder's run asks something else: two mixed would make a false map."""
     theirs, ours = folder.about(), experiment.settings.model_dump(mode="json")
+    free = FREE.difference(_GRID) if ours["mode"] in GRID_MODES else FREE
     differing = [
         name
         for name, value in theirs["settings"].items()
-        if name not in FREE and name in ours and ours[name] != value
+        if name not in free and name in ours and ours[name] != value
     ]
     if not differing and theirs["tokenizer"]["fingerprint"] != experiment.tokenizer.fingerprint:
         differing = ["tokenizer"]
@@ -140,8 +183,8 @@ def check_same(folder: RunFolder, experiment: Experiment) -> None:
         name = differing[0]
         was, now = theirs["settings"].get(name), ours.get(name)
         raise NeedlemapError(
-            f"'{folder.path}' holds a run with other settings: {', '.join(differing)} ({name} was {was!r}, is "
-            f"{now!r}). Give another folder with -o, or the settings of that run."
+            f"'{folder.path}' holds a run with other settings: {', '.join(differing)} ({name} was {was!r}, "
+            f"is {now!r}). Give another folder with -o, or the settings of that run."
         )
 
 
@@ -154,7 +197,7 @@ def load_map(path: str | Path) -> Map:
 def map_of(about: Mapping[str, Any], records: Iterable[Record]) -> Map:
     """The map of records, with what run.json says about them."""
     settings = about["settings"]
-    expected = {(length, depth): count for length, depth, count in about["cells"]}
+    expected = {(length, depth): len(repeats) for length, depth, repeats in about["cells"]}
     return make_map(
         records,
         expected,

@@ -6,12 +6,14 @@ processes write one file, so the same layout serves a laptop and a network file 
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +23,7 @@ from needlemap.errors import NeedlemapError
 from needlemap.runs.record import SCHEMA, Record
 
 RUN_FILE = "run.json"
+_PARTS = ("schema", "settings", "tokenizer", "scorer", "cells")
 
 
 class RunFolder:
@@ -40,57 +43,86 @@ class RunFolder:
         if not file.is_file():
             raise NeedlemapError(f"No run at '{self.path}': it holds no {RUN_FILE}.")
         try:
-            about = json.loads(file.read_bytes())
+            about = dict(json.loads(file.read_bytes()))
             schema = int(about["schema"])
         except (ValueError, KeyError, TypeError) as error:
-            raise NeedlemapError(f"'{file}' cannot be read: {error}.") from error
+            raise NeedlemapError(f"'{file}' is not a run's: {error!r}.") from None
         if schema > SCHEMA:
             raise NeedlemapError(
                 f"Run '{self.path}' was written by a newer needlemap (schema {schema}, this one reads up to "
                 f"{SCHEMA}). Run: pip install -U needlemap"
             )
-        return dict(about)
+        missing = [part for part in _PARTS if part not in about]
+        if missing:
+            raise NeedlemapError(f"'{file}' is not a run's: it holds no {', '.join(missing)}.")
+        return about
 
     def records(self) -> Iterator[Record]:
-        """All readable records, file by file in the order they were begun."""
-        for file in sorted(
-            self.path.glob("records-*.jsonl"), key=lambda file: (file.stat().st_mtime_ns, file.name)
-        ):
+        """All readable records, file by file as they were begun: their names start with the time."""
+        for file in sorted(self.path.glob("records-*.jsonl"), key=lambda file: file.name):
             with file.open("rb") as lines:
                 yield from filter(None, map(_record, lines))
 
-    def done(self) -> set[str]:
-        """Keys of the trials that were scored."""
-        return {record.key for record in self.records() if record.scored}
-
 
 class Writer:
-    """Appends records to a file of its own in a run's folder, and keeps other runs out of that folder."""
+    """Holds a run's folder against other runs, and appends records to a file of its own in it.
 
-    def __init__(self, folder: RunFolder, about: dict[str, Any]) -> None:
+    A thread of its own writes, so that a slow disk holds nothing else up, one record after the other.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        """Raises NeedlemapError when another run holds the folder."""
+        self._folder = folder.path
         folder.path.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(folder.path)
-        _replace(
-            folder.path / RUN_FILE, json.dumps(about, indent=1, ensure_ascii=False, default=str).encode()
-        )
-        name = f"records-{socket.gethostname()}-{os.getpid()}-{time.time_ns()}.jsonl"
-        self._file = folder.path / name
+        self._file = folder.path / f"records-{time.time_ns()}-{socket.gethostname()}-{os.getpid()}.jsonl"
         self._descriptor: int | None = None
+        self._size = 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="needlemap-records")
 
-    def append(self, record: Record) -> None:
-        """Write one record and wait until it is on the disk."""
-        if self._descriptor is None:
-            self._descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o644)
-        data = memoryview(record.line())
-        while data:
-            data = data[os.write(self._descriptor, data) :]
-        os.fsync(self._descriptor)
+    def describe(self, about: dict[str, Any]) -> None:
+        """Write run.json."""
+        data = json.dumps(about, indent=1, ensure_ascii=False, default=str).encode()
+        _replace(self._folder / RUN_FILE, data)
+
+    async def append(self, record: Record) -> None:
+        """Return when the record is on the disk. It gets there even if the caller is cancelled meanwhile."""
+        await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, self._append, record))
 
     def close(self) -> None:
-        """Let others have the folder."""
+        """Write what is still to be written, and let others have the folder."""
+        self._thread.shutdown(wait=True)
         if self._descriptor is not None:
             os.close(self._descriptor)
         self._lock.close()
+
+    def _append(self, record: Record) -> None:
+        if self._descriptor is None:
+            self._descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o644)
+            _sync(self._folder)
+        line = record.line()
+        try:
+            _write(self._descriptor, line)
+            os.fsync(self._descriptor)
+        except OSError:  # a full disk: leave no half line for the next record to be glued to
+            os.ftruncate(self._descriptor, self._size)
+            raise
+        self._size += len(line)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _sync(folder: Path) -> None:
+    """Make a new file's name last: without this, a power cut may leave its bytes without a name."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _record(line: bytes) -> Record | None:
@@ -109,7 +141,7 @@ def _locked(path: Path) -> IO[bytes]:
     except OSError:
         file.close()
         raise NeedlemapError(
-            f"Another needlemap is writing to '{path}'. Wait for it, or use another -o."
+            f"Another needlemap is writing to '{path}'. Wait until it ends, or give another folder with -o."
         ) from None
     return file
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from needlemap.models.base import Forced
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -42,6 +44,15 @@ class Scorer(Protocol):
 
     async def score(self, answer: str, reference: Reference) -> Score:
         """Raises Unmeasured if no verdict can be had (a judge's unreadable answer)."""
+        ...
+
+
+@runtime_checkable
+class Weigher(Protocol):
+    """A scorer that reads how likely the model finds the reference answer; it is asked for no other."""
+
+    def weigh(self, forced: Forced) -> Score:
+        """The score of a reference answer that was given to the model."""
         ...
 
 

@@ -29,5 +29,5 @@ class Task(Protocol):
     scorer: str
 
     def item(self, cell: Cell, repeat: int, seed: int) -> Item:
-        """The item of one trial: a pure function of its arguments."""
+        """The item of one trial: a pure function of its arguments. Needles in the order of their depths."""
         ...

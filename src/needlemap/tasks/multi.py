@@ -38,8 +38,8 @@ class Multi(metaclass=Checked):
         diff: float = 10.0,
         draw: Mapping[str, Sequence[str] | str] | None = None,
     ) -> None:
-        if not needles or not question.strip():
-            raise SettingsError("The multi task needs --needles and a --question.")
+        if not needles or not all(needle.strip() for needle in needles) or not question.strip():
+            raise SettingsError("The multi task needs --needles, none of them empty, and a --question.")
         if spread not in SPREADS:
             raise SettingsError(f"Unknown spread '{spread}'. {did_you_mean(spread, SPREADS)}")
         self._needles, self._question, self._answer = tuple(needles), question, answer

@@ -13,9 +13,11 @@ from needlemap.errors import VocabularyMissing, did_you_mean
 from needlemap.registry import find, installed
 from needlemap.tokens import Tokenizer
 
+_LLAMA_3 = ("", ".1", ".2", ".3")
 BUNDLED = ("cl100k_base", "o200k_base", "o200k_harmony", "llama3", "qwen3")
 
-# Model names start like this, longest first; OpenAI's from its own list, the others from their model cards.
+# Model names start like this and go on behind one of '-:_'; OpenAI's from its own list, the others from their
+# model cards. A version that is not listed may have another vocabulary (Qwen3.5 has): it is not guessed.
 _STARTS = {
     "gpt-oss": "o200k_harmony",
     "gpt-5": "o200k_base",
@@ -31,14 +33,13 @@ _STARTS = {
     "gpt-35": "cl100k_base",
     "text-embedding-3": "cl100k_base",
     "text-embedding-ada-002": "cl100k_base",
-    "meta-llama-3": "llama3",
-    "llama-3": "llama3",
-    "llama3": "llama3",
+    **{f"{name}{minor}": "llama3" for name in ("meta-llama-3", "llama-3", "llama3") for minor in _LLAMA_3},
     "qwen3": "qwen3",
     "qwen2.5": "qwen3",
     "qwen2": "qwen3",
 }
 _FILES = ("tokenizer.json", "tokenizer.model")
+_SUFFIXES = (".json", ".model")
 
 
 @cache
@@ -54,11 +55,11 @@ def load(name: str) -> Tokenizer:
         return _from_path(path, name)
     plugin, _, rest = name.partition(":")
     if rest and plugin in installed("tokenizers"):
-        return _from_plugin(plugin, rest)
+        return _made(plugin, rest)
     bundled = bundled_for(name)
     if bundled:
-        return _from_plugin("quicktok", bundled)
-    if "/" in name and not name.startswith((".", "/", "~")):
+        return _made("quicktok", bundled)
+    if name.count("/") == 1 and not name.startswith((".", "/", "~")) and path.suffix not in _SUFFIXES:
         return _from_hub(name)
     raise VocabularyMissing(f"Unknown tokenizer '{name}'. {_looked_at(path)} {did_you_mean(name, BUNDLED)}")
 
@@ -69,17 +70,23 @@ def bundled_for(name: str) -> str | None:
     >>> bundled_for("gpt-4o-mini"), bundled_for("meta-llama/Llama-3.1-8B"), bundled_for("claude-2")
     ('o200k_base', 'llama3', None)
     """
-    short = name.lower().rsplit("/", 1)[-1]
+    short = name.lower().rsplit("/", 1)[-1].removeprefix("ft:")
     if short in BUNDLED:
         return short
     for start in sorted(_STARTS, key=len, reverse=True):
-        if short == start or (short.startswith(start) and short[len(start)] in "-.:_"):
+        if short == start or (short.startswith(start) and short[len(start)] in "-:_"):
             return _STARTS[start]
     return None
 
 
-def _from_plugin(plugin: str, rest: str) -> Tokenizer:
-    made: Tokenizer = find("tokenizers", plugin)(rest)
+def _made(plugin: str, vocabulary: str, *name: str) -> Tokenizer:
+    kind = find("tokenizers", plugin)
+    try:
+        made: Tokenizer = kind(vocabulary, *name)
+    except VocabularyMissing:
+        raise
+    except Exception as error:  # both libraries raise bare Exception or RuntimeError on a bad file
+        raise VocabularyMissing(f"'{vocabulary}' is not a {plugin} tokenizer: {error}") from error
     return made
 
 
@@ -89,14 +96,7 @@ def _from_path(path: Path, name: str) -> Tokenizer:
         if not found:
             raise VocabularyMissing(f"No tokenizer in folder '{name}': it holds none of {', '.join(_FILES)}.")
         path = found[0]
-    kind = "sentencepiece" if path.suffix == ".model" else "huggingface"
-    try:
-        made: Tokenizer = find("tokenizers", kind)(path, name)
-    except VocabularyMissing:
-        raise
-    except Exception as error:  # both libraries raise bare Exception or RuntimeError on a bad file
-        raise VocabularyMissing(f"'{path}' is not a {kind} tokenizer: {error}") from error
-    return made
+    return _made("sentencepiece" if path.suffix == ".model" else "huggingface", str(path), name)
 
 
 def _from_hub(name: str) -> Tokenizer:
@@ -116,7 +116,8 @@ def _from_hub(name: str) -> Tokenizer:
             reasons.append(f"{file}: {type(error).__name__}")
     home = os.environ.get("HF_HOME", "~/.cache/huggingface")
     raise VocabularyMissing(
-        f"No tokenizer for '{name}'. Looked in {home}/hub and on the hub ({'; '.join(reasons)}). "
+        f"No tokenizer for '{name}'. {_looked_at(Path(name))} Also in {home}/hub and on the hub "
+        f"({'; '.join(reasons)}). "
         f"Download its tokenizer.json and give its path. Bundled: {', '.join(BUNDLED)}."
     )
 

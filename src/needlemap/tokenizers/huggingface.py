@@ -10,27 +10,32 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from needlemap.tokens import TokenText, count_behind, join, tiled
+from needlemap.boundaries import count_behind
+from needlemap.tokens import TokenText, join, tiled
 
 _CHUNK_BYTES = 65_536  # the library needs 100 times a long string's size in memory; pieces are faster too
 
 
 class HuggingFace:
-    """A tokenizer.json. Special-token text inside a text is plain text; nothing is added around it."""
+    """A tokenizer.json. Special-token text inside a text is plain text; nothing is added around it.
 
-    def __init__(self, path: Path, name: str | None = None) -> None:
-        raw = path.read_bytes()
+    Additive where its tokens are bytes and it puts no space before a text.
+    special: read special-token text as special tokens, as in a chat template's own text.
+    """
+
+    def __init__(self, path: str | Path, name: str | None = None, *, special: bool = False) -> None:
+        raw = Path(path).read_bytes()
         self.name = name or str(path)
         self.fingerprint = f"huggingface:{hashlib.sha256(raw).hexdigest()[:16]}"
         self._tokenizer = Tokenizer.from_str(raw.decode())
-        self._tokenizer.encode_special_tokens = True
+        self._tokenizer.encode_special_tokens = not special
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._byte_level = "ByteLevel" in repr(self._tokenizer.pre_tokenizer) or "ByteLevel" in repr(
             self._tokenizer.decoder
         )
-        self.additive = self._byte_level
         self._sizes = self._byte_sizes() if self._byte_level else None
+        self.additive = self._sizes is not None and int(self._sizes[self._encode("x").ids].sum()) == 1
 
     def index(self, data: bytes) -> TokenText:
         """Tokenise, normalising first if the tokenizer does; long texts in pieces cut where counts add up."""
@@ -75,7 +80,7 @@ class HuggingFace:
 
 
 def _pieces(text: str) -> list[str]:
-    """A text in pieces of about 64 kB, each starting at a space before a Latin letter, where counts add up."""
+    """A text in pieces of about 64,000 characters, cut where counts add up (see `boundaries.safe_cuts`)."""
     pieces, start = [], 0
     while len(text) - start > _CHUNK_BYTES:
         cut = start + _CHUNK_BYTES

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import sentencepiece
 
-from needlemap.tokens import TokenText, count_behind, tiled
+from needlemap.boundaries import count_behind
+from needlemap.tokens import TokenText, tiled
 
 
 class SentencePiece:
@@ -16,8 +17,8 @@ class SentencePiece:
 
     additive = False
 
-    def __init__(self, path: Path, name: str | None = None) -> None:
-        raw = path.read_bytes()
+    def __init__(self, path: str | Path, name: str | None = None) -> None:
+        raw = Path(path).read_bytes()
         self.name = name or str(path)
         self.fingerprint = f"sentencepiece:{hashlib.sha256(raw).hexdigest()[:16]}"
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=raw)

@@ -1,0 +1,249 @@
+"""A run's own speed: cells per second against an instant server, beside a bare HTTP client; and a resume.
+
+    python benchmarks/runner.py [--essays FOLDER] [--concurrency N] [--rounds N] [--smoke]
+
+The server is `tests/servers/wire.py --instant`, another process on this machine. The limit is the HTTP client
+that the installed openai package stands on, posting the very same bodies, made beforehand, with the same
+concurrency, and keeping nothing. Ours is a whole run: prompts joined from spans, the official client, answers
+scored, records written and fsynced. The two take turns; shares are medians of the rounds' ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.metadata import requires
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter, process_time
+from typing import Any
+from urllib.request import urlopen
+
+from essays import essays
+from machine import machine, run
+from table import rounded, show
+
+from needlemap.configure import configure
+from needlemap.models.openai import messages
+from needlemap.reports.live import Silent
+from needlemap.runs.session import Session, make_model
+from needlemap.settings import Settings
+from needlemap.trials import Experiment, Trial, prepare
+
+_HERE = Path(__file__).resolve().parent
+_SERVER = _HERE.parent / "tests" / "servers" / "wire.py"
+_RESUME = _HERE / "sides" / "resume.py"
+_HTTPX = "httpx2" if any(need.startswith("httpx2") for need in requires("openai") or ()) else "httpx"
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Seconds per cell: on the clock, and of this process's CPU time."""
+
+    wall_s: float
+    cpu_s: float
+
+
+Round = tuple[Speed, Speed]  # ours, the limit
+
+
+def main() -> None:
+    """Measure, verify, print."""
+    options = _options()
+    with TemporaryDirectory() as scratch:
+        spare = Path(scratch) / "essays"
+        spare.mkdir()
+        folder, about = essays(options.essays, spare)
+        with server() as url:
+            fields = sent_fields(_settings(folder, url, "1000", "50", options), Path(scratch))
+        with server("--instant") as url:
+            found = {
+                name: rounds(
+                    _settings(folder, url, str(tokens), f"0:100:{cells}", options),
+                    fields,
+                    Path(scratch) / name,
+                    options.rounds,
+                )
+                for name, tokens, cells in options.cells
+            }
+            settings = _settings(folder, url, options.lengths, options.depths, options)
+            resumed = resume(settings, Path(scratch) / "finished", options.rounds)
+    _report(options, about, found, resumed)
+
+
+@contextmanager
+def server(*arguments: str) -> Iterator[str]:
+    """A wire server process; its base URL."""
+    command = [sys.executable, str(_SERVER), "--port", "0", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
+        finally:
+            process.terminate()
+
+
+def sent_fields(settings: Settings, scratch: Path) -> dict[str, Any]:
+    """The fields of a request as a run sends it, taken from a server that reads it.
+
+    Raises RuntimeError unless `body` makes of them what was sent, to the last byte.
+    """
+    experiment = prepare(settings)
+    ask(experiment, scratch / "read")
+    with urlopen(f"{str(settings.base_url).removesuffix('/v1')}/log", timeout=10) as reply:
+        (sent,) = json.load(reply)["requests"]
+    fields: dict[str, Any] = sent["body"]
+    if sha256(body(experiment.trials[0], fields)).hexdigest() != sent["sha256"]:
+        raise RuntimeError("The bare client would not send what a run sends: the two cannot be compared.")
+    return fields
+
+
+def rounds(settings: Settings, fields: dict[str, Any], scratch: Path, count: int) -> list[Round]:
+    """Ours and the limit by turns, after one turn each to warm up."""
+    experiment = prepare(settings)
+    bodies = [body(trial, fields) for trial in experiment.trials]
+    turns = [
+        (
+            timed(lambda: ask(experiment, scratch / str(turn)), len(bodies)),  # noqa: B023
+            timed(lambda: asyncio.run(post(bodies, settings)), len(bodies)),
+        )
+        for turn in range(count + 1)
+    ]
+    return turns[1:]
+
+
+def timed(work: Callable[[], object], cells: int) -> Speed:
+    """What a cell costs."""
+    wall, cpu = perf_counter(), process_time()
+    work()
+    return Speed((perf_counter() - wall) / cells, (process_time() - cpu) / cells)
+
+
+def ask(experiment: Experiment, folder: Path) -> None:
+    """A whole run into a new folder. Raises RuntimeError when a trial is left without a score."""
+    session = Session.open(experiment, folder)
+    outcome = asyncio.run(session.run(make_model(experiment.settings), Silent()))
+    if outcome.scored != len(experiment.trials):
+        raise RuntimeError(f"{outcome.scored} of {len(experiment.trials)} scored: {outcome}")
+
+
+def body(trial: Trial, fields: Mapping[str, Any]) -> bytes:
+    """The request body of a trial: another request's fields with its messages."""
+    whole = {**fields, "messages": messages(trial.prompt)}
+    return json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+async def post(bodies: Sequence[bytes], settings: Settings) -> None:
+    """The limit: post all bodies, as many at a time as a run does, and forget the answers."""
+    queue = iter(bodies)
+    client = importlib.import_module(_HTTPX).AsyncClient(timeout=600)
+    async with client, asyncio.TaskGroup() as group:
+        for _ in range(settings.concurrency):
+            group.create_task(_lane(queue, client, f"{settings.base_url}/chat/completions"))
+
+
+async def _lane(queue: Iterator[bytes], client: Any, url: str) -> None:
+    for data in queue:
+        response = await client.post(url, content=data, headers={"content-type": "application/json"})
+        if response.status_code != 200:
+            raise RuntimeError(f"Status {response.status_code} from the server.")
+
+
+def resume(settings: Settings, folder: Path, runs: int) -> list[dict[str, float]]:
+    """Finish a run, then find in fresh processes that nothing is left to do: seconds after the imports."""
+    ask(prepare(settings), folder)
+    command = [sys.executable, str(_RESUME), str(folder)]
+    return [json.loads(run(command).output) for _ in range(runs)]
+
+
+def _settings(folder: Path, url: str, lengths: str, depths: str, options: argparse.Namespace) -> Settings:
+    return configure(
+        None,
+        {
+            "model": "openai/gpt-4",
+            "base_url": url,
+            "haystack": "folder",
+            "haystack_path": str(folder.resolve()),
+            "lengths": lengths,
+            "depths": depths,
+            "concurrency": options.concurrency,
+            "retries": 0,
+        },
+    )
+
+
+def _report(
+    options: argparse.Namespace,
+    about: str,
+    found: dict[str, list[Round]],
+    resumed: list[dict[str, float]],
+) -> None:
+    shares = {name: _share([(a.wall_s, b.wall_s) for a, b in turns]) for name, turns in found.items()}
+    cpu_shares = {name: _share([(a.cpu_s, b.cpu_s) for a, b in turns]) for name, turns in found.items()}
+    rows = [
+        (
+            f"{name} tokens, {cells:,} cells",
+            f"{1 / median(a.wall_s for a, _ in found[name]):,.0f}",
+            f"{1 / median(b.wall_s for _, b in found[name]):,.0f}",
+            f"{shares[name]:.2f}",
+            f"{1e3 * median(a.cpu_s for a, _ in found[name]):.2f}",
+            f"{1e3 * median(b.cpu_s for _, b in found[name]):.2f}",
+            f"{cpu_shares[name]:.2f}",
+        )
+        for name, _, cells in options.cells
+    ]
+    wall_s, cpu_s, trials = (median(one[part] for one in resumed) for part in ("wall_s", "cpu_s", "trials"))
+    show(
+        f"A run against an instant server, {options.concurrency} at a time, beside a bare {_HTTPX} client; "
+        f"from {about}",
+        machine("needlemap", "openai", _HTTPX, "pydantic"),
+        ("", "cells/s", "limit", "share", "CPU ms a cell", "limit's", "share of CPU"),
+        rows,
+        [
+            f"Medians of {options.rounds} rounds by turns. Both clients share this machine with the server.",
+            f"Resume of a finished run of {trials:,.0f} trials: {wall_s:.3f} s ({cpu_s:.3f} CPU s) after the "
+            f"imports to know that nothing is left to ask.",
+        ],
+        {
+            "benchmark": "runner",
+            **{f"share_of_limit_{name}": rounded(share) for name, share in shares.items()},
+            **{f"share_of_limit_{name}_cpu": rounded(share) for name, share in cpu_shares.items()},
+            "resume_s": rounded(wall_s),
+            "resume_cpu_s": rounded(cpu_s),
+            "resume_trials": int(trials),
+            "concurrency": options.concurrency,
+        },
+    )
+
+
+def _share(pairs: Sequence[tuple[float, float]]) -> float:
+    return median(limit / ours for ours, limit in pairs)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="A run's own speed, beside a bare HTTP client.")
+    parser.add_argument("--essays", type=Path, help="folder of .txt files; default: the shared essays, or prose")
+    parser.add_argument("--concurrency", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--lengths", default="1000:128000:35", help="of the run that is resumed")
+    parser.add_argument("--depths", default="0:100:35", help="of the run that is resumed")
+    parser.add_argument("--smoke", action="store_true", help="a few short cells: does it work at all?")
+    options = parser.parse_args()
+    options.cells = [("1k", 1_000, 300), ("32k", 32_000, 150), ("128k", 128_000, 60)]
+    if options.smoke:
+        options.cells = [("1k", 1_000, 3), ("32k", 2_000, 3), ("128k", 4_000, 3)]
+        options.lengths, options.depths, options.rounds = "1000:2000:2", "0:100:3", 1
+    return options
+
+
+if __name__ == "__main__":
+    main()

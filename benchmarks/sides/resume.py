@@ -1,0 +1,20 @@
+"""The second start of a finished run: python resume.py RUN. Prints JSON: seconds after the imports."""
+
+from __future__ import annotations
+
+import json
+import sys
+from time import perf_counter, process_time
+
+from needlemap.configure import checked
+from needlemap.runs.session import Session
+from needlemap.runs.store import RunFolder
+from needlemap.trials import prepare
+
+wall, cpu = perf_counter(), process_time()
+settings = checked(RunFolder(sys.argv[1]).about()["settings"], sys.argv[1])
+session = Session.open(prepare(settings), sys.argv[1])
+wall_s, cpu_s = perf_counter() - wall, process_time() - cpu
+if session.todo:
+    raise SystemExit(f"{len(session.todo)} of {session.done + len(session.todo)} trials are left to ask")
+print(json.dumps({"wall_s": wall_s, "cpu_s": cpu_s, "trials": session.done}))

@@ -1,0 +1,172 @@
+"""`needlemap plan`: what a run would ask and cost, in each mode, before any call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from needlemap.configure import checked, configure
+from needlemap.money import price_source
+from needlemap.plan.bins import lower_bound
+from needlemap.plan.cost import Shape
+from needlemap.plan.places import make_bins_of
+from needlemap.plan.summary import Summary, Walked, summarise
+from needlemap.settings import Settings
+from needlemap.trials import Experiment, prepare
+
+MODES = ("single", "exact", "bins", "lattice")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a plan is reckoned with. workers: lanes. cache_tokens: a server's cache; block: its block size."""
+
+    workers: int | None
+    tokens_per_second: float | None
+    model_config: Path | None
+    cache_tokens: int | None
+    cache_block: int
+
+
+def plan_command(preset: str | None, terms: Terms, as_json: bool, flags: Mapping[str, Any]) -> None:
+    """Print the plan."""
+    from needlemap.commands.run import DEFAULT
+
+    settings = configure(preset or (None if flags else DEFAULT), flags)
+    shape = Shape.of_config(terms.model_config) if terms.model_config else None
+    experiments = {mode: prepare(_in_mode(settings, mode)) for mode in MODES}
+    rows = [
+        summarise(
+            Walked.of(experiment, terms.workers or experiment.workers),
+            shape=shape,
+            tokens_per_second=terms.tokens_per_second,
+            cache_tokens=terms.cache_tokens,
+            cache_block=terms.cache_block,
+        )
+        for experiment in experiments.values()
+    ]
+    bound = _bound(experiments["bins"])
+    if as_json:
+        print(json.dumps(_plain(settings, rows, bound), indent=1))
+    else:
+        _show(settings, experiments, rows, bound, terms)
+
+
+def _in_mode(settings: Settings, mode: str) -> Settings:
+    return checked({**settings.model_dump(), "mode": mode}, "the plan")
+
+
+def _bound(experiment: Experiment) -> int:
+    """Haystack tokens that no choice of positions inside the depth bins can go below, over all repeats."""
+    settings, total = experiment.settings, 0
+    for repeat in sorted({trial.repeat for trial in experiment.trials}):
+        sizes = {
+            t.cell.length_tokens: t.prompt.haystack_tokens for t in experiment.trials if t.repeat == repeat
+        }
+        total += lower_bound(
+            make_bins_of(experiment.grid, [sizes[n] for n in experiment.grid.lengths], settings.bin_tolerance)
+        )
+        if settings.order == "listed":
+            return total
+    return total
+
+
+def _plain(settings: Settings, rows: list[Summary], bound: int) -> dict[str, Any]:
+    return {
+        "model": settings.model,
+        "mode": settings.mode,
+        "repeats": settings.repeats,
+        "bins_lower_bound": bound,
+        "prices": price_source(settings),
+        "modes": [{**asdict(row), "factor": row.factor} for row in rows],
+    }
+
+
+def _show(
+    settings: Settings, experiments: dict[str, Experiment], rows: list[Summary], bound: int, terms: Terms
+) -> None:
+    first = next(iter(experiments.values()))
+    grid = first.grid
+    print(
+        f"{settings.model} · {first.task.name} · {len(grid.lengths)} lengths x {len(grid.depths)} depths x "
+        f"{settings.repeats} · tokenizer {first.tokenizer.name} · lanes: {rows[0].lanes}\n"
+    )
+    lines = [_headings(rows), *([*_cells(row, settings.mode), *_extras(row, rows)] for row in rows)]
+    wide = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    for line in lines:
+        rest = (text.rjust(width) for text, width in zip(line[1:], wide[1:], strict=True))
+        print("  ".join([line[0].ljust(wide[0]), *rest]))
+    print()
+    for note in _notes(settings, rows, bound, terms):
+        print(note)
+
+
+def _headings(rows: list[Summary]) -> list[str]:
+    found = ["mode", "cells", "calls", "asked", "computed", "cached", "times fewer"]
+    if any(row.usd_plain for row in rows):
+        found += ["dollars", "if cached"]
+    found += ["PFLOP"] if rows[0].flops is not None else []
+    found += ["time"] if rows[0].seconds is not None else []
+    found += ["server cache"] if rows[0].held_tokens is not None else []
+    return found
+
+
+def _cells(row: Summary, chosen: str) -> list[str]:
+    mark = " *" if row.mode == chosen else ""
+    tokens = (_short(number) for number in (row.asked, row.computed, row.cached))
+    return [row.mode + mark, f"{row.cells:,}", f"{row.prompts:,}", *tokens, f"{row.factor:.1f}"]
+
+
+def _extras(row: Summary, rows: list[Summary]) -> list[str]:
+    found = []
+    if any(other.usd_plain for other in rows):
+        found += [_dollars(row.usd_plain), _dollars(row.usd_cached)]
+    if row.flops is not None:
+        found.append(f"{row.flops / 1e15:,.2f}")
+    if row.seconds is not None:
+        found.append(f"{row.seconds / 60:,.1f} min")
+    if row.held_tokens is not None:
+        found.append(_short(row.held_tokens))
+    return found
+
+
+def _short(tokens: int) -> str:
+    """A number of tokens in three or four digits.
+
+    >>> _short(4_512_345), _short(78_988_000), _short(950)
+    ('4.51M', '79.0M', '950')
+    """
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if tokens >= size:
+            return f"{tokens / size:.{2 if tokens < 10 * size else 1}f}{unit}"
+    return str(tokens)
+
+
+def _dollars(usd: float | None) -> str:
+    return "?" if usd is None else f"{usd:,.2f}"
+
+
+def _notes(settings: Settings, rows: list[Summary], bound: int, terms: Terms) -> list[str]:
+    """What the table does not say of itself."""
+    by_mode = {row.mode: row for row in rows}
+    bins, chosen = by_mode["bins"], by_mode.get(settings.mode, by_mode["single"])
+    notes = [
+        f"* this run's mode. However depths are chosen inside their bins, {_short(bound)} haystack tokens must "
+        f"be computed; bins comes to {_short(bins.computed)} tokens in all."
+    ]
+    if chosen.lanes > 1:
+        loss = _short(chosen.cut_loss)
+        notes.append(f"cut into {chosen.lanes} lanes: {loss} tokens computed again, {chosen.idle:.0%} idle")
+    if any(row.usd_plain for row in rows):
+        budget, source = settings.max_answer_tokens, price_source(settings)
+        notes.append(f"dollars: at most, every answer using all {budget} tokens; prices: {source}")
+    if chosen.held_tokens is not None and chosen.held_tokens < 0.9 * chosen.cached:
+        notes.append(
+            f"warning: a cache of {_short(terms.cache_tokens or 0)} tokens serves {_short(chosen.held_tokens)} "
+            f"of the {_short(chosen.cached)} that could be shared. Use fewer lanes (--concurrency) or a larger "
+            f"cache."
+        )
+    return notes

@@ -1,0 +1,238 @@
+"""What a Hugging Face model wants around a text: its chat template, its first token. As token ids.
+
+The same text as transformers' `apply_chat_template`, without importing transformers (a second and a half, and
+torch with it): jinja2 in its sandbox. Only the template's own text makes special tokens; what a message says
+is plain text, even where it spells one. Tools, images and reasoning are not rendered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from json import dumps
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer as Vocabulary
+
+from needlemap.errors import SettingsError
+from needlemap.models.base import MARK
+from needlemap.models.model_files import ModelFiles
+from needlemap.prompts import TEXT
+from needlemap.tokenizers.huggingface import HuggingFace
+from needlemap.tokens import TokenText, join
+
+Row = tuple[str, str]  # role, text
+_END = "\0end\0 "  # behind an answer's first words; its blank shows whether the template trims
+_DAY = datetime(2024, 7, 26)  # the date that Llama 3.1's template falls back on
+_SPELT = re.compile("\0plain:(\\d+)\0")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chat:
+    """A model's tokenizer and chat template (None for base models).
+
+    template_options: further variables of the template, as {"enable_thinking": False}. opening: the tokens
+    that begin a text without a template (the first token, if the tokenizer adds one).
+    """
+
+    name: str
+    template: str | None
+    variables: Mapping[str, Any]
+    plain: HuggingFace
+    special: HuggingFace
+    opening: TokenText
+    spellings: tuple[str, ...]
+
+    @classmethod
+    def of(cls, files: ModelFiles, *, base: bool, template_options: Mapping[str, Any]) -> Chat:
+        """From a model's files. base: ignore its chat template. Raises SettingsError or VocabularyMissing."""
+        path = files.tokenizer
+        config = files.json("tokenizer_config.json")
+        vocabulary = Vocabulary.from_file(str(path))
+        named = special_tokens(files, config, vocabulary)
+        added = [token for token in vocabulary.get_added_tokens_decoder().values() if token.special]
+        return cls(
+            files.name,
+            None if base else template_of(files, config),
+            {**named, **template_options},
+            HuggingFace(path),
+            HuggingFace(path, special=True),
+            opening(vocabulary, config, named.get("bos_token")),
+            tuple(sorted((token.content for token in added), key=len, reverse=True)),
+        )
+
+    def render(self, rows: Sequence[Row]) -> tuple[TokenText, TokenText]:
+        """The tokens before and after MARK. Raises SettingsError for a template that does not keep it."""
+        spelt: list[str] = []
+        text = self._text([(role, self._guarded(said, spelt)) for role, said in rows])
+        head, *tails = text.split(MARK)
+        if len(tails) != 1:
+            raise SettingsError(
+                f"The chat template of '{self.name}' does not keep a message's text as it is, so no haystack "
+                f"can be put in. Use --model-options base=true to ask without it."
+            )
+        before = self._tokens(head, spelt)
+        return (join([self.opening, before]) if self.template is None else before), self._behind(
+            tails[0], spelt
+        )
+
+    def whole(self, rows: Sequence[Row]) -> NDArray[np.int32]:
+        """The ids of messages without a haystack, as a judge's."""
+        head, tail = self.render([*rows[:-1], (rows[-1][0], rows[-1][1] + MARK)])
+        return np.concatenate([head.ids, tail.ids])
+
+    def _text(self, rows: Sequence[Row]) -> str:
+        if self.template is None:
+            return ("" if rows[0][0] == TEXT else "\n\n").join(said for _, said in rows)
+        turns = [("user" if role == TEXT else role, said) for role, said in rows]
+        try:
+            text = self._rendered(turns)
+            if turns[0][0] != "system" or turns[0][1].strip() in text:
+                return text
+        except SettingsError:
+            if turns[0][0] != "system":
+                raise
+        return self._rendered(merged(turns))  # no system role: refused, or left out without a word
+
+    def _rendered(self, rows: Sequence[Row]) -> str:
+        """The template's text, the answer left open: begun by the last row if that is the assistant's."""
+        begun = rows[-1][0] == "assistant"
+        messages = [{"role": role, "content": said} for role, said in rows]
+        if begun:
+            messages[-1]["content"] += _END
+        text = evaluated(
+            self.name,
+            self.template or "",
+            {**self.variables, "messages": messages, "add_generation_prompt": not begun},
+        )
+        return cut_open(text) if begun else text
+
+    def _guarded(self, said: str, spelt: list[str]) -> str:
+        """A message's text, with every spelling of a special token replaced by its number in `spelt`."""
+        for spelling in self.spellings:
+            if spelling.strip() and spelling in said:
+                said = said.replace(spelling, f"\0plain:{len(spelt)}\0")
+                spelt.append(spelling)
+        return said
+
+    def _tokens(self, text: str, spelt: Sequence[str]) -> TokenText:
+        pieces = _SPELT.split(text)
+        made = [self.special.index(piece.encode()) for piece in pieces[::2]]
+        for place, number in enumerate(pieces[1::2]):
+            made.insert(2 * place + 1, self.plain.index(spelt[int(number)].encode()))
+        return join(made)
+
+    def _behind(self, text: str, spelt: Sequence[str]) -> TokenText:
+        """The tokens of a text that goes on behind another: no blank is put before it."""
+        if not self.plain.additive:
+            whole = self._tokens("." + text, spelt)
+            cut = int(np.searchsorted(whole.offsets, 1))
+            if whole.data.startswith(b".") and whole.offsets[cut] == 1:
+                return TokenText(whole.data[1:], whole.ids[cut:], whole.offsets[cut:] - 1)
+        return self._tokens(text, spelt)
+
+
+def merged(rows: Sequence[Row]) -> list[Row]:
+    """A system message put before the first user message, for templates without a system role.
+
+    >>> merged([("system", "Be brief."), ("user", "Who?")])
+    [('user', 'Be brief.\\n\\nWho?')]
+    """
+    (_, order), (role, said), *rest = rows
+    return [(role, f"{order}\n\n{said}"), *rest]
+
+
+def cut_open(text: str) -> str:
+    """A rendered text up to the end of the answer's first words."""
+    end = text.rindex(_END.strip())
+    return text[:end] if text.startswith(_END, end) else text[:end].rstrip()
+
+
+def template_of(files: ModelFiles, config: Mapping[str, Any]) -> str | None:
+    """The model's chat template, where its files keep it; None for a base model."""
+    path = files.find("chat_template.jinja")
+    if path is not None:
+        return path.read_text(encoding="utf-8")
+    kept = config.get("chat_template") or files.json("chat_template.json").get("chat_template")
+    if isinstance(kept, list):
+        by_name = {entry["name"]: entry["template"] for entry in kept}
+        kept = by_name.get("default")
+    return kept if isinstance(kept, str) else None
+
+
+def special_tokens(files: ModelFiles, config: Mapping[str, Any], vocabulary: Vocabulary) -> dict[str, str]:
+    """bos_token, eos_token, ... as templates know them; else by their numbers in config.json."""
+    kept = {**files.json("special_tokens_map.json"), **config}
+    named = {name: _text_of(token) for name, token in kept.items() if name.endswith("_token")}
+    for name in ("bos_token", "eos_token"):
+        number = files.json("config.json").get(f"{name}_id")
+        if not named.get(name) and isinstance(number, int):
+            named[name] = vocabulary.id_to_token(number) or ""
+    return {name: token for name, token in named.items() if token}
+
+
+def opening(vocabulary: Vocabulary, config: Mapping[str, Any], bos: str | None) -> TokenText:
+    """The tokens put before a text: by the tokenizer's rules, unless its configuration overrules them."""
+    rules = config.get("add_bos_token")
+    if isinstance(rules, bool):
+        number = vocabulary.token_to_id(bos) if rules and bos else None
+        found = [] if number is None else [number]
+    else:
+        encoding = vocabulary.encode("a")
+        found = encoding.ids[: encoding.special_tokens_mask.index(0)]
+    texts = [(vocabulary.id_to_token(number) or "").encode() for number in found]
+    ends = np.cumsum([0, *map(len, texts)]).astype(np.int64)
+    return TokenText(b"".join(texts), np.array(found, np.int32), ends)
+
+
+def evaluated(name: str, template: str, variables: Mapping[str, Any]) -> str:
+    """A chat template's text. Raises SettingsError with what the template says."""
+    import jinja2
+
+    try:
+        return _compiled(template).render(**variables)  # type: ignore[no-any-return]
+    except jinja2.TemplateError as error:
+        raise SettingsError(
+            f"The chat template of '{name}' refuses these messages: {error} Use another --template, or "
+            f"--model-options base=true to ask without it."
+        ) from None
+
+
+@cache
+def _compiled(template: str) -> Any:
+    """As transformers compiles it. A template is a stranger's program: it runs in jinja2's sandbox."""
+    from jinja2.ext import loopcontrols
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    bare = re.sub(r"\{%-?\s*(end)?generation\s*-?%\}", "", template)  # marks for training only
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals |= {"raise_exception": _refuse, "strftime_now": _day}
+    return environment.from_string(bare)
+
+
+def _refuse(message: str) -> None:
+    from jinja2 import TemplateError
+
+    raise TemplateError(message)
+
+
+def _day(form: str) -> str:
+    """The date that templates ask for: always the same, so that a run's prompts are too."""
+    return _DAY.strftime(form)
+
+
+def _to_json(value: Any, **options: Any) -> str:
+    """JSON without HTML escapes."""
+    return dumps(value, **{"ensure_ascii": False, **options})
+
+
+def _text_of(token: Any) -> str:
+    return str(token.get("content", "")) if isinstance(token, dict) else str(token or "")

@@ -1,0 +1,220 @@
+"""Any causal language model that transformers loads, in this process: `hf/FOLDER` or `hf/ORG/MODEL`.
+
+Prompts are token ids. One KV cache walks from prompt to prompt (`walk.py`), so answers come one after
+another, in the order asked, whatever the run's concurrency. How a model wants a prompt is in `chat.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import perf_counter
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from tokenizers import Tokenizer as Vocabulary
+
+from needlemap.errors import Failure, SettingsError, Unmeasured
+from needlemap.models import faults
+from needlemap.models.base import Answer, Decoding, Forced, Traits
+from needlemap.models.chat import Chat
+from needlemap.models.hf_engine import HuggingFaceEngine
+from needlemap.models.hf_loading import load_model, position_limit, stop_tokens
+from needlemap.models.model_files import ModelFiles
+from needlemap.models.sampling import Sampler
+from needlemap.models.walk import Ids, Logits, Walk, greedy
+from needlemap.options import Checked, checked
+from needlemap.prompts import Prompt
+
+T = TypeVar("T")
+
+
+class HuggingFaceModel(metaclass=Checked):
+    """A model in this process.
+
+    device: 'auto' (cuda if there is one, else cpu) or torch's name of one. dtype: 'auto' is the checkpoint's
+    own, float32 for a float16 checkpoint on the CPU. device_map, attn_implementation, revision,
+    trust_remote_code: as for transformers. base: ask in plain text even if there is a chat template.
+    template_options: further variables of the chat template. chunk_tokens: computed at a time.
+    allow_beyond: also ask prompts longer than the model's positions. full_cache: keep all tokens of
+    sliding-window layers, which takes more memory, so that prompts share what they have in common.
+
+    notes: what a user should know before a run.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        device: str = "auto",
+        dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
+        device_map: str | dict[str, Any] | None = None,
+        attn_implementation: str | None = None,
+        trust_remote_code: bool = False,
+        revision: str | None = None,
+        base: bool = False,
+        template_options: Mapping[str, Any] | None = None,
+        chunk_tokens: int = 2048,
+        allow_beyond: bool = False,
+        full_cache: bool = False,
+    ) -> None:
+        if chunk_tokens < 1:
+            raise SettingsError(
+                f"Option 'chunk_tokens' of HuggingFaceModel must be at least 1, got {chunk_tokens}."
+            )
+        self.name, self.allow_beyond = name, allow_beyond
+        self._chat = chat_of(name, base=base, revision=revision, template_options=template_options)
+        self._vocabulary = Vocabulary.from_file(str(ModelFiles(name, revision).tokenizer))
+        model = load_model(
+            name,
+            device=device,
+            dtype=dtype,
+            device_map=device_map,
+            attn_implementation=attn_implementation,
+            trust_remote_code=trust_remote_code,
+            revision=revision,
+        )
+        self._limit = position_limit(model.config)
+        self._engine = HuggingFaceEngine(model, chunk_tokens, full_cache=full_cache)
+        stops = stop_tokens(model, self._vocabulary, self._chat.variables.get("eos_token"))
+        self._walk = Walk(self._engine, stops, croppable=self._engine.obstacle is None)
+        commit = getattr(model.config, "_commit_hash", None)
+        self._answered_by = f"{name}@{commit}" if commit else name
+        self.notes = self._notes()
+        self._engine.check = self._check
+        self._until, self._timeout_s, self._closed = float("inf"), float("inf"), False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="needlemap-hf")
+
+    @classmethod
+    def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
+        """Chat if its tokenizer has a chat template; its own tokens, fed as ids. Imports no torch."""
+        known = checked(cls, options)
+        wanted = {key: known[key] for key in ("base", "revision", "template_options") if key in known}
+        chat = chat_of(name, **wanted)
+        path = str(ModelFiles(name, wanted.get("revision")).tokenizer)
+        return Traits(chat.template is not None, path, chat.render, teacher=True, serial=True)
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        """Ask once. Raises Unmeasured: too long for its positions, no memory, out of time, or it raised."""
+        return await self._in_turn(partial(self._answer, prompt, decoding))
+
+    async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
+        """How likely it finds a given answer. Raises Unmeasured."""
+        return await self._in_turn(partial(self._force, prompt, answer, decoding))
+
+    async def close(self) -> None:
+        """Stop at the next token, and let the thread go."""
+        self._closed = True
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _in_turn(self, ask: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, ask)
+        except (Unmeasured, SettingsError):
+            raise
+        except Exception as error:
+            said = faults.scrub(f"hf/{self.name}: {type(error).__name__}: {error}")
+            raise Unmeasured(Failure.MODEL, said) from None
+
+    def _answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        start, ids = self._begin(prompt, decoding, decoding.max_answer_tokens)
+        walked = self._walk.ask(ids, decoding.max_answer_tokens, chooser(decoding))
+        return Answer(
+            self._vocabulary.decode(list(walked.answer), skip_special_tokens=True),
+            walked.finish,
+            len(ids),
+            walked.cached,
+            len(walked.answer),
+            model=self._answered_by,
+            latency_s=perf_counter() - start,
+        )
+
+    def _force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
+        wanted = self._answer_ids(prompt, answer)
+        start, ids = self._begin(prompt, decoding, len(wanted))
+        weighed = self._walk.weigh(ids, wanted)
+        return Answer(
+            "",
+            None,
+            len(ids),
+            weighed.cached,
+            0,
+            model=self._answered_by,
+            latency_s=perf_counter() - start,
+            forced=Forced(weighed.logprobs, weighed.greedy),
+        )
+
+    def _begin(self, prompt: Prompt, decoding: Decoding, answer_tokens: int) -> tuple[float, Ids]:
+        """When it began, and the prompt's ids. Raises Unmeasured for what will not be computed."""
+        if decoding.request:
+            fields = ", ".join(sorted(decoding.request))
+            raise Unmeasured(Failure.REJECTED, f"hf models take no request fields, got {fields}.")
+        start, ids = perf_counter(), self._ids(prompt)
+        tokens = len(ids) + answer_tokens
+        if self._limit is not None and tokens > self._limit and not self.allow_beyond:
+            raise Unmeasured(
+                Failure.TOO_LONG,
+                f"{len(ids):,} prompt and {answer_tokens:,} answer tokens are more than the {self._limit:,} "
+                f"positions of '{self.name}'. To try all the same: --model-options allow_beyond=true",
+            )
+        if len(ids) and int(ids.max()) >= self._engine.vocabulary:
+            raise Unmeasured(
+                Failure.REJECTED,
+                f"Token {int(ids.max())} of the tokenizer is not among the {self._engine.vocabulary:,} that "
+                f"'{self.name}' knows: tokenizer and model do not belong together.",
+            )
+        self._timeout_s, self._until = decoding.timeout_s, start + decoding.timeout_s
+        return start, ids
+
+    def _ids(self, prompt: Prompt) -> Ids:
+        """The prompt's own ids; those of texts that nobody tokenised (a judge's) are made here."""
+        ids = prompt.ids
+        if len(ids) and int(ids.min()) >= 0:
+            return ids
+        return self._chat.whole([(message.role, message.content) for message in prompt.messages])
+
+    def _answer_ids(self, prompt: Prompt, answer: str) -> Ids:
+        """An answer's ids as they go on behind the prompt: with a blank where two words would touch."""
+        last = b"".join(span.data for span in prompt.messages[-1].spans[-1:])[-4:].decode("utf-8", "ignore")
+        spelling = self._vocabulary.id_to_token(int(self._ids(prompt)[-1])) or ""
+        touching = last[-1:].strip() and answer[:1].strip() and ord(last[-1]) < 0x2E80 > ord(answer[0])
+        blank = " " if touching and spelling not in self._chat.spellings else ""
+        ids: Ids = self._chat.plain.index((blank + answer).encode()).ids
+        if not len(ids):
+            raise Unmeasured(Failure.MODEL, "The reference answer is empty: there is nothing to weigh.")
+        return np.asarray(ids, np.int32)
+
+    def _check(self) -> None:
+        """Between any two computations: whether to go on."""
+        if self._closed:
+            raise Unmeasured(Failure.MODEL, "The run ended before the answer.")
+        if perf_counter() > self._until:
+            late = faults.timed_out(self._timeout_s)
+            raise Unmeasured(Failure.TIMED_OUT, str(late))  # not transient: it would be as late again
+
+    def _notes(self) -> tuple[str, ...]:
+        if self._engine.obstacle is None:
+            return ()
+        remedy = " Or --model-options full_cache=true." if "sliding" in self._engine.obstacle else ""
+        return (
+            f"hf/{self.name}: {self._engine.obstacle}, so its cache cannot be cropped exactly: every prompt "
+            f"is computed in full.{remedy}",
+        )
+
+
+def chooser(decoding: Decoding) -> Callable[[Logits], int]:
+    """How each answer token is picked: the likeliest, or drawn at the temperature."""
+    return Sampler(decoding.temperature, decoding.seed).draw if decoding.temperature else greedy
+
+
+def chat_of(
+    name: str,
+    *,
+    base: bool = False,
+    revision: str | None = None,
+    template_options: Mapping[str, Any] | None = None,
+) -> Chat:
+    """A model's tokenizer and chat template. Raises SettingsError or VocabularyMissing."""
+    return Chat.of(ModelFiles(name, revision), base=base, template_options=template_options or {})

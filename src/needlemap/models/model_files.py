@@ -1,0 +1,88 @@
+"""The small files of a model: tokenizer, chat template, configuration. From a folder, or from the hub.
+
+It reads no weights and runs none of a model's code.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from needlemap.errors import SettingsError, VocabularyMissing
+
+TOKENIZER = "tokenizer.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """name: a folder or a hub name (org/model). revision: branch, tag or commit on the hub."""
+
+    name: str
+    revision: str | None = None
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder, None for a hub name. Raises SettingsError for a path that is not there."""
+        path = Path(self.name).expanduser()
+        if path.is_dir():
+            return path
+        if self.name.startswith((".", "/", "~")) or self.name.count("/") != 1:
+            raise SettingsError(
+                f"No model folder at '{path.absolute()}'. Give a folder, as hf/./my-model, or a hub name, as "
+                f"hf/Qwen/Qwen3-0.6B."
+            )
+        return None
+
+    @property
+    def tokenizer(self) -> Path:
+        """Where its tokenizer.json is. Raises VocabularyMissing with what to do."""
+        path = self.find(TOKENIZER)
+        if path is None:
+            raise VocabularyMissing(
+                f"No {TOKENIZER} in '{self.name}'. Copy the one it was trained with there, or make it of its "
+                f'other files: python -c "from transformers import AutoTokenizer as A; '
+                f"A.from_pretrained('{self.name}').save_pretrained('{self.name}')\""
+            )
+        return path
+
+    def find(self, file: str) -> Path | None:
+        """Where a file is, None if the model has none."""
+        folder = self.folder
+        if folder is not None:
+            return folder / file if (folder / file).is_file() else None
+        return self._downloaded(file)
+
+    def json(self, file: str) -> dict[str, Any]:
+        """A JSON file's content; empty if the model has none. Raises SettingsError if it is unreadable."""
+        path = self.find(file)
+        if path is None:
+            return {}
+        try:
+            data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, OSError) as error:
+            raise SettingsError(f"'{path}' is not readable JSON: {error}") from None
+        return data
+
+    def _downloaded(self, file: str) -> Path | None:
+        try:
+            import huggingface_hub as hub
+        except ImportError:
+            raise SettingsError(
+                f"'{self.name}' is not a folder here, and the hub needs huggingface_hub. "
+                f"Run: pip install 'needlemap[hf]'"
+            ) from None
+        try:
+            return Path(hub.hf_hub_download(self.name, file, revision=self.revision, etag_timeout=10))
+        except hub.errors.LocalEntryNotFoundError as error:
+            reason = str(error.__cause__ or error).splitlines()[0]
+        except hub.errors.EntryNotFoundError:
+            return None
+        except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
+            reason = str(error).splitlines()[0]
+        at = f" at revision '{self.revision}'" if self.revision else ""
+        raise SettingsError(
+            f"'{self.name}'{at} is neither a folder here nor to be had from the hub: {reason} "
+            f"Give a folder, as hf/./my-model."
+        )

@@ -1,0 +1,53 @@
+"""A server's prefix cache, simulated: would it keep the tree of this run?
+
+Blocks of tokens are kept least recently used last; a prompt reuses the leading blocks that are still there.
+That is how vLLM, SGLang, LMDeploy and the providers' prompt caches work, up to their details.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+
+from needlemap.plan.lanes import Lanes
+
+
+def block_keys(sizes: Sequence[int], shared: Sequence[int], block_tokens: int) -> list[list[int]]:
+    """For prompts in walk order, the keys of their full blocks: equal keys are equal prefixes.
+
+    shared: tokens each prompt has in common with the one before, in walk order.
+    """
+    fresh, keys, before = count(), [], list[int]()
+    for size, common in zip(sizes, shared, strict=True):
+        kept = before[: common // block_tokens]
+        before = [*kept, *(next(fresh) for _ in range(size // block_tokens - len(kept)))]
+        keys.append(before)
+    return keys
+
+
+def interleaved(lanes: Lanes) -> Iterator[int]:
+    """The order in which lanes of equal speed send their prompts: one of each in turn."""
+    for step in range(max((stop - start for start, stop in lanes.bounds), default=0)):
+        for start, stop in lanes.bounds:
+            if start + step < stop:
+                yield start + step
+
+
+def cached_tokens(
+    keys: Sequence[Sequence[int]], order: Iterable[int], capacity_tokens: int, block_tokens: int
+) -> int:
+    """Prompt tokens that a cache of that capacity would serve, asked in that order."""
+    capacity, held, hits = capacity_tokens // block_tokens, OrderedDict[int, None](), 0
+    for place in order:
+        missed = False
+        for key in keys[place]:
+            if not missed and key in held:
+                hits += 1
+            else:
+                missed = True
+            held[key] = None
+            held.move_to_end(key)
+        while len(held) > capacity:
+            held.popitem(last=False)
+    return hits * block_tokens

@@ -1,0 +1,116 @@
+"""What a run would cost in one mode: tokens, calls, dollars, operations, time. Asks nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from needlemap.money import Prices
+from needlemap.plan.cache import block_keys, cached_tokens, interleaved
+from needlemap.plan.cost import Shape, prefill_flops
+from needlemap.plan.lanes import Lanes
+from needlemap.plan.order import cut, ordered
+from needlemap.plan.places import SHARING
+from needlemap.plan.tree import reused
+from needlemap.trials import Experiment
+
+_LEAST_CACHED, _CACHED_STEP = 1024, 128  # what providers sell as cached: in steps, from a least length on
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """An experiment's prompts in the order they are asked: their sizes in tokens, and what each shares with
+    the one before; and the lanes that the order is cut into."""
+
+    experiment: Experiment
+    sizes: tuple[int, ...]
+    shared: tuple[int, ...]
+    lanes: Lanes
+
+    @classmethod
+    def of(cls, experiment: Experiment, workers: int) -> Walked:
+        """The walk of an experiment, in as many lanes as there are workers."""
+        mode = experiment.settings.mode
+        walk = ordered(experiment.trials, mode)
+        prompts = [trial.prompt for trial in walk]
+        shared = tuple(reused(prompts)) if mode in SHARING else (0,) * len(prompts)
+        return cls(experiment, tuple(prompt.tokens for prompt in prompts), shared, cut(walk, mode, workers))
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One mode's cost. computed: prompt tokens that one cache per lane computes; cached: that it holds.
+
+    usd: dollars without and with the provider's price for cached tokens, every answer using its whole budget;
+    None when no price is known. flops, seconds: None when the shape or the speed was not given.
+    held_tokens: what a server's cache of the given capacity would serve; None when not given.
+    """
+
+    mode: str
+    cells: int
+    prompts: int
+    asked: int
+    computed: int
+    cached: int
+    lanes: int
+    cut_loss: int
+    idle: float
+    usd_plain: float | None
+    usd_cached: float | None
+    flops: float | None
+    seconds: float | None
+    held_tokens: int | None
+
+    @property
+    def factor(self) -> float:
+        """Times fewer tokens than asking one by one."""
+        return self.asked / self.computed if self.computed else 1.0
+
+
+def summarise(
+    walked: Walked,
+    *,
+    shape: Shape | None = None,
+    tokens_per_second: float | None = None,
+    cache_tokens: int | None = None,
+    cache_block: int = 16,
+) -> Summary:
+    """The cost of a walk. tokens_per_second: prefill speed of one worker."""
+    experiment, lanes = walked.experiment, walked.lanes
+    starts = {start for start, _ in lanes.bounds}
+    shared = [0 if place in starts else common for place, common in enumerate(walked.shared)]
+    prices = Prices.of(experiment.settings)
+    budget = experiment.settings.max_answer_tokens
+    longest = max(lanes.tokens, default=0)
+    return Summary(
+        mode=experiment.settings.mode,
+        cells=len({trial.cell for trial in experiment.trials}),
+        prompts=len(walked.sizes),
+        asked=sum(walked.sizes),
+        computed=sum(walked.sizes) - sum(shared),
+        cached=sum(shared),
+        lanes=len(lanes.bounds),
+        cut_loss=lanes.loss,
+        idle=lanes.idle,
+        usd_plain=_usd(prices, walked.sizes, [0] * len(shared), budget),
+        usd_cached=_usd(prices, walked.sizes, [_sold(common) for common in shared], budget),
+        flops=prefill_flops(shape, zip(shared, walked.sizes, strict=True)) if shape else None,
+        seconds=longest / tokens_per_second if tokens_per_second else None,
+        held_tokens=_held(walked, cache_tokens, cache_block) if cache_tokens else None,
+    )
+
+
+def _held(walked: Walked, capacity_tokens: int, block_tokens: int) -> int:
+    keys = block_keys(walked.sizes, walked.shared, block_tokens)
+    return cached_tokens(keys, interleaved(walked.lanes), capacity_tokens, block_tokens)
+
+
+def _usd(prices: Prices, sizes: Sequence[int], cached: Sequence[int], answer_tokens: int) -> float | None:
+    costs = [prices.usd(size, held, answer_tokens) for size, held in zip(sizes, cached, strict=True)]
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if len(known) == len(costs) else None
+
+
+def _sold(shared: int) -> int:
+    """Tokens that a provider bills as cached, of those that are shared."""
+    return shared // _CACHED_STEP * _CACHED_STEP if shared >= _LEAST_CACHED else 0

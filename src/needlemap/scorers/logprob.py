@@ -1,0 +1,44 @@
+"""How likely the model finds the reference answer: a signal for models that do not yet say it.
+
+The model is given the answer behind the prompt and is asked for nothing: one pass gives the probability of
+each of its tokens. It measures wording as much as retrieval, and models only against themselves: another
+tokenizer cuts the same answer into other tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import exp, fsum
+from typing import Any
+
+from needlemap.errors import SettingsError
+from needlemap.models.base import Forced
+from needlemap.options import Checked
+from needlemap.scorers.base import Reference, Score
+
+LOWEST = -100.0  # a mean below it is as good as this; exp of it is 0 on any map
+
+
+class Logprob(metaclass=Checked):
+    """native: mean natural log-probability of the answer's tokens. share: its exp, their geometric mean.
+
+    why: tokens, and greedy_match: whether the model, asked, would have said just this.
+    """
+
+    name = "logprob"
+    scale = (LOWEST, 0.0)
+
+    def __init__(self) -> None:
+        self.options: Mapping[str, Any] = {}
+
+    async def score(self, answer: str, reference: Reference) -> Score:  # noqa: ARG002
+        """Raises SettingsError: a text has no probabilities."""
+        raise SettingsError(
+            "Scorer 'logprob' reads probabilities, not answers: use it in a run, with --model hf/PATH."
+        )
+
+    def weigh(self, forced: Forced) -> Score:
+        """The score of a reference answer that was given to the model."""
+        mean = max(LOWEST, fsum(forced.logprobs) / len(forced.logprobs))
+        why = {"greedy_match": forced.greedy, "tokens": len(forced.logprobs)}
+        return Score(exp(mean), mean, why)

@@ -1,0 +1,129 @@
+"""What can go wrong between us and a server: retried within limits, then recorded, never scored as 0."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+GRID = ("--lengths", "200,300", "--depths", "0,25,50,75,100")
+
+
+def arrivals(wire: Any) -> dict[str, list[float]]:
+    """When each prompt was asked."""
+    times: dict[str, list[float]] = {}
+    for request in wire.log():
+        times.setdefault(request["prompt_sha256"], []).append(request["time"])
+    return times
+
+
+def test_passing_faults_are_asked_again_until_all_is_scored(needlemap, wire):
+    wire.schedule("429-after:1", "500", "ok", "reset", "cut", "ok", "503", "invalid-json", "529", "429-ms:300")
+    ended = needlemap.run(wire, *GRID)
+    assert "overall 100.0 (n=10, 0 missing)" in ended.stdout
+    records = needlemap.records()
+    assert len(records) == 10
+    assert sum(record["attempts"] for record in records) == len(wire.log()) == 18
+    waited = {
+        request["fault"]: later - request["time"]
+        for request in wire.log()
+        if request["fault"].startswith("429")
+        for earlier, later in pairwise(arrivals(wire)[request["prompt_sha256"]])
+        if earlier == request["time"]
+    }
+    assert 1.0 <= waited["429-after:1"] < 4
+    assert 0.3 <= waited["429-ms:300"] < 3
+
+
+def test_what_lasts_is_recorded_without_a_score_and_asked_again_by_the_same_command(needlemap, wire):
+    faults = ["500", "null-content", "cut", "ok", "slow:9", "empty-choices", "429", "ok", "ok", "wrong-shape"]
+    wire.schedule(*faults)
+    flags = (*GRID, "--retries", "0", "--timeout-s", "1", "--concurrency", "1")
+    ended = needlemap.run(wire, *flags, code=1)
+    assert "overall 100.0 (n=3, 7 missing)" in ended.stdout
+    assert (
+        "not measured: 1 connection lost, 1 rate limited, 1 server error, 1 timed out, 3 unreadable answer. "
+        "To ask them again: the same command with -o r" in ended.stderr
+    )
+    assert "timed out: No answer within 1 s (setting: timeout_s)." in ended.stderr
+    first = needlemap.records()
+    failed = [record for record in first if record["failure"]]
+    assert len(failed) == 7
+    for record in failed:
+        assert (record["score"], record["answer"], record["usd"]) == (None, None, None)
+        assert record["error"]
+        assert record["attempts"] == 1
+    asked = [request["prompt_sha256"] for request in wire.log()]
+    again = needlemap.run(wire, *flags)
+    assert "3 already scored, 7 to ask" in again.stderr
+    assert "overall 100.0 (n=10, 0 missing)" in again.stdout
+    assert sorted(request["prompt_sha256"] for request in wire.log()[10:]) == sorted(
+        sha for sha, fault in zip(asked, faults, strict=True) if fault != "ok"
+    )
+
+
+def test_retries_end_after_as_many_attempts_as_allowed(needlemap, wire):
+    wire.schedule("ok", *["429-ms:1"] * 3)
+    needlemap.run(wire, "--lengths", "200,300", "--depths", "0", "--retries", "2", "--concurrency", "1", code=1)
+    assert len(wire.log()) == 4
+    assert [(record["attempts"], record["failure"]) for record in needlemap.records()] == [
+        (1, None),
+        (3, "rate limited"),
+    ]
+
+
+def test_an_empty_answer_is_the_models_and_scores_nothing(needlemap, wire):
+    wire.schedule("empty-answer", "thinking")
+    ended = needlemap.run(wire, "--lengths", "200", "--depths", "0,100")
+    assert "overall 0.0 (n=2, 0 missing)" in ended.stdout
+    assert {(record["answer"], record["score"]) for record in needlemap.records()} == {("", 0.0)}
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("fault-401", "every request would fail: http://127.0.0.1:"),
+        ("fault-404", "The model `fault-404` does not exist."),
+        ("fault-429-quota", "You exceeded your current quota."),
+    ],
+)
+def test_a_hopeless_run_stops_early_and_says_why_in_one_line(needlemap, wire, model, said):
+    ended = needlemap.run(wire, "--lengths", "200:400:9", "--model", f"openai/{model}", code=2)
+    assert said in ended.stderr.splitlines()[-1]
+    assert ended.stderr.splitlines()[-1].startswith("needlemap: stopped, every request would fail: ")
+    assert len(wire.log()) <= 8
+    assert all(record["score"] is None for record in needlemap.records())
+
+
+def test_a_server_that_is_not_there_ends_the_run(needlemap):
+    flags = ("--model", "openai/m", "--base-url", "http://127.0.0.1:9/v1", "--tokenizer", "cl100k_base")
+    ended = needlemap("run", *flags, "--retries", "0", "-o", "r", code=2)
+    assert "every request would fail: No connection to http://127.0.0.1:9/v1" in ended.stderr
+    assert len(needlemap.records()) <= 7
+
+
+def test_lengths_that_the_model_refuses_are_not_sent_again_and_not_scored(needlemap, wires):
+    wire = wires("--max-context", "250")
+    flags = ("--lengths", "200,400,600,800,1000", "--depths", "0,50,100", "--concurrency", "1")
+    ended = needlemap.run(wire, *flags, code=2)
+    assert ended.stderr.splitlines()[-1].startswith(
+        "needlemap: the model refused prompts of 400 tokens and more ("
+    )
+    assert ended.stderr.splitlines()[-1].endswith(" Use --lengths up to 200.")
+    assert "200  100.0  n=3" in ended.stdout
+    assert "400      -  n=0 missing 3 (3 prompt too long)" in ended.stdout
+    refused = [record for record in needlemap.records() if record["score"] is None]
+    assert {record["failure"] for record in refused} == {"prompt too long"}
+    assert len(refused) == 12
+    sent = [record for record in refused if record["attempts"]]
+    assert len(wire.log()) == 3 + len(sent) < 10
+    assert all("Not sent" in record["error"] for record in refused if not record["attempts"])
+
+
+def test_half_a_character_and_control_codes_harm_neither_records_nor_terminal(needlemap, wire):
+    wire.schedule("half-character", "say:\x1b]0;owned\x07 51328")
+    ended = needlemap.run(wire, "--lengths", "200", "--depths", "0,100", "--concurrency", "1")
+    answers = {record["answer"] for record in needlemap.records()}
+    assert answers == {"51328 ?", "\x1b]0;owned\x07 51328"}
+    assert "\x1b" not in ended.stdout + ended.stderr

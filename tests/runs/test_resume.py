@@ -1,0 +1,142 @@
+"""Stop and go on at any point: nothing scored is lost, nothing scored is asked twice."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import time
+from collections import Counter
+from random import Random
+from typing import Any
+
+from needlemap.runs.store import RunFolder
+
+GRID = ("--lengths", "200:400:5", "--depths", "0:100:8")  # 40 trials
+CONCURRENCY = 4
+
+
+def wait_for(wire: Any, requests: int) -> None:
+    """Until so many requests have come."""
+    for _ in range(2000):
+        if len(wire.log()) >= requests:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{len(wire.log())} requests instead of {requests}")
+
+
+def test_killed_at_any_moment_it_goes_on_and_scores_each_trial_once(needlemap, wire):
+    random = Random(0)
+    wire.schedule("slow:0.05", cycle=True)
+    kills = 0
+    for share in (1, 9, 20, 33):
+        process = needlemap.start("run", *needlemap.asking(wire), *GRID)
+        wait_for(wire, share + kills * CONCURRENCY)
+        time.sleep(random.random() * 0.06)
+        process.kill()
+        kills += process.wait() == -signal.SIGKILL
+    assert kills >= 3
+    ended = needlemap.run(wire, *GRID)
+    assert "overall 100.0 (n=40, 0 missing)" in ended.stdout
+    scored = Counter(record["key"] for record in needlemap.records() if record["score"] is not None)
+    assert len(scored) == 40
+    assert set(scored.values()) == {1}
+    wanted = Counter(record["prompt"]["sha256"] for record in needlemap.records())
+    repeated = wire.asked() - wanted
+    assert set(wire.asked()) == set(wanted)
+    assert repeated.total() <= kills * CONCURRENCY
+
+
+def test_an_interrupt_keeps_what_was_scored_and_says_how_to_go_on(needlemap, wire):
+    wire.schedule("slow:0.1", cycle=True)
+    process = needlemap.start("run", *needlemap.asking(wire), *GRID)
+    wait_for(wire, 10)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == (
+        "needlemap: interrupted. What was scored is kept; to go on: the same command with -o r"
+    )
+    assert "Traceback" not in err
+    kept = len(needlemap.records())
+    assert 4 <= kept < 40
+    asked = len(wire.log())
+    wire.schedule()
+    ended = needlemap.run(wire, *GRID)
+    assert f"{kept} already scored, {40 - kept} to ask" in ended.stderr
+    assert len(wire.log()) - asked == 40 - kept
+    assert asked - kept <= CONCURRENCY
+
+
+def test_a_line_torn_at_any_byte_is_dropped_and_asked_again(needlemap, wire):
+    needlemap.run(wire, "--lengths", "200,300", "--depths", "0,50,100")
+    (file,) = (needlemap.folder / "r").glob("records-*.jsonl")
+    whole = file.read_bytes()
+    start = whole.rstrip(b"\n").rfind(b"\n") + 1
+    for size in range(start, len(whole) - 1):
+        file.write_bytes(whole[:size])
+        assert len(list(RunFolder(needlemap.folder / "r").records())) == 5
+    file.write_bytes(whole[: start + (len(whole) - start) // 2])
+    ended = needlemap.run(wire, "--lengths", "200,300", "--depths", "0,50,100")
+    assert "5 already scored, 1 to ask" in ended.stderr
+    assert "overall 100.0 (n=6, 0 missing)" in ended.stdout
+    assert len(wire.log()) == 7
+
+
+def test_two_runs_on_one_folder_the_second_refuses(needlemap, wire):
+    wire.schedule("slow:0.3", cycle=True)
+    first = needlemap.start("run", *needlemap.asking(wire), *GRID)
+    wait_for(wire, 1)
+    second = needlemap.run(wire, *GRID, code=2)
+    assert second.stderr.splitlines()[-1] == (
+        "needlemap: Another needlemap is writing to 'r'. Wait until it ends, or give another folder with -o."
+    )
+    wire.schedule()
+    first.communicate(timeout=20)
+    assert first.returncode == 0
+    assert len(wire.log()) == 40
+
+
+def test_another_question_into_the_same_folder_is_refused_by_name(needlemap, wire):
+    grid = ("--lengths", "200", "--depths", "0")
+    needlemap.run(wire, *grid)
+    other = needlemap.run(wire, *grid, "--needle", "Ann eats figs.", "--question", "What eats Ann?", code=2)
+    (line,) = other.stderr.splitlines()
+    assert line.startswith("needlemap: 'r' holds a run with other settings: needle, question, keywords, draw")
+    assert "Give another folder with -o" in line
+    warmer = needlemap.run(wire, *grid, "--temperature", "0.5", code=2)
+    assert "(temperature was 0.0, is 0.5)" in warmer.stderr
+    assert len(wire.log()) == 1
+
+
+def test_a_haystack_that_changed_since_is_refused(needlemap, wire):
+    texts = needlemap.folder / "texts"
+    texts.mkdir()
+    story = " ".join(f"On day {day} the baker sold {day * 7} loaves." for day in range(200))
+    (texts / "a.txt").write_text(story)
+    source = ("--haystack", "folder", "--haystack-path", "texts", "--lengths", "200", "--depths", "0,100")
+    needlemap.run(wire, *source)
+    (texts / "a.txt").write_text(story.replace("baker", "butcher"))
+    changed = needlemap.run(wire, *source, code=2)
+    assert "'r' holds answers to other prompts (first: length 200, depth " in changed.stderr
+    replayed = needlemap("replay", "r", "--length", "200", "--depth", "100", code=2)
+    assert replayed.stderr.startswith("needlemap: The rebuilt prompt differs from the recorded one")
+    assert replayed.stdout == ""
+    assert len(wire.log()) == 2
+
+
+def test_a_run_of_a_newer_version_or_a_broken_run_file_is_refused_with_words(needlemap, wire):
+    needlemap.run(wire, "--lengths", "200", "--depths", "0")
+    about = json.loads((needlemap.folder / "r" / "run.json").read_text())
+    newer, partial, torn = (needlemap.folder / name for name in ("newer", "partial", "torn"))
+    for folder, text in (
+        (newer, json.dumps(about | {"schema": 99})),
+        (partial, json.dumps({"schema": 1})),
+        (torn, json.dumps(about)[:100]),
+    ):
+        shutil.copytree(needlemap.folder / "r", folder)
+        (folder / "run.json").write_text(text)
+    assert "written by a newer needlemap (schema 99" in needlemap("report", "newer", code=2).stderr
+    assert "it holds no settings, tokenizer" in needlemap("report", "partial", code=2).stderr
+    assert "'torn/run.json' is not a run's" in needlemap("report", "torn", code=2).stderr
+    assert "No run at 'nowhere'" in needlemap("report", "nowhere", code=2).stderr
