@@ -21,13 +21,13 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 import tiktoken
+
 from essays import essays
 from machine import machine, run
+from needlemap.grid import make_grid, percent
 from ranks import write_ranks
 from sides.needlemap_parts import RESERVE_TOKENS, Side
 from table import rounded, show
-
-from needlemap.grid import make_grid, percent
 
 SIDES = Path(__file__).parent / "sides"
 _VERIFIED = 25  # every so many prompts
@@ -80,7 +80,7 @@ def warm(*grid: str, passes: int) -> dict[str, float]:
 
 
 def original(options: argparse.Namespace, folder: str, lengths: str, depths: str) -> Peer:
-    """The original tool on the same grid; what was not run is extrapolated from cells spread evenly over it."""
+    """The original tool on the same grid; what was not run is extrapolated from cells spread evenly."""
     grid = make_grid(lengths, depths, depth_digits=0)
     has_it = [options.peer_python, "-c", "import importlib.metadata as m; print(m.version('needlehaystack'))"]
     found = subprocess.run(has_it, capture_output=True, text=True)
@@ -140,8 +140,8 @@ def _report(
         rows,
         [
             f"{verified} prompts tokenised again whole by tiktoken: each has exactly the asked length.",
-            f"Cold: a fresh process, median of {options.runs}. Alone: median of {options.passes} passes in one "
-            f"process. The original tool's contexts have neither template nor exact length.",
+            f"Cold: a fresh process, median of {options.runs}. Alone: median of {options.passes} passes in "
+            f"one process. The original tool's contexts have neither template nor exact length.",
         ],
         {
             "benchmark": "prompts",
@@ -159,9 +159,15 @@ def _report(
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="All prompts of a grid, beside the original tool.")
-    parser.add_argument("--essays", type=Path, help="folder of .txt files; default: the shared essays, or prose")
-    parser.add_argument("--peer-python", default=sys.executable, help="a Python that has needlehaystack 0.1.0")
-    parser.add_argument("--peer-cells", type=int, default=0, help="so many cells of it, the rest extrapolated")
+    parser.add_argument(
+        "--essays", type=Path, help="folder of .txt files; default: the shared essays, or prose"
+    )
+    parser.add_argument(
+        "--peer-python", default=sys.executable, help="a Python that has needlehaystack 0.1.0"
+    )
+    parser.add_argument(
+        "--peer-cells", type=int, default=0, help="so many cells of it, the rest extrapolated"
+    )
     parser.add_argument("--lengths", default="1000:128000:35")
     parser.add_argument("--depths", default="0:100:35")
     parser.add_argument("--runs", type=int, default=5, help="cold starts")

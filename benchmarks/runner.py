@@ -16,7 +16,7 @@ import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -25,19 +25,19 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
-from typing import Any
+from typing import Any, TypeVar
 from urllib.request import urlopen
 
 from essays import essays
 from machine import machine, run
-from table import rounded, show
-
 from needlemap.configure import configure
-from needlemap.models.openai import messages
+from needlemap.models.base import Decoding
+from needlemap.models.openai import OpenAIModel
 from needlemap.reports.live import Silent
 from needlemap.runs.session import Session, make_model
 from needlemap.settings import Settings
-from needlemap.trials import Experiment, Trial, prepare
+from needlemap.trials import Experiment, prepare
+from table import rounded, show
 
 _HERE = Path(__file__).resolve().parent
 _SERVER = _HERE.parent / "tests" / "servers" / "wire.py"
@@ -54,6 +54,7 @@ class Speed:
 
 
 Round = tuple[Speed, Speed]  # ours, the limit
+T = TypeVar("T")
 
 
 def main() -> None:
@@ -64,12 +65,11 @@ def main() -> None:
         spare.mkdir()
         folder, about = essays(options.essays, spare)
         with server() as url:
-            fields = sent_fields(_settings(folder, url, "1000", "50", options), Path(scratch))
+            check_bodies(_settings(folder, url, "1000", "50", options), Path(scratch))
         with server("--instant") as url:
             found = {
                 name: rounds(
                     _settings(folder, url, str(tokens), f"0:100:{cells}", options),
-                    fields,
                     Path(scratch) / name,
                     options.rounds,
                 )
@@ -92,63 +92,61 @@ def server(*arguments: str) -> Iterator[str]:
             process.terminate()
 
 
-def sent_fields(settings: Settings, scratch: Path) -> dict[str, Any]:
-    """The fields of a request as a run sends it, taken from a server that reads it.
+def bodies_of(experiment: Experiment) -> list[bytes]:
+    """What is sent for each trial."""
+    settings = experiment.settings
+    decoding = Decoding(settings.max_answer_tokens, settings.temperature)
+    model = OpenAIModel(settings.model_name, base_url=settings.base_url)
+    return [model.body(trial.prompt, decoding) for trial in experiment.trials]
 
-    Raises RuntimeError unless `body` makes of them what was sent, to the last byte.
-    """
+
+def check_bodies(settings: Settings, scratch: Path) -> None:
+    """Raises RuntimeError unless a run sends, to the last byte, what the bare client will send."""
     experiment = prepare(settings)
     ask(experiment, scratch / "read")
     with urlopen(f"{str(settings.base_url).removesuffix('/v1')}/log", timeout=10) as reply:
-        (sent,) = json.load(reply)["requests"]
-    fields: dict[str, Any] = sent["body"]
-    if sha256(body(experiment.trials[0], fields)).hexdigest() != sent["sha256"]:
+        sent = [request["sha256"] for request in json.load(reply)["requests"]]
+    if sent != [sha256(body).hexdigest() for body in bodies_of(experiment)]:
         raise RuntimeError("The bare client would not send what a run sends: the two cannot be compared.")
-    return fields
 
 
-def rounds(settings: Settings, fields: dict[str, Any], scratch: Path, count: int) -> list[Round]:
+def rounds(settings: Settings, scratch: Path, count: int) -> list[Round]:
     """Ours and the limit by turns, after one turn each to warm up."""
     experiment = prepare(settings)
-    bodies = [body(trial, fields) for trial in experiment.trials]
-    turns = [
-        (
-            timed(lambda: ask(experiment, scratch / str(turn)), len(bodies)),  # noqa: B023
-            timed(lambda: asyncio.run(post(bodies, settings)), len(bodies)),
-        )
-        for turn in range(count + 1)
-    ]
+    bodies = bodies_of(experiment)
+    turns = [(ask(experiment, scratch / str(turn)), post(bodies, settings)) for turn in range(count + 1)]
     return turns[1:]
 
 
-def timed(work: Callable[[], object], cells: int) -> Speed:
-    """What a cell costs."""
+def timed(work: Coroutine[Any, Any, T], cells: int) -> tuple[Speed, T]:
+    """What a cell costs, and what came of it."""
     wall, cpu = perf_counter(), process_time()
-    work()
-    return Speed((perf_counter() - wall) / cells, (process_time() - cpu) / cells)
+    result = asyncio.run(work)
+    return Speed((perf_counter() - wall) / cells, (process_time() - cpu) / cells), result
 
 
-def ask(experiment: Experiment, folder: Path) -> None:
+def ask(experiment: Experiment, folder: Path) -> Speed:
     """A whole run into a new folder. Raises RuntimeError when a trial is left without a score."""
-    session = Session.open(experiment, folder)
-    outcome = asyncio.run(session.run(make_model(experiment.settings), Silent()))
+    session, model = Session.open(experiment, folder), make_model(experiment.settings)
+    speed, outcome = timed(session.run(model, Silent()), len(session.todo))
     if outcome.scored != len(experiment.trials):
         raise RuntimeError(f"{outcome.scored} of {len(experiment.trials)} scored: {outcome}")
+    return speed
 
 
-def body(trial: Trial, fields: Mapping[str, Any]) -> bytes:
-    """The request body of a trial: another request's fields with its messages."""
-    whole = {**fields, "messages": messages(trial.prompt)}
-    return json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-async def post(bodies: Sequence[bytes], settings: Settings) -> None:
+def post(bodies: Sequence[bytes], settings: Settings) -> Speed:
     """The limit: post all bodies, as many at a time as a run does, and forget the answers."""
-    queue = iter(bodies)
     client = importlib.import_module(_HTTPX).AsyncClient(timeout=600)
+    url = f"{settings.base_url}/chat/completions"
+    speed, _ = timed(_post(client, url, bodies, settings.concurrency), len(bodies))
+    return speed
+
+
+async def _post(client: Any, url: str, bodies: Sequence[bytes], concurrency: int) -> None:
+    queue = iter(bodies)
     async with client, asyncio.TaskGroup() as group:
-        for _ in range(settings.concurrency):
-            group.create_task(_lane(queue, client, f"{settings.base_url}/chat/completions"))
+        for _ in range(concurrency):
+            group.create_task(_lane(queue, client, url))
 
 
 async def _lane(queue: Iterator[bytes], client: Any, url: str) -> None:
@@ -231,7 +229,9 @@ def _share(pairs: Sequence[tuple[float, float]]) -> float:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="A run's own speed, beside a bare HTTP client.")
-    parser.add_argument("--essays", type=Path, help="folder of .txt files; default: the shared essays, or prose")
+    parser.add_argument(
+        "--essays", type=Path, help="folder of .txt files; default: the shared essays, or prose"
+    )
     parser.add_argument("--concurrency", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--lengths", default="1000:128000:35", help="of the run that is resumed")

@@ -18,8 +18,8 @@ def show(
     print(f"{title}\n{machine}\n")
     widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
     for row in (header, ["-" * width for width in widths], *rows):
-        first, *others = (cell.ljust if not at else cell.rjust for at, cell in enumerate(row))
-        print("  ".join([first(widths[0]), *(fit(width) for fit, width in zip(others, widths[1:], strict=True))]))
+        padded = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+        print("  ".join([row[0].ljust(widths[0]), *padded[1:]]))
     print("".join(f"\n{note}" for note in notes))
     print(json.dumps(result), flush=True)
 

@@ -121,11 +121,12 @@ class Samples:
         most = max(1, min(stage.needles, tokens // 40)) if prompting else stage.needles
         facts = self._facts(1 if self.random.random() < 0.2 else int(self.random.integers(1, most + 1)))
         asking = prompting and bool(self.random.random() < ASKING)
+        count = int(self.random.integers(1, 4))
+        room = tokens - sum(len(turn) for turn, _ in islice(self._turns(facts, stage.form, asking), count))
+        ids, weights = self._context(facts, stage.form, max(0, room))
         turns = self._turns(facts, stage.form, asking)
-        ahead = list(islice(turns, int(self.random.integers(1, 4))))
-        ids, weights = self._context(facts, stage.form, max(0, tokens - sum(len(turn) for turn, _ in ahead)))
         while len(ids) < tokens:
-            turn, their = ahead.pop(0) if ahead else next(turns)
+            turn, their = next(turns)
             ids, weights = ids + turn, weights + their
         return ids[:tokens], weights[:tokens]
 

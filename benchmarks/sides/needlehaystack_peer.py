@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -25,11 +26,9 @@ Make = Callable[[int, int], str]
 def package(folder: str, lengths: list[int], depths: list[int]) -> Make:
     """The package's own code: one context, as its run makes it."""
     os.environ.setdefault("NIAH_MODEL_API_KEY", "none")  # nothing is asked, but it insists on one
-    from needlehaystack.llm_needle_haystack_tester import LLMNeedleHaystackTester
-    from needlehaystack.providers import OpenAI
-
-    tester: Any = LLMNeedleHaystackTester(
-        OpenAI("gpt-4"),
+    testers = import_module("needlehaystack.llm_needle_haystack_tester")
+    tester: Any = testers.LLMNeedleHaystackTester(
+        import_module("needlehaystack.providers").OpenAI("gpt-4"),
         needle=NEEDLE,
         haystack_dir=folder,
         retrieval_question="What is the best thing to do in San Francisco?",
@@ -42,7 +41,7 @@ def package(folder: str, lengths: list[int], depths: list[int]) -> Make:
 
 
 class Rewritten:
-    """What the package does for each cell: read and count everything, trim, tokenise again, insert, decode."""
+    """What the package does for each cell: read and count all, trim, tokenise again, insert, decode."""
 
     def __init__(self, folder: str, lengths: list[int]) -> None:
         import tiktoken

@@ -1,6 +1,6 @@
-"""needlemap's side of prompts.py once more, the way a run does it: settings, trials with keys and hashes, texts.
+"""needlemap's side of prompts.py the way a run does it: settings, trials with keys and hashes, texts.
 
-    python needlemap_settings.py FOLDER LENGTHS DEPTHS
+python needlemap_settings.py FOLDER LENGTHS DEPTHS
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import sys
 
 from needlemap.configure import configure
 from needlemap.trials import prepare
+
+NEEDLE = "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day.\n"
 
 folder, lengths, depths = sys.argv[1:]
 experiment = prepare(
@@ -21,7 +23,7 @@ experiment = prepare(
             "order": "listed",
             "joined": "text",
             "collisions": "warn",
-            "needle": "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day.\n",
+            "needle": NEEDLE,
             "question": "What is the best thing to do in San Francisco?",
             "keywords": ["dolores", "sandwich"],
             "lengths": lengths,

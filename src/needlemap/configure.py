@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.seed_names import BY_NAME, translate
 from needlemap.settings import Settings
+from needlemap.yaml_text import read_yaml
 
 # What is hidden when nobody says what: values drawn afresh for each repeat, so that no model knows them.
 _CITIES = [
@@ -71,7 +72,7 @@ def configure(named: str | None = None, given: Mapping[str, Any] | None = None) 
     settled = {**settled, **_translated(given or {}, settled, "the command line")}
     if settled.get("task", "single") == "single" and not any(settled.get(name) for name in _ITEM):
         settled |= DEFAULT_ITEMS.get(str(settled.get("language", "english")), {})
-    return checked(settled, named or "the command line")
+    return checked(settled, " or ".join(filter(None, [named, "the command line" if given or not named else ""])))
 
 
 def checked(raw: Mapping[str, Any], where: str) -> Settings:
@@ -120,7 +121,7 @@ def _file(data: dict[str, Any], where: str, inside: tuple[str, ...]) -> dict[str
 
 def _yaml(raw: bytes, name: str) -> dict[str, Any]:
     try:
-        data = yaml.safe_load(raw.decode("utf-8"))
+        data = read_yaml(raw.decode("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"'{name}' is not readable YAML: {' '.join(str(error).split())}") from None
     if data is not None and not isinstance(data, dict):

@@ -17,6 +17,7 @@ from typer.core import TyperCommand
 from needlemap.errors import SettingsError
 from needlemap.seed_names import TABLE
 from needlemap.settings import Settings
+from needlemap.yaml_text import read_yaml
 
 
 class GroupedCommand(TyperCommand):
@@ -125,7 +126,7 @@ def _mapping(name: str, pairs: list[str]) -> dict[str, Any]:
 def _plain(text: Any) -> Any:
     """A text as YAML reads it: numbers, true, false, [lists], {mappings}; else as it is."""
     try:
-        value = yaml.safe_load(text)
+        value = read_yaml(text)
     except yaml.YAMLError:
         return text
     return text if isinstance(value, dict) and not text.lstrip().startswith("{") else value

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.settings import Settings
@@ -61,6 +62,7 @@ def price_source(settings: Settings) -> str:
     return f"genai-prices {version('genai-prices')}"
 
 
+@lru_cache(1024)  # the budget and the record ask for the same
 def _listed(provider: str, model: str, prompt: int, cached: int, answer: int) -> float | None:
     from genai_prices import Usage, calc_price
 

@@ -103,8 +103,9 @@ class Builder:
         if prompt is None:
             least = self._reserve + self._least(frame, needles, room, fixed)
             raise TooShort(
-                f"Length {length_tokens:,} leaves no room for a haystack: {self._reserve} tokens are reserved "
-                f"and {fixed} are needle and template. Use lengths of {least} or more, or less --reserve-tokens."
+                f"Length {length_tokens:,} leaves no room for a haystack: {self._reserve} tokens are "
+                f"reserved, {fixed} are needle and template. Use lengths of {least} or more, or a smaller "
+                f"--reserve-tokens."
             )
         return prompt
 
@@ -126,11 +127,10 @@ class Builder:
         if self._placement != "sentence":
             if guess < 1:
                 return None
-            return self._prompt(frame, needles, self._old_positions(needles, guess), guess, "", room)
+            positions = _beginning(self._old_positions(needles, guess), position)
+            return self._prompt(frame, needles, positions, guess, "", room)
         positions = [self._sentence(needle.depth, max(0, guess)) for needle in needles]
-        if position is not None:
-            positions = [position, *(max(position, later) for later in positions[1:])]
-        return self._exact(frame, needles, positions, room, guess)
+        return self._exact(frame, needles, _beginning(positions, position), room, guess)
 
     def _least(self, frame: Frame, needles: Sequence[Needle], room: int, fixed: int) -> int:
         """The smallest room that would do, found by trying: seams move it off the sum of the parts."""
@@ -286,6 +286,11 @@ def _placed(
         PlacedNeedle(needle.depth, position / stop, start + (first == b" " and needle.text[0] != " "))
         for needle, position, (start, first) in zip(needles, positions, spans, strict=False)
     )
+
+
+def _beginning(positions: list[int], first: int | None) -> list[int]:
+    """Positions of which the first was chosen by a plan, if it was; the others come behind it."""
+    return positions if first is None else [first, *(max(first, later) for later in positions[1:])]
 
 
 def _touch(left: str, right: str) -> bool:

@@ -7,7 +7,7 @@ Nothing is imported before it is named; a plug-in that cannot be imported is an 
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from needlemap.errors import SettingsError, did_you_mean
@@ -20,8 +20,8 @@ def installed(kind: str) -> dict[str, EntryPoint]:
 
 
 @cache
-def _all() -> EntryPoints:
-    """Every installed package's: one look at their files serves all kinds."""
+def _all() -> Any:
+    """Every installed package's `EntryPoints`: one look at their files serves all kinds."""
     return entry_points()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from needlemap.errors import SettingsError, did_you_mean
+from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
 from needlemap.haystacks.assembly import Haystack
 from needlemap.haystacks.base import Source
 from needlemap.models.base import Traits
@@ -36,14 +36,39 @@ def load_tokenizer(settings: Settings, traits: Traits) -> Tokenizer:
         raise SettingsError(
             f"'{settings.model}' is fed token ids, which only its own tokenizer makes. Leave --tokenizer out."
         )
+    if settings.framing_tokens and traits.render is not None:
+        raise SettingsError(
+            f"'{settings.model}' is fed token ids, its chat template's too. Leave --framing-tokens out."
+        )
+    if settings.tokenizer == "server":
+        return _server_tokenizer(settings)
     if settings.tokenizer != "auto":
         return load(settings.tokenizer)
     if traits.tokenizer is None:
-        raise SettingsError(
-            f"Which tokens shall lengths count for '{settings.model}'? Its vocabulary is not known here. "
-            f"Give --tokenizer: a path to its tokenizer.json, a hub name, or one of {', '.join(BUNDLED)}."
-        )
-    return load(traits.tokenizer)
+        return _asked_for(settings)
+    # reports name the tokenizer of a model fed with ids by its model: its path is of this machine only
+    return load(traits.tokenizer, settings.model if traits.render is not None else None)
+
+
+def _asked_for(settings: Settings) -> Tokenizer:
+    """The tokenizer of the server itself, for a model whose vocabulary is not known here."""
+    why = ""
+    if settings.base_url:
+        try:
+            return _server_tokenizer(settings)
+        except VocabularyMissing as error:
+            why = f" {error}"
+    raise SettingsError(
+        f"Which tokens shall lengths count for '{settings.model}'? Its vocabulary is not known here. "
+        f"Give --tokenizer: a path to its tokenizer.json, a hub name, or one of {', '.join(BUNDLED)}.{why}"
+    )
+
+
+def _server_tokenizer(settings: Settings) -> Tokenizer:
+    if not settings.base_url:
+        raise SettingsError("--tokenizer server needs the server's address: give --base-url.")
+    made: Tokenizer = find("tokenizers", "server")(settings.base_url)  # not kept: servers change their model
+    return made
 
 
 def make_task(settings: Settings) -> Task:

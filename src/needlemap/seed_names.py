@@ -16,12 +16,16 @@ Raw = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SeedName:
-    """One older name: its tool, our setting, and how a value is carried over (settings so far, value)."""
+    """One older name: its tool, our setting, and how a value is carried over (settings so far, value).
+
+    partial: it sets a part of the setting only, so that others of its kind may stand beside it.
+    """
 
     name: str
     tool: str
     ours: str
     carry: Callable[[Raw, Any], Raw]
+    partial: bool = False
 
 
 def _same(ours: str) -> Callable[[Raw, Any], Raw]:
@@ -50,7 +54,7 @@ def _source(kind: str) -> Callable[[Raw, Any], Raw]:
     return lambda _raw, value: {"haystack": kind, "haystack_path": value}
 
 
-def _model(raw: Raw, value: Any) -> Raw:
+def _model(_raw: Raw, value: Any) -> Raw:
     name = str(value)
     return {"model": f"anthropic/{name}" if "claude" in name.lower() else f"openai/{name}"}
 
@@ -61,6 +65,13 @@ def _language(_raw: Raw, value: Any) -> Raw:
 
 def _position(_raw: Raw, value: Any) -> Raw:
     return {"question_position": str(value).lower()}
+
+
+def _version(_raw: Raw, value: Any) -> Raw:
+    try:
+        return {"first_repeat": int(value) - 1}
+    except (TypeError, ValueError):
+        raise SettingsError(f"results_version is a whole number from 1 on, got {value!r}.") from None
 
 
 def _no_key(_raw: Raw, _value: Any) -> Raw:
@@ -77,26 +88,28 @@ _N, _O = "needlehaystack", "OpenCompass"
 TABLE: tuple[SeedName, ...] = (
     SeedName("haystack_dir", _N, "haystack=folder, haystack_path", _source("folder")),
     SeedName("retrieval_question", f"{_N}, {_O}", "question", _same("question")),
+    SeedName("results_version", _N, "first_repeat (version 1 is repeat 0)", _version),
+    SeedName("context_lengths_min", _N, "lengths (min)", _part("lengths", "min", _LENGTHS), True),
+    SeedName("context_lengths_max", _N, "lengths (max)", _part("lengths", "max", _LENGTHS), True),
     SeedName(
-        "results_version",
-        _N,
-        "first_repeat (version 1 is repeat 0)",
-        lambda _, v: {"first_repeat": int(v) - 1},
+        "context_lengths_num_intervals", _N, "lengths (count)", _part("lengths", "count", _LENGTHS), True
     ),
-    SeedName("context_lengths_min", _N, "lengths (min)", _part("lengths", "min", _LENGTHS)),
-    SeedName("context_lengths_max", _N, "lengths (max)", _part("lengths", "max", _LENGTHS)),
-    SeedName("context_lengths_num_intervals", _N, "lengths (count)", _part("lengths", "count", _LENGTHS)),
     SeedName("context_lengths", f"{_N}, {_O}", "lengths", _same("lengths")),
-    SeedName("document_depth_percent_min", _N, "depths (min)", _part("depths", "min", _DEPTHS)),
-    SeedName("document_depth_percent_max", _N, "depths (max)", _part("depths", "max", _DEPTHS)),
+    SeedName("document_depth_percent_min", _N, "depths (min)", _part("depths", "min", _DEPTHS), True),
+    SeedName("document_depth_percent_max", _N, "depths (max)", _part("depths", "max", _DEPTHS), True),
     SeedName(
-        "document_depth_percent_intervals", f"{_N}, {_O}", "depths (count)", _part("depths", "count", _DEPTHS)
+        "document_depth_percent_intervals",
+        f"{_N}, {_O}",
+        "depths (count)",
+        _part("depths", "count", _DEPTHS),
+        True,
     ),
     SeedName(
         "document_depth_percent_interval_type",
         f"{_N}, {_O}",
         "depths (scale)",
         _part("depths", "scale", _DEPTHS),
+        True,
     ),
     SeedName("document_depth_percents", _N, "depths", _same("depths")),
     SeedName("model_name", _N, "model", _model),
@@ -119,7 +132,7 @@ TABLE: tuple[SeedName, ...] = (
     SeedName("guided", _O, "guide", _same("guide")),
     SeedName("keyword", _O, "keywords", lambda _, v: {"keywords": [v]}),
     SeedName("position", _O, "question_position", _position),
-    SeedName("use_trim", _O, "scorer_options trim", _option("trim")),
+    SeedName("use_trim", _O, "scorer_options trim", _option("trim"), True),
     SeedName("max_out_len", _O, "max_answer_tokens", _same("max_answer_tokens")),
 )
 BY_NAME = {row.name: row for row in TABLE}
@@ -128,19 +141,28 @@ BY_NAME = {row.name: row for row in TABLE}
 def translate(raw: Mapping[str, Any], settled: Mapping[str, Any]) -> Raw:
     """Settings with older names replaced by ours. settled: what earlier sources (a preset) already set.
 
-    Raises SettingsError when both names of one setting are given.
+    None under an older name is that tool's 'not given'. Raises SettingsError when two names of one setting
+    are given.
     """
     ours: Raw = {key: value for key, value in raw.items() if key not in BY_NAME}
     if isinstance(ours.get("language"), str):
         ours |= _language({}, ours["language"])
     carried: Raw = {}
-    for key, value in raw.items():
-        if key in BY_NAME:
-            for setting, found in BY_NAME[key].carry({**settled, **ours, **carried}, value).items():
-                if setting in ours and setting != "scorer_options":
-                    raise SettingsError(f"'{key}' and '{setting}' mean the same setting. Give one of them.")
-                carried[setting] = found
+    givers: dict[str, SeedName] = {}
+    for row in (BY_NAME[key] for key, value in raw.items() if key in BY_NAME and value is not None):
+        for setting, found in row.carry({**settled, **ours, **carried}, raw[row.name]).items():
+            other = givers.get(setting)
+            if setting in ours and not _adds(found, ours[setting]):
+                raise SettingsError(f"'{row.name}' and '{setting}' mean the same setting. Give one of them.")
+            if other is not None and not (row.partial and other.partial):
+                raise SettingsError(f"'{row.name}' and '{other.name}' mean the same. Give one of them.")
+            carried[setting], givers[setting] = found, row
     return {**ours, **carried}
+
+
+def _adds(found: Any, given: Any) -> bool:
+    """Whether a mapping has keys beyond those that were given, so that it overrides none of them."""
+    return isinstance(found, dict) and isinstance(given, dict) and set(found) > set(given)
 
 
 def _negated(value: Any) -> bool:

@@ -30,7 +30,11 @@ class Settings(BaseModel):
         None, "Model", "Address of a compatible server, as http://127.0.0.1:8000/v1."
     )
     model_options: dict[str, Any] = _field({}, "Model", "The back end's own options, KEY=VALUE.")
-    tokenizer: str = _field("auto", "Model", "Whose tokens lengths count; auto: the model's own.")
+    tokenizer: str = _field(
+        "auto",
+        "Model",
+        "Whose tokens lengths count; auto: the model's own; server: ask base_url.",
+    )
     max_answer_tokens: int = _field(300, "Model", "The answer's budget in tokens.", ge=1)
     temperature: float | None = _field(
         0.0, "Model", "Sampling temperature; 'none' leaves the field out.", ge=0
@@ -83,6 +87,9 @@ class Settings(BaseModel):
     reserve_tokens: int | None = _field(
         None, "Grid", "Taken off each length; the answer's budget if not given.", ge=0
     )
+    framing_tokens: int = _field(
+        0, "Grid", "Tokens that the server's chat template adds; they count into the length."
+    )
     # template
     template: str = _field(
         "auto", "Template", "Its name or a YAML file; auto: by language and kind of model."
@@ -134,5 +141,6 @@ class Settings(BaseModel):
 
     @property
     def reserve(self) -> int:
-        """Tokens taken off each length."""
-        return self.max_answer_tokens if self.reserve_tokens is None else self.reserve_tokens
+        """Tokens taken off each length: the answer's, and the chat template's where it counts."""
+        framing = self.framing_tokens if self.counts == "prompt" else 0
+        return framing + (self.max_answer_tokens if self.reserve_tokens is None else self.reserve_tokens)

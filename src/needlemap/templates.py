@@ -132,8 +132,10 @@ def _names() -> str:
 def _yaml(raw: bytes, name: str) -> dict[str, Any]:
     import yaml  # 0.05 s: not for templates that are data already
 
+    from needlemap.yaml_text import read_yaml
+
     try:
-        data = yaml.safe_load(raw.decode("utf-8"))
+        data = read_yaml(raw.decode("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(
             f"Template '{name}' is not readable YAML: {' '.join(str(error).split())}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -37,7 +38,8 @@ _DIGITS = {"none": None, "round": 0, "truncate": -1}
 @dataclass(frozen=True, slots=True)
 class Trial:
     """One prompt to ask. key: its identity. collisions: texts that the haystack already held before the
-    needle was hidden. haystack_repeated: whether documents come more than once in it."""
+    needle was hidden. haystack_repeated: whether documents come more than once in it. shared_tokens: what the
+    prompt has in common with the one before it in its lane; None where the run's mode shares nothing."""
 
     key: str
     cell: Cell
@@ -46,6 +48,7 @@ class Trial:
     prompt: Prompt
     collisions: tuple[str, ...]
     haystack_repeated: bool
+    shared_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,9 @@ def prepare(settings: Settings) -> Experiment:
             builder = make_builder(settings, haystack, tokenizer, ids=traits.render is not None)
         haystacks.append((haystack.name, haystack.sha256))
         trials.extend(_trials(settings, grid, builder, tokenizer, task, template, shared, repeat, traits))
-    return Experiment(settings, grid, tokenizer, task, scorer, template, tuple(haystacks), tuple(trials), traits)
+    return Experiment(
+        settings, grid, tokenizer, task, scorer, template, tuple(haystacks), tuple(trials), traits
+    )
 
 
 def _haystack(
@@ -138,7 +143,8 @@ def _trials(
         built.append((cell, item, frame, replace(prompt, question=item.question)))
     text = builder.haystack.text
     hashes = prefix_hashes(text, [prompt.haystack_tokens for *_, prompt in built])
-    found = _collisions(settings, builder.haystack, [item for _, item, _, _ in built])
+    longest = max(prompt.haystack_tokens for *_, prompt in built)
+    found = _collisions(settings, builder.haystack, longest, [item for _, item, _, _ in built])
     repeated = builder.haystack.repeated_from
     for cell, item, frame, prompt in built:
         stop = prompt.haystack_tokens
@@ -213,14 +219,15 @@ def _words(item: Item) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*texts, *item.reference.keywords, item.reference.answer.strip()]))
 
 
-def _collisions(settings: Settings, haystack: Haystack, items: list[Item]) -> dict[str, int]:
-    """The byte where each word first occurs in the haystack, in any case; an error unless allowed."""
-    lowered = haystack.text.data.decode("utf-8", "replace").lower()
-    found = {}
+def _collisions(settings: Settings, haystack: Haystack, longest: int, items: list[Item]) -> dict[str, int]:
+    """The byte where each word first occurs in the longest prompt's haystack, in any case; an error unless
+    allowed."""
+    text = bytes(haystack.text.span(0, longest).data).decode("utf-8", "replace")
+    lowered, found = text.lower(), {}
     for word in dict.fromkeys(word for item in items for word in _words(item)):
-        place = lowered.find(word.lower()) if word else -1
-        if place >= 0:
-            found[word] = len(lowered[:place].encode())
+        if word and word.lower() in lowered:
+            match = re.search(re.escape(word), text, re.IGNORECASE)
+            found[word] = len(text[: match.start()].encode()) if match else 0
     if found and settings.collisions == "error":
         word, place = next(iter(found.items()))
         raise HaystackError(

@@ -8,6 +8,9 @@ from itertools import pairwise
 
 import pytest
 
+from needlemap.commands.settle import settle
+from needlemap.settings import Settings
+
 GRID = ("--lengths", "200,300", "--depths", "0,50,100")
 NEEDLE = "The locker code for Turin is 51328."
 PRINTED = """\
@@ -155,9 +158,6 @@ def test_without_arguments_it_makes_a_real_map_in_an_empty_folder(needlemap):
     assert all(record["score"] is not None for record in needlemap.records(f"runs/{run.name}"))
 
 
-def test_flags_that_change_no_answer_leave_the_run_without_arguments_as_it_is(needlemap):
-    needlemap("run", "--quiet", "--lengths", "1k", "--depths", "0", "-o", "r")
-    needlemap("run", "demo", "--quiet", "--lengths", "1k", "--depths", "0", "-o", "same")
-    assert {record["key"] for record in needlemap.records()} == {
-        record["key"] for record in needlemap.records("same")
-    }
+def test_flags_that_change_no_answer_leave_the_run_without_arguments_as_it_is():
+    assert settle(None, {"quiet": True, "depths": "0"}) == settle("demo", {"quiet": True, "depths": "0"})
+    assert settle(None, {"scorer": "exact"}).model == Settings().model

@@ -180,10 +180,13 @@ def test_it_finds_needles_within_the_length_it_was_trained_on(weights: Weights, 
 
 
 def test_it_loses_them_far_beyond(weights: Weights, stops: tuple[int, ...]):
-    far = asked(lengths=[1024], depths=[0, 10], repeats=12, seed=77)
-    near = asked(lengths=[1024], depths=[100], repeats=12, seed=77)
-    assert found(far, weights, stops) <= 0.25
-    assert found(near, weights, stops) >= found(far, weights, stops) + 0.25
+    assert found(asked(lengths=[1024], depths=[0], repeats=24, seed=77), weights, stops) <= 0.1
+
+
+def test_beyond_its_length_it_loses_the_farthest_first(weights: Weights, stops: tuple[int, ...]):
+    far = asked(lengths=[512], depths=[0], repeats=16, seed=77)
+    near = asked(lengths=[512], depths=[75], repeats=16, seed=77)
+    assert found(far, weights, stops) + 0.4 <= found(near, weights, stops)
 
 
 def test_an_answer_is_one_line_with_its_usage():

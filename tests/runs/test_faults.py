@@ -19,7 +19,9 @@ def arrivals(wire: Any) -> dict[str, list[float]]:
 
 
 def test_passing_faults_are_asked_again_until_all_is_scored(needlemap, wire):
-    wire.schedule("429-after:1", "500", "ok", "reset", "cut", "ok", "503", "invalid-json", "529", "429-ms:300")
+    wire.schedule(
+        "429-after:1", "500", "ok", "reset", "cut", "ok", "503", "invalid-json", "529", "429-ms:300"
+    )
     ended = needlemap.run(wire, *GRID)
     assert "overall 100.0 (n=10, 0 missing)" in ended.stdout
     records = needlemap.records()
@@ -65,7 +67,9 @@ def test_what_lasts_is_recorded_without_a_score_and_asked_again_by_the_same_comm
 
 def test_retries_end_after_as_many_attempts_as_allowed(needlemap, wire):
     wire.schedule("ok", *["429-ms:1"] * 3)
-    needlemap.run(wire, "--lengths", "200,300", "--depths", "0", "--retries", "2", "--concurrency", "1", code=1)
+    needlemap.run(
+        wire, "--lengths", "200,300", "--depths", "0", "--retries", "2", "--concurrency", "1", code=1
+    )
     assert len(wire.log()) == 4
     assert [(record["attempts"], record["failure"]) for record in needlemap.records()] == [
         (1, None),

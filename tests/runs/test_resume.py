@@ -84,15 +84,14 @@ def test_a_line_torn_at_any_byte_is_dropped_and_asked_again(needlemap, wire):
 
 
 def test_two_runs_on_one_folder_the_second_refuses(needlemap, wire):
-    wire.schedule("slow:0.3", cycle=True)
+    wire.schedule(*["slow:5"] * 4)
     first = needlemap.start("run", *needlemap.asking(wire), *GRID)
     wait_for(wire, 1)
     second = needlemap.run(wire, *GRID, code=2)
     assert second.stderr.splitlines()[-1] == (
         "needlemap: Another needlemap is writing to 'r'. Wait until it ends, or give another folder with -o."
     )
-    wire.schedule()
-    first.communicate(timeout=20)
+    first.communicate(timeout=60)
     assert first.returncode == 0
     assert len(wire.log()) == 40
 

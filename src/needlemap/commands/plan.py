@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from needlemap.configure import checked, configure
+from needlemap.configure import checked
+from needlemap.errors import SettingsError
 from needlemap.money import price_source
 from needlemap.plan.bins import lower_bound
 from needlemap.plan.cost import Shape
@@ -30,12 +31,19 @@ class Terms:
     cache_tokens: int | None
     cache_block: int
 
+    def check(self) -> None:
+        """Raises SettingsError for numbers that nothing can be reckoned with."""
+        for name, value in asdict(self).items():
+            if isinstance(value, int | float) and not value > 0:
+                raise SettingsError(f"--{name.replace('_', '-')} must be above 0, got {value:g}.")
+
 
 def plan_command(preset: str | None, terms: Terms, as_json: bool, flags: Mapping[str, Any]) -> None:
     """Print the plan."""
-    from needlemap.commands.run import DEFAULT
+    from needlemap.commands.settle import settle  # late: it needs what a run needs
 
-    settings = configure(preset or (None if flags else DEFAULT), flags)
+    terms.check()
+    settings = settle(preset, flags)
     shape = Shape.of_config(terms.model_config) if terms.model_config else None
     experiments = {mode: prepare(_in_mode(settings, mode)) for mode in MODES}
     rows = [
@@ -153,8 +161,11 @@ def _notes(settings: Settings, rows: list[Summary], bound: int, terms: Terms) ->
     """What the table does not say of itself."""
     by_mode = {row.mode: row for row in rows}
     bins, chosen = by_mode["bins"], by_mode.get(settings.mode, by_mode["single"])
+    mark = (
+        "* this run's mode." if settings.mode in by_mode else f"Mode {settings.mode} costs what single does."
+    )
     notes = [
-        f"* this run's mode. However depths are chosen inside their bins, {_short(bound)} haystack tokens must "
+        f"{mark} However depths are chosen inside their bins, {_short(bound)} haystack tokens must "
         f"be computed; bins comes to {_short(bins.computed)} tokens in all."
     ]
     if chosen.lanes > 1:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from needlemap.configure import configure
+from needlemap.commands.settle import settle
 from needlemap.grid import percent
 from needlemap.plan.order import ordered
 from needlemap.trials import Trial, prepare
@@ -16,7 +16,7 @@ from needlemap.trials import Trial, prepare
 
 def prompts_command(preset: str | None, out: Path | None, flags: Mapping[str, Any]) -> None:
     """Write all prompts in the order a run would ask them."""
-    settings = configure(preset, flags)
+    settings = settle(preset, flags)
     experiment = prepare(settings)
     trials = ordered(experiment.trials, settings.mode)
     if out is None:

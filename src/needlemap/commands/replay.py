@@ -42,7 +42,10 @@ def replay_command(folder: Path, length: str, depth: float, repeat: int, ask: bo
 
 
 def _trial(settings: Settings, cells: list[Any], length: int, depth: float, repeat: int) -> Trial:
-    """One trial, rebuilt without the others where these play no part. cells: run.json's, which may go beyond the settings' grid."""
+    """One trial, rebuilt without other lengths where these play no part.
+
+    cells: run.json's, which may go beyond the grid of the run's last start.
+    """
     found = [
         share
         for tokens, share, repeats in cells

@@ -12,24 +12,23 @@ from typing import Any
 
 from rich.console import Console
 
-from needlemap.configure import configure
+from needlemap.commands.settle import settle
 from needlemap.errors import SettingsError
 from needlemap.maps.map import Map
 from needlemap.reports.live import Lines, LiveMap, Silent, Tally, View
 from needlemap.reports.terminal import plain_summary, terminal_map
+from needlemap.reports.usage import usage_lines
 from needlemap.runs.contexts import SavingContexts
 from needlemap.runs.record import Record
 from needlemap.runs.runner import Outcome
-from needlemap.runs.session import FREE, Session, about, load_map, make_model, map_of
+from needlemap.runs.session import Session, about, load_map, make_model, map_of
 from needlemap.settings import Settings
 from needlemap.trials import Experiment, prepare
-
-DEFAULT = "demo"
 
 
 def run_command(preset: str | None, out: Path | None, flags: Mapping[str, Any]) -> int:
     """Run or resume; returns the exit code."""
-    settings = configure(preset or (DEFAULT if set(flags) <= FREE else None), flags)
+    settings = settle(preset, flags)
     if settings.save:
         return _run(settings, out or _fresh(settings))
     if settings.save_contexts:
@@ -54,6 +53,8 @@ def _run(settings: Settings, path: Path) -> int:
         except KeyboardInterrupt:
             return _interrupted(settings, path)
     _result(load_map(path), settings, path)
+    if not settings.quiet:
+        _usage(session)
     return _verdict(outcome, experiment, path)
 
 
@@ -121,6 +122,14 @@ def _result(map: Map, settings: Settings, path: Path) -> None:
         sys.stdout.write(plain_summary(map))
     if settings.save and not settings.quiet:
         print(f"\nrun: {path}\nfigure: needlemap report {path} -o map.png", file=sys.stderr)
+
+
+def _usage(session: Session) -> None:
+    """What the server counted, where that is worth a word."""
+    experiment = session.experiment
+    remote, framing = experiment.traits.remote, experiment.settings.framing_tokens
+    for line in usage_lines(session.folder.records(), remote=remote, framing_tokens=framing):
+        print(line, file=sys.stderr)
 
 
 def _verdict(outcome: Outcome, experiment: Experiment, path: Path) -> int:

@@ -48,7 +48,7 @@ class AnthropicModel(metaclass=Checked):
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
         """Chat; no vocabulary of a current Claude is public."""
-        return Traits(breakpoints=bool(options.get("cache", True)))
+        return Traits(breakpoints=bool(options.get("cache", True)), remote=True)
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once. Raises Unmeasured."""

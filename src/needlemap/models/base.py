@@ -74,7 +74,7 @@ class Traits:
     render: for models that are fed token ids, so that no text is tokenised twice; None for those fed text.
     teacher: whether the model is a `Teacher`. serial: answers come one after another from one cache, so that
     asking several at a time only mixes up their order. breakpoints: whether a provider's cache wants to be
-    told where prompts part.
+    told where prompts part. remote: whether it is asked over a network, so that what it counts is its word.
     """
 
     chat: bool = True
@@ -83,6 +83,7 @@ class Traits:
     teacher: bool = False
     serial: bool = False
     breakpoints: bool = False
+    remote: bool = False
 
 
 class Model(Protocol):

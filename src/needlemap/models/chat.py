@@ -62,7 +62,7 @@ class Chat:
             {**named, **template_options},
             HuggingFace(path),
             HuggingFace(path, special=True),
-            opening(vocabulary, config, named.get("bos_token")),
+            opening(vocabulary),
             tuple(sorted((token.content for token in added), key=len, reverse=True)),
         )
 
@@ -176,15 +176,10 @@ def special_tokens(files: ModelFiles, config: Mapping[str, Any], vocabulary: Voc
     return {name: token for name, token in named.items() if token}
 
 
-def opening(vocabulary: Vocabulary, config: Mapping[str, Any], bos: str | None) -> TokenText:
-    """The tokens put before a text: by the tokenizer's rules, unless its configuration overrules them."""
-    rules = config.get("add_bos_token")
-    if isinstance(rules, bool):
-        number = vocabulary.token_to_id(bos) if rules and bos else None
-        found = [] if number is None else [number]
-    else:
-        encoding = vocabulary.encode("a")
-        found = encoding.ids[: encoding.special_tokens_mask.index(0)]
+def opening(vocabulary: Vocabulary) -> TokenText:
+    """The tokens that the tokenizer's own rules put before a text."""
+    encoding = vocabulary.encode("a")
+    found = encoding.ids[: encoding.special_tokens_mask.index(0)]
     texts = [(vocabulary.id_to_token(number) or "").encode() for number in found]
     ends = np.cumsum([0, *map(len, texts)]).astype(np.int64)
     return TokenText(b"".join(texts), np.array(found, np.int32), ends)

@@ -197,7 +197,7 @@ class HuggingFaceModel(metaclass=Checked):
     def _notes(self) -> tuple[str, ...]:
         if self._engine.obstacle is None:
             return ()
-        remedy = " Or --model-options full_cache=true." if "sliding" in self._engine.obstacle else ""
+        remedy = " Or --model-options full_cache=true." if self._engine.sliding else ""
         return (
             f"hf/{self.name}: {self._engine.obstacle}, so its cache cannot be cropped exactly: every prompt "
             f"is computed in full.{remedy}",

@@ -25,6 +25,7 @@ class HuggingFaceEngine:
 
     obstacle: why the cache cannot be cropped exactly; None where it can. full_cache: sliding-window layers
     keep all tokens too (their attention still sees only the window), so that they can be cropped.
+    sliding: whether there are any that do not. vocabulary: how many tokens the model tells apart.
     """
 
     def __init__(self, model: Any, chunk_tokens: int, *, full_cache: bool = False) -> None:
@@ -38,19 +39,29 @@ class HuggingFaceEngine:
         self._cache_field = "cache_params" if "cache_params" in takes else "past_key_values"
         names = ("logits_to_keep", "num_logits_to_keep")
         self._keep_field = next((name for name in names if name in takes), None)
-        self._full = full_cache
+        self._full = False
         self._cache: Any = None
         self._length = 0
         self._recurrent = False
         self.check: Callable[[], None] = _nothing
-        self.vocabulary = len(self.extend(np.zeros(1, np.int32)))  # a first token shows what cache it makes
-        self.obstacle, self._recurrent = obstacle(self._cache)
-        self.crop(0)
+        self._look()
+        if full_cache and self.sliding:
+            self._full = True
+            self._look()
 
     @property
     def cache(self) -> Any:
         """The model's own cache object, None while it is empty; for those who check it."""
         return self._cache
+
+    def _look(self) -> None:
+        """Compute one token, to see what cache the model makes."""
+        self.vocabulary = len(self.extend(np.zeros(1, np.int32)))
+        self.sliding = any(
+            getattr(layer, "is_sliding", False) for layer in getattr(self._cache, "layers", ())
+        )
+        self.obstacle, self._recurrent = obstacle(self._cache)
+        self.crop(0)
 
     def extend(self, ids: Ids) -> Logits:
         """Compute ids behind the cache; the last position's logits. Raises Unmeasured(MEMORY)."""

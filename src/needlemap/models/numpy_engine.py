@@ -142,12 +142,11 @@ class NumpyEngine:
         for layer, cache in zip(self._weights.layers, self._cache, strict=True):
             joint = self._norm(hidden, layer.norm_1) @ layer.attend.T
             parts = joint.reshape(len(ids), 3, self._weights.heads, -1).transpose(1, 2, 0, 3)
-            cache[0, :, start:stop] = turned(parts[1], cos, sin)
-            cache[1, :, start:stop] = parts[2]
-            mixed = attention(turned(parts[0], cos, sin), cache[0, :, :stop], cache[1, :, :stop])
+            both = turned(parts[:2], cos, sin)
+            cache[0, :, start:stop], cache[1, :, start:stop] = both[1], parts[2]
+            mixed = attention(both[0], cache[0, :, :stop], cache[1, :, :stop])
             hidden = hidden + mixed.transpose(1, 0, 2).reshape(hidden.shape) @ layer.mix.T
-            gate, up = np.split(self._norm(hidden, layer.norm_2) @ layer.widen.T, 2, axis=-1)
-            hidden = hidden + (silu(gate) * up) @ layer.narrow.T
+            hidden = hidden + gated(self._norm(hidden, layer.norm_2) @ layer.widen.T) @ layer.narrow.T
         self._length = stop
         return hidden
 
@@ -178,7 +177,8 @@ def attention(queries: Array, keys: Array, values: Array) -> Array:
     width). Returns (heads, tokens, width)."""
     tokens = queries.shape[1]
     scores = queries @ keys.transpose(0, 2, 1) / np.sqrt(np.float32(queries.shape[-1]))
-    scores[:, :, -tokens:] += np.triu(np.full((tokens, tokens), -np.inf, np.float32), 1)
+    if tokens > 1:
+        scores[:, :, -tokens:] += np.triu(np.full((tokens, tokens), -np.inf, np.float32), 1)
     scores -= scores.max(axis=-1, keepdims=True)
     np.exp(scores, out=scores)
     mixed: Array = scores @ values / scores.sum(axis=-1, keepdims=True)
@@ -187,11 +187,19 @@ def attention(queries: Array, keys: Array, values: Array) -> Array:
 
 def turned(vectors: Array, cos: Array, sin: Array) -> Array:
     """Rotary positions (Su et al. 2021, arXiv:2104.09864): each pair is turned by its position's angle."""
-    left, right = np.split(vectors, 2, axis=-1)
+    left, right = halves(vectors)
     return np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
 
 
-def silu(values: Array) -> Array:
-    """x * sigmoid(x), written so that nothing overflows."""
-    gated: Array = values * (np.float32(0.5) + np.float32(0.5) * np.tanh(np.float32(0.5) * values))
-    return gated
+def gated(values: Array) -> Array:
+    """The first half's x * sigmoid(x), written so that nothing overflows, times the second half."""
+    gate, up = halves(values)
+    half = np.float32(0.5)
+    product: Array = gate * (half + half * np.tanh(half * gate)) * up
+    return product
+
+
+def halves(values: Array) -> tuple[Array, Array]:
+    """The two halves of the last axis."""
+    middle = values.shape[-1] // 2
+    return values[..., :middle], values[..., middle:]

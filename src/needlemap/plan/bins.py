@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,15 +35,19 @@ class Bins:
 def bin_edges(depths: Sequence[float], tolerance: float | None = None) -> list[tuple[float, float]]:
     """Each depth's bin as shares: half way to its neighbours, or `tolerance` either side; within [0, 1].
 
+    A tolerance never reaches beyond half way: two depths of one length would else be asked the same prompt.
+
     >>> bin_edges([0.0, 0.5, 1.0])
     [(0.0, 0.25), (0.25, 0.75), (0.75, 1.0)]
+    >>> bin_edges([0.0, 0.5, 1.0], tolerance=0.125)
+    [(0.0, 0.125), (0.375, 0.625), (0.875, 1.0)]
     """
     edges = []
     for place, depth in enumerate(depths):
-        below = (depth - depths[place - 1]) / 2 if place else _reach(depths, 0)
-        above = (depths[place + 1] - depth) / 2 if place + 1 < len(depths) else _reach(depths, -1)
+        below = (depth - depths[place - 1]) / 2 if place else _reach(depths, 0, tolerance)
+        above = (depths[place + 1] - depth) / 2 if place + 1 < len(depths) else _reach(depths, -1, tolerance)
         if tolerance is not None:
-            below = above = tolerance
+            below, above = min(below, tolerance), min(above, tolerance)
         edges.append((max(0.0, depth - below), min(1.0, depth + above)))
     return edges
 
@@ -68,21 +73,34 @@ def chain_tokens(chosen: Ints, sizes: Ints) -> int:
 def lower_bound(bins: Bins) -> int:
     """Haystack tokens that no choice of positions can go below.
 
-    Cells of one length have different positions, so token x is computed once for each cell of a length that
-    surely has its needle before x; the most over all lengths counts. Where some cell surely has its needle
-    behind x, x is also computed once on the trunk.
+    Cells of one length whose bins are apart have different positions, so token x is computed once for each
+    of them that surely has its needle before x; the most over all lengths counts. Where some cell surely has
+    its needle behind x, x is also computed once on the trunk.
     """
     end = int(bins.sizes[-1])
     copies = np.zeros(end, np.int64)
-    for size, row in zip(bins.sizes, bins.high, strict=True):
-        before = np.searchsorted(np.sort(row), np.arange(int(size)), side="right")
-        copies[: int(size)] = np.maximum(copies[: int(size)], before)
+    for row, size in enumerate(bins.sizes.tolist()):
+        before = np.searchsorted(_apart(bins, row), np.arange(size), side="right")
+        copies[:size] = np.maximum(copies[:size], before)
     trunk = np.arange(end) < int(bins.low.max())
     return int(np.sum(copies + trunk))
 
 
-def _reach(depths: Sequence[float], end: int) -> float:
-    """Half the step at an end of the depths."""
+def _apart(bins: Bins, row: int) -> list[int]:
+    """The last positions of a length's bins, ascending; of bins that overlap (tiny haystacks) the first's."""
+    ends: list[int] = []
+    for low, high in sorted(
+        zip(bins.low[row].tolist(), bins.high[row].tolist(), strict=True), key=itemgetter(1)
+    ):
+        if not ends or low > ends[-1]:
+            ends.append(high)
+    return ends
+
+
+def _reach(depths: Sequence[float], end: int, tolerance: float | None) -> float:
+    """How far the bin at an end of the depths reaches outwards: as far as inwards."""
+    if tolerance is not None:
+        return tolerance
     if len(depths) < 2:
         return _LONE
     first, second = (depths[0], depths[1]) if end == 0 else (depths[-2], depths[-1])

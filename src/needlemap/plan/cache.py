@@ -1,14 +1,15 @@
 """A server's prefix cache, simulated: would it keep the tree of this run?
 
-Blocks of tokens are kept least recently used last; a prompt reuses the leading blocks that are still there.
-That is how vLLM, SGLang, LMDeploy and the providers' prompt caches work, up to their details.
+A prompt reuses the leading blocks that are still there. The least recently used block goes first, and of one
+prompt the last, since without those before it it is of no use. That is how vLLM, SGLang, LMDeploy and the
+providers' prompt caches work, up to their details.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
+from itertools import count, takewhile
 
 from needlemap.plan.lanes import Lanes
 
@@ -40,12 +41,8 @@ def cached_tokens(
     """Prompt tokens that a cache of that capacity would serve, asked in that order."""
     capacity, held, hits = capacity_tokens // block_tokens, OrderedDict[int, None](), 0
     for place in order:
-        missed = False
-        for key in keys[place]:
-            if not missed and key in held:
-                hits += 1
-            else:
-                missed = True
+        hits += sum(1 for _ in takewhile(held.__contains__, keys[place]))
+        for key in reversed(keys[place]):
             held[key] = None
             held.move_to_end(key)
         while len(held) > capacity:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from needlemap.plan.lanes import Lanes, make_lanes
 from needlemap.plan.places import SHARING
@@ -18,8 +19,26 @@ def ordered(trials: Iterable[Trial], mode: str) -> list[Trial]:
     return [listed[place] for place in walk_order([trial.prompt for trial in listed])]
 
 
+def shared(walk: Sequence[Trial], mode: str) -> list[int]:
+    """For each of the ordered trials the tokens its prompt shares with the one before; 0 where none are.
+
+    Never more than it has: spans apart may count a token more than joined.
+    """
+    if mode not in SHARING:
+        return [0] * len(walk)
+    prompts = [trial.prompt for trial in walk]
+    return [min(common, prompt.tokens) for common, prompt in zip(reused(prompts), prompts, strict=True)]
+
+
 def cut(walk: Sequence[Trial], mode: str, count: int) -> Lanes:
     """Ordered trials as `count` lanes at most; where nothing is shared, of about equally many tokens."""
-    prompts = [trial.prompt for trial in walk]
-    shared = reused(prompts) if mode in SHARING else [0] * len(prompts)
-    return make_lanes([prompt.tokens for prompt in prompts], shared, count)
+    return make_lanes([trial.prompt.tokens for trial in walk], shared(walk, mode), count)
+
+
+def promised(walk: Sequence[Trial], mode: str, lanes: Lanes) -> list[Trial]:
+    """Ordered trials that know what they share with the one asked before them in their lane."""
+    if mode not in SHARING:
+        return list(walk)
+    starts = {start for start, _ in lanes.bounds}
+    common = [0 if place in starts else tokens for place, tokens in enumerate(shared(walk, mode))]
+    return [replace(trial, shared_tokens=tokens) for trial, tokens in zip(walk, common, strict=True)]

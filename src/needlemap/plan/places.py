@@ -55,9 +55,7 @@ def _bins(grid: Grid, sizes: Sequence[int], tolerance: float | None) -> Bins:
     shorter = make_bins([max(1, size - _SLACK) for size in sizes], edges)
     longer = make_bins([size + _SLACK for size in sizes], edges)
     bins = make_bins(sizes, edges)
-    high = shorter.high.copy()
-    high[:, -1] = shorter.sizes
-    low = longer.low
+    low, high = longer.low, shorter.high
     narrow = low > high
     low[narrow], high[narrow] = bins.low[narrow], bins.high[narrow]
     return Bins(low, high, bins.sizes)
@@ -65,13 +63,11 @@ def _bins(grid: Grid, sizes: Sequence[int], tolerance: float | None) -> Bins:
 
 def _lattice(grid: Grid, sizes: Sequence[int], cuts: Cuts) -> list[tuple[Cell, int | None]]:
     """Positions at the grid's depths of its longest haystack, each asked at every length that reaches it."""
-    longest = max(sizes)
-    points = sorted(
-        {int(cuts.sentence[min(int(depth * longest), len(cuts.sentence) - 1)]) for depth in grid.depths}
-    )
+    longest = min(max(0, max(sizes) - _SLACK), len(cuts.sentence) - 1)
+    points = sorted({int(cuts.sentence[int(depth * longest)]) for depth in grid.depths})
     return [
-        (Cell(length, point / size), point)
+        (Cell(length, point / size if point else 0.0), point)
         for length, size in zip(grid.lengths, sizes, strict=True)
         for point in points
-        if point <= size - _SLACK
+        if not point or point <= size - _SLACK  # 0 always: a length without room is an error, not left out
     ]

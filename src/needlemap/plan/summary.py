@@ -9,9 +9,7 @@ from needlemap.money import Prices
 from needlemap.plan.cache import block_keys, cached_tokens, interleaved
 from needlemap.plan.cost import Shape, prefill_flops
 from needlemap.plan.lanes import Lanes
-from needlemap.plan.order import cut, ordered
-from needlemap.plan.places import SHARING
-from needlemap.plan.tree import reused
+from needlemap.plan.order import cut, ordered, shared
 from needlemap.trials import Experiment
 
 _LEAST_CACHED, _CACHED_STEP = 1024, 128  # what providers sell as cached: in steps, from a least length on
@@ -32,9 +30,8 @@ class Walked:
         """The walk of an experiment, in as many lanes as there are workers."""
         mode = experiment.settings.mode
         walk = ordered(experiment.trials, mode)
-        prompts = [trial.prompt for trial in walk]
-        shared = tuple(reused(prompts)) if mode in SHARING else (0,) * len(prompts)
-        return cls(experiment, tuple(prompt.tokens for prompt in prompts), shared, cut(walk, mode, workers))
+        sizes = tuple(trial.prompt.tokens for trial in walk)
+        return cls(experiment, sizes, tuple(shared(walk, mode)), cut(walk, mode, workers))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from needlemap.trials import Trial
 
 _PLAIN_EVERY_S = 10.0
 _REDRAW_EVERY_S = 0.5
+_LINES_AROUND = 11  # what stands around the depth rows: the map's own lines, the last failure, the tally
 
 
 class Tally:
@@ -26,7 +27,7 @@ class Tally:
 
     def __init__(self, total: int, already: int) -> None:
         self.total, self.already = total, already
-        self.scored = self.failed = self.tokens = self.cached = 0
+        self.scored = self.failed = self.tokens = self.cached = self.promised = 0
         self.usd: float | None = 0.0
         self.started = time.monotonic()
 
@@ -36,6 +37,7 @@ class Tally:
         self.failed += not record.scored
         self.tokens += record.prompt_tokens or 0
         self.cached += record.cached_tokens or 0
+        self.promised += (record.shared_tokens or 0) if record.cached_tokens is not None else 0
         if record.answer is not None:
             self.usd = None if self.usd is None or record.usd is None else self.usd + record.usd
 
@@ -48,7 +50,8 @@ class Tally:
         parts = [f"{self.already + self.scored}/{self.total} scored"]
         parts += [f"{self.failed} failed"] if self.failed else []
         parts += [f"{self.tokens:,} tokens"] if self.tokens else []
-        parts += [f"{self.cached:,} cached"] if self.cached else []
+        plan = f" of {self.promised:,} planned" if self.promised else ""
+        parts += [f"{self.cached:,} cached{plan}"] if self.cached or plan else []
         parts += [f"${self.usd:.4f}"] if self.usd else []
         parts += [f"{rate:.1f}/s", f"{_clock(left / rate)} left"] if ended and left else []
         return " · ".join(parts)
@@ -108,13 +111,14 @@ class Lines(Silent):
 
 
 class LiveMap(Silent):
-    """The map filling in. make: a map of the records so far."""
+    """The map filling in, and why the last trial failed. make: a map of the records so far."""
 
     def __init__(self, tally: Tally, before: list[Record], make: Callable[[list[Record]], Map]) -> None:
         self._tally, self._records, self._make = tally, list(before), make
         self._console = Console(stderr=True)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._drawn = 0.0
+        self._failure = ""
 
     def __enter__(self) -> Self:
         self._live.__enter__()
@@ -133,14 +137,19 @@ class LiveMap(Silent):
         """Redraw, twice a second at most."""
         self._tally.add(record)
         self._records.append(record)
+        if record.failure:
+            self._failure = f"{record.failure}: {record.error}"
         if time.monotonic() - self._drawn >= _REDRAW_EVERY_S:
             self._draw()
 
     def _draw(self) -> None:
         self._drawn = time.monotonic()
-        rows = max(3, self._console.height - 9)
-        drawn = terminal_map(self._make(self._records), max_rows=rows)
-        self._live.update(Group(drawn, Text(self._tally.line(), style="bold")), refresh=True)
+        rows = max(1, self._console.height - _LINES_AROUND)
+        parts = [terminal_map(self._make(self._records), max_rows=rows)]
+        if self._failure:
+            parts.append(Text(self._failure, style="red", no_wrap=True, overflow="ellipsis"))
+        parts.append(Text(self._tally.line(), style="bold"))
+        self._live.update(Group(*parts), refresh=True)
 
 
 def _clock(seconds: float) -> str:

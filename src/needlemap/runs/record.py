@@ -51,7 +51,11 @@ class ScorerRecord(BaseModel):
 
 
 class Record(BaseModel):
-    """One trial. length_tokens and depth (a share) as asked; score in [0, 1], None when not measured."""
+    """One trial. length_tokens and depth (a share) as asked; score in [0, 1], None when not measured.
+
+    prompt_tokens, cached_tokens, completion_tokens: as the server counted; None where it did not say.
+    shared_tokens: what the plan promised that a cache holds of it; None where the mode shares nothing.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     schema_version: int = Field(SCHEMA, alias="schema")
@@ -73,6 +77,7 @@ class Record(BaseModel):
     scorer: ScorerRecord | None = None
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
+    shared_tokens: int | None = None
     completion_tokens: int | None = None
     usage: dict[str, Any] = Field(default_factory=dict)
     usd: float | None = None

@@ -54,6 +54,7 @@ class RecordMaker:
                 for needle in trial.prompt.needles
             ),
             "prompt": prompt_record(trial),
+            "shared_tokens": trial.shared_tokens,
         }
 
     def _answered(self, trial: Trial, answer: Answer) -> dict[str, Any]:

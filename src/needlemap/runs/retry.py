@@ -2,49 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import count
+from random import uniform
 from typing import TypeVar
-
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
-from tenacity.wait import wait_random_exponential
 
 from needlemap.errors import Unmeasured
 
 T = TypeVar("T")
-_BACKOFF = wait_random_exponential(multiplier=1.0, max=60.0)
+_LONGEST_BACKOFF_S = 60.0
 _LONGEST_WAIT_S = 600.0  # a server that asks for more is not waited for: the trial is left for a resume
 
 
 async def attempts(ask: Callable[[], Awaitable[T]], retries: int) -> tuple[T, int]:
     """The result and the number of attempts. Raises the last Unmeasured, with `attempts` noted on it."""
-    retrying = AsyncRetrying(
-        stop=stop_after_attempt(retries + 1),
-        wait=_wait,
-        retry=retry_if_exception(_worth_it),
-        reraise=True,
-    )
-    number = 0
-    try:
-        async for attempt in retrying:
-            number = attempt.retry_state.attempt_number
-            with attempt:
-                result = await ask()
-    except Unmeasured as failure:
-        failure.attempts = number
-        raise
-    return result, number
+    for number in count(1):
+        try:
+            return await ask(), number
+        except Unmeasured as failure:
+            failure.attempts = number
+            if number > retries or not _worth_it(failure):
+                raise
+            wait_s = _wait_s(failure, number)
+        await asyncio.sleep(wait_s)
+    raise AssertionError("counting has no end")
 
 
-def _worth_it(error: BaseException) -> bool:
-    return (
-        isinstance(error, Unmeasured)
-        and error.transient
-        and (error.retry_after_s is None or error.retry_after_s <= _LONGEST_WAIT_S)
-    )
+def _worth_it(failure: Unmeasured) -> bool:
+    return failure.transient and (failure.retry_after_s or 0.0) <= _LONGEST_WAIT_S
 
 
-def _wait(state: RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome else None
-    if isinstance(error, Unmeasured) and error.retry_after_s is not None:
-        return error.retry_after_s
-    return float(_BACKOFF(state))
+def _wait_s(failure: Unmeasured, attempt: int) -> float:
+    """As long as the server asks for, else anything up to 1, 2, 4, ... 60 seconds ("full jitter").
+
+    https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
+    """
+    if failure.retry_after_s is not None:
+        return failure.retry_after_s
+    return uniform(0.0, min(_LONGEST_BACKOFF_S, 2.0 ** min(attempt - 1, 6)))

@@ -1,9 +1,9 @@
 """The loop of a run: asks the model, scores the answers, appends the records.
 
-Requests run concurrently and in the order given, in lanes. A lane asks on when its last answer is on the disk,
-so that a crash loses what is in flight and no more. A judge, which may be slow, works beside the lanes: up to
-`_UNSCORED` answers of each may wait for it.
-It knows nothing of terminals and files: it tells a `Watcher` what happens, and a `Keeper` keeps the records.
+Requests run concurrently, in lanes. A lane asks on when its last answer is on the disk, so that a crash loses
+what is in flight and no more. A judge, which may be slow, works beside the lanes: up to `_UNSCORED` answers of
+each may wait for it. The loop knows nothing of terminals and files: it tells a `Watcher` what happens, and a
+`Keeper` keeps the records.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Runner:
 
     async def _lane(self, queue: LaneQueue[Trial], lane: int, group: asyncio.TaskGroup) -> None:
         scoring = asyncio.Semaphore(_UNSCORED)
-        while not self._stop() and (trial := queue.next(lane)) is not None:
+        while (trial := queue.next(lane)) is not None and not self._stop():
             await scoring.acquire()
             answered, tried = await self._ask(trial)
             finish = group.create_task(self._finish(trial, answered, tried))
@@ -129,9 +129,7 @@ class Runner:
             return Unmeasured(Failure.TOO_LONG, f"Not sent: {refused:,} tokens were refused."), 0
         self._watcher.asked(trial)
         try:
-            answer, tried = await attempts(
-                lambda: self._said(trial), self._settings.retries
-            )
+            answer, tried = await attempts(lambda: self._said(trial), self._settings.retries)
         except Unmeasured as failure:
             return failure, failure.attempts
         except Exception as error:

@@ -22,14 +22,14 @@ from needlemap.maps.map import Map, make_map
 from needlemap.models.base import Model
 from needlemap.money import Prices
 from needlemap.plan.breaks import with_breakpoints
-from needlemap.plan.order import cut, ordered
+from needlemap.plan.order import cut, ordered, promised
 from needlemap.plan.places import SHARING
 from needlemap.registry import find
 from needlemap.runs.budget import Budget
 from needlemap.runs.record import SCHEMA, Record
 from needlemap.runs.runner import Outcome, Runner, Watcher
 from needlemap.runs.store import RunFolder, Writer
-from needlemap.scorers.base import Connected
+from needlemap.scorers.base import Connected, Weigher
 from needlemap.settings import Settings
 from needlemap.trials import Experiment, Trial
 
@@ -85,7 +85,7 @@ class Session:
             if isinstance(scorer, Connected):
                 scorer.open()
                 stack.push_async_callback(scorer.close)
-            else:
+            elif not isinstance(scorer, Weigher):
                 with suppress(Unmeasured):  # a scorer that lacks something says so before anything is paid
                     await scorer.score("", self.todo[0].item.reference)
             writer = stack.enter_context(closing(Writer(self.folder)))
@@ -97,7 +97,8 @@ class Session:
                 budget.add(record)
             runner = Runner(model, scorer, settings, budget, writer, watcher, self.done)
             walk = self._with_breakpoints([trial for trial in self.todo if trial.key in left])
-            return await runner.run(walk, cut(walk, settings.mode, self.experiment.workers))
+            lanes = cut(walk, settings.mode, self.experiment.workers)
+            return await runner.run(promised(walk, settings.mode, lanes), lanes)
 
     def _with_breakpoints(self, walk: list[Trial]) -> list[Trial]:
         """Trials whose prompts say where they part, for providers that want to be told."""
@@ -152,11 +153,11 @@ def unscored(folder: RunFolder, experiment: Experiment) -> list[Trial]:
     if not folder.exists:
         return list(experiment.trials)
     check_same(folder, experiment)
-    records = list(folder.records())
     keys = {
         (trial.cell.length_tokens, trial.cell.depth, trial.repeat): trial.key for trial in experiment.trials
     }
-    for record in records:
+    done = set()
+    for record in folder.records():
         length, depth, repeat = record.length_tokens, record.depth, record.repeat
         if keys.get((length, depth, repeat), record.key) != record.key:
             raise NeedlemapError(
@@ -164,7 +165,8 @@ def unscored(folder: RunFolder, experiment: Experiment) -> list[Trial]:
                 f"{percent(depth):g}, repeat {repeat}): the haystack, a template or needlemap itself changed "
                 f"since. Give another folder with -o."
             )
-    done = {record.key for record in records if record.scored}
+        if record.scored:
+            done.add(record.key)
     return [trial for trial in experiment.trials if trial.key not in done]
 
 

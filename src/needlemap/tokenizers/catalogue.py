@@ -43,8 +43,8 @@ _SUFFIXES = (".json", ".model")
 
 
 @cache
-def load(name: str) -> Tokenizer:
-    """The tokenizer of that name.
+def load(name: str, called: str | None = None) -> Tokenizer:
+    """The tokenizer of that name; called: the name of a path's tokenizer, by default the path.
 
     Takes a path (tokenizer.json, SentencePiece .model, or a folder that holds one), a bundled vocabulary
     (cl100k_base, ...), a model's name (gpt-4, Qwen3-8B, ...), 'PLUGIN:NAME', or a hub name (org/model).
@@ -52,7 +52,7 @@ def load(name: str) -> Tokenizer:
     """
     path = Path(name).expanduser()
     if path.exists():
-        return _from_path(path, name)
+        return _from_path(path, called or name)
     plugin, _, rest = name.partition(":")
     if rest and plugin in installed("tokenizers"):
         return _made(plugin, rest)

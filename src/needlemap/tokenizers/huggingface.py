@@ -60,7 +60,7 @@ class HuggingFace:
     def _index_piece(self, text: str) -> TokenText:
         encoding = self._encode(text)
         ids = np.array(encoding.ids, np.int32)
-        data = text.encode()
+        data = text.encode() if len(ids) else b""  # what it drops as a whole is no text
         offsets = np.zeros(len(ids) + 1, np.int64)
         if self._sizes is not None:
             np.cumsum(self._sizes[ids], out=offsets[1:])

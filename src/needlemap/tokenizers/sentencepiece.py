@@ -24,9 +24,10 @@ class SentencePiece:
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=raw)
 
     def index(self, data: bytes) -> TokenText:
-        """Tokenise; offsets are the library's, made to tile the bytes."""
+        """Tokenise; offsets are the library's, made to tile the bytes. A text that it drops is empty."""
         found = self._processor.encode(data, return_type="offset_mapping")
         ends = np.array([stop for _, stop in found["offsets"]], np.int64)
+        data = data if len(ends) else b""
         return TokenText(data, np.array(found["ids"], np.int32), tiled(ends, len(data)))
 
     def count(self, data: bytes) -> int:

@@ -1,0 +1,144 @@
+"""The tokens of a running server, by its own tokenizer end point: llama.cpp's or vLLM's `/tokenize`.
+
+No vocabulary is needed here. Text that spells a special token counts as the server counts it: as that token.
+A haystack is one request; counting where spans meet costs a round trip each, about ten for a prompt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import unicodedata
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any
+from urllib.parse import urlsplit
+from weakref import finalize
+
+import numpy as np
+
+from needlemap.boundaries import count_behind
+from needlemap.errors import VocabularyMissing
+from needlemap.tokens import TokenText
+
+KEY = "OPENAI_API_KEY"
+_TIMEOUT_S = 120.0
+_PROBE = "Where is it?\n\n  In 1234.5 lines: naïve café, 在上海的实验室。 🙂 don't"
+_SEEN = (*range(33, 127), *range(161, 173), *range(174, 256))  # bytes that stand for themselves in GPT-2's
+_HIDDEN = [byte for byte in range(256) if byte not in _SEEN]  # alphabet; these are U+0100 and on
+_BYTES = {chr(byte): byte for byte in _SEEN} | {chr(256 + place): byte for place, byte in enumerate(_HIDDEN)}
+
+# How each kind of server is asked; what it does not know, it leaves unread.
+_DIALECTS = (
+    ("content", {"add_special": False, "parse_special": True, "with_pieces": True}),  # llama.cpp
+    ("prompt", {"add_special_tokens": False, "return_token_strs": True}),  # vLLM
+)
+
+
+class Server:
+    """`server:http://HOST:PORT`: the server's address, with or without /v1. $OPENAI_API_KEY is sent if set.
+
+    Raises VocabularyMissing for servers that have no such end point, or do not show their tokens' bytes.
+    """
+
+    def __init__(self, address: str) -> None:
+        where = urlsplit(address.rstrip("/").removesuffix("/v1"))
+        kind = HTTPSConnection if where.scheme == "https" else HTTPConnection
+        self.name = f"server:{where.geturl()}"
+        self._line = kind(where.netloc, timeout=_TIMEOUT_S)
+        finalize(self, self._line.close)
+        self._path = f"{where.path}/tokenize"
+        self._field, self._options, probe = self._dialect()
+        digest = hashlib.sha256(probe.ids.tobytes() + probe.offsets.tobytes())
+        self.fingerprint = f"server:{digest.hexdigest()[:16]}"
+        self.additive = len(_joined(self._tokens("x"))) == 1  # no space is put before a text
+
+    def index(self, data: bytes) -> TokenText:
+        """Tokenise, in one request."""
+        return _text(self._tokens(data.decode()), data, self.name)
+
+    def count(self, data: bytes) -> int:
+        """Number of tokens."""
+        return len(self._ask(self._field, data.decode(), {**self._options, "with_pieces": False})["tokens"])
+
+    def count_inside(self, data: bytes) -> int:
+        """Number of tokens of a piece from inside a text."""
+        return self.count(data) if self.additive else count_behind(self.count, data)
+
+    def _dialect(self) -> tuple[str, Mapping[str, Any], TokenText]:
+        """The field and options that this server understands, and its tokens of a text."""
+        said = "nothing"
+        for field, options in _DIALECTS:
+            reply = self._ask(field, _PROBE, options)
+            found = _pieces(reply)
+            if found:
+                return field, options, _text(found, _PROBE.encode(), self.name)
+            said = json.dumps(reply)[:120]
+        raise VocabularyMissing(
+            f"{self.name} has no tokenizer end point that shows its tokens (POST {self._path}: {said}). Give "
+            f"--tokenizer a path to the model's tokenizer.json or its hub name."
+        )
+
+    def _tokens(self, text: str) -> list[tuple[int, bytes]]:
+        return _pieces(self._ask(self._field, text, self._options)) if text else []
+
+    def _ask(self, field: str, text: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """One reply's JSON object; empty if it holds none."""
+        key = os.environ.get(KEY, "").strip()
+        headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {key}"} if key else {})
+        body = json.dumps({field: text, **options}).encode()
+        try:
+            said = json.loads(self._sent(body, headers))
+        except ValueError:
+            return {}
+        return said if isinstance(said, dict) else {}
+
+    def _sent(self, body: bytes, headers: dict[str, str]) -> bytes:
+        """A reply's body; a kept connection that the server closed meanwhile is opened once more."""
+        for last in (False, True):
+            try:
+                self._line.request("POST", self._path, body, headers)
+                return self._line.getresponse().read()
+            except (OSError, HTTPException) as error:
+                self._line.close()
+                if last:
+                    raise VocabularyMissing(f"No connection to {self.name}: {error}. Is it up?") from error
+        raise AssertionError("the second attempt returns or raises")
+
+
+def _pieces(reply: Mapping[str, Any]) -> list[tuple[int, bytes]]:
+    """A reply's tokens as (id, bytes); empty when it does not show them.
+
+    >>> _pieces({"tokens": [{"id": 7, "piece": " a"}, {"id": 8, "piece": [195]}]})
+    [(7, b' a'), (8, b'\\xc3')]
+    >>> _pieces({"tokens": [7], "token_strs": ["Ġa"]})
+    [(7, b' a')]
+    """
+    tokens, texts = reply.get("tokens"), reply.get("token_strs")
+    if not isinstance(tokens, list) or not tokens:
+        return []
+    if isinstance(texts, list) and all(letter in _BYTES for text in texts for letter in text):
+        shown = [bytes(_BYTES[letter] for letter in text) for text in texts]
+        return list(zip(tokens, shown, strict=True))
+    if not all(isinstance(token, dict) and "piece" in token for token in tokens):
+        return []
+    pieces = [token["piece"] for token in tokens]
+    shown = [piece.encode() if isinstance(piece, str) else bytes(piece) for piece in pieces]
+    return [(token["id"], piece) for token, piece in zip(tokens, shown, strict=True)]
+
+
+def _joined(tokens: list[tuple[int, bytes]]) -> bytes:
+    return b"".join([piece for _, piece in tokens])
+
+
+def _text(tokens: list[tuple[int, bytes]], data: bytes, name: str) -> TokenText:
+    """Tokens as a token text. Raises VocabularyMissing when their bytes are not those of the text."""
+    joined = _joined(tokens)
+    sizes = [len(piece) for _, piece in tokens]
+    if joined == b" " + data:  # the space that SentencePiece puts before a text
+        joined, sizes[0] = data, sizes[0] - 1
+    if joined not in (data, unicodedata.normalize("NFC", data.decode()).encode()):
+        raise VocabularyMissing(f"{name} does not give back a text's bytes. Give --tokenizer a path instead.")
+    ids = np.array([number for number, _ in tokens], np.int32)
+    return TokenText(joined, ids, np.cumsum([0, *sizes]).astype(np.int64))

@@ -1,0 +1,82 @@
+"""`needlemap report`: a run as text, figure, page and tables; `needlemap list` names what is installed."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from needlemap.grid import percent
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory, command_in):
+    """A folder with two runs of the baseline."""
+    command = command_in(tmp_path_factory.mktemp("reports"))
+    grid = ("--model", "baseline/bm25", "--lengths", "500,900", "--depths", "0,50,100", "--repeats", "2")
+    command("run", *grid, "-o", "r")
+    command("run", *grid, "--model-options", "window=60", "-o", "short")
+    return command
+
+
+def test_without_a_file_it_prints_a_line_per_length_of_every_run(reports):
+    shown = reports("report", "r", "short").stdout
+    assert (
+        shown.count("baseline/bm25 · single · tokenizer cl100k_base · scorer substring · mode exact\n") == 2
+    )
+    assert "500  100.0  n=6 [61.0, 100.0]\n" in shown
+    assert shown.count("overall ") == 2
+
+
+@pytest.mark.parametrize(
+    ("suffix", "start"),
+    [("png", b"\x89PNG"), ("svg", b"<svg"), ("pdf", b"%PDF"), ("html", b"<!DOCTYPE html>")],
+)
+def test_a_figure_is_written_by_its_suffix_into_a_new_folder(reports, suffix, start):
+    ended = reports("report", "r", "-o", f"figures/map.{suffix}")
+    assert ended.stderr == f"figures/map.{suffix}\n"
+    assert (reports.folder / "figures" / f"map.{suffix}").read_bytes().lstrip().startswith(start)
+
+
+def test_tables_hold_a_row_per_cell_or_per_trial(reports):
+    reports("report", "r", "-o", "tables/cells.csv")
+    reports("report", "r", "-o", "tables/trials.csv", "--format", "trials")
+    with (reports.folder / "tables" / "cells.csv").open(newline="") as file:
+        cells = list(csv.DictReader(file))
+    with (reports.folder / "tables" / "trials.csv").open(newline="") as file:
+        trials = list(csv.DictReader(file))
+    assert [(row["length_tokens"], row["depth_percent"], row["n"]) for row in cells] == [
+        (length, depth, "2") for length in ("500", "900") for depth in ("0.0", "50.0", "100.0")
+    ]
+    assert len(trials) == 12
+    records = {record["key"]: record for record in reports.records()}
+    for row in trials:
+        record = records[row["key"]]
+        assert row["answer"] == record["answer"]
+        assert float(row["score"]) == percent(record["score"])
+
+
+def test_the_opencompass_table_has_a_column_per_run(reports):
+    reports("report", "r", "short", "-o", "summary.csv", "--format", "opencompass")
+    rows = (reports.folder / "summary.csv").read_text().splitlines()
+    assert rows[0] == "dataset,version,metric,mode,baseline/bm25@r,baseline/bm25@short"
+    assert rows[1].startswith("CDME_Length500Depth0,")
+    assert rows[1].endswith(",score,gen,100.00,0.00")
+    assert len(rows) == 7
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["r", "-o", "map.gif"], "Cannot write a map as '.gif'. Give a name that ends in .png"),
+        (["r", "-o", "x.csv", "--format", "cell"], "Unknown format 'cell'. Did you mean 'cells'?"),
+        (["r", "short", "-o", "x.csv"], "This table holds one run."),
+        (["r", "short", "-o", "x.png"], "A .png holds one run."),
+        (["r", "-o", "x.png", "--palette", "ambr"], "Did you mean 'amber'?"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said_in_a_line(reports, flags, said):
+    ended = reports("report", *flags, code=2)
+    assert said in ended.stderr
+    assert ended.stderr.startswith("needlemap: ")
+    assert not (reports.folder / flags[-1]).exists()

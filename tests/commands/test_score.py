@@ -1,0 +1,84 @@
+"""`needlemap score`: answers made elsewhere, by every scorer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+LINES = [
+    {"answer": "Eat a sandwich.", "reference": "Eat a sandwich.", "keywords": ["sandwich"], "id": 7},
+    {"prediction": "I do not know.", "needle": "Eat a sandwich.", "keyword": "sandwich"},
+    {"response": "eat a SANDWICH", "reference": "Eat a sandwich.", "keywords": "sandwich"},
+]
+
+
+@pytest.fixture
+def scored(needlemap):
+    """Scores the lines above with some flags: (rows, what was said beside them)."""
+
+    def score(*flags, code=0):
+        text = "\n".join(json.dumps(line) for line in LINES) + "\n\n"
+        (needlemap.folder / "answers.jsonl").write_text(text)
+        ended = needlemap("score", "answers.jsonl", *flags, code=code)
+        return [json.loads(line) for line in ended.stdout.splitlines()], ended.stderr
+
+    return score
+
+
+@pytest.mark.parametrize(
+    ("flags", "scores", "mean"),
+    [
+        (["--scorer", "substring"], [100, 0, 100], "mean 66.67 (n=3, 0 not scored), scorer substring\n"),
+        (["--scorer", "exact"], [100, 0, 0], "mean 33.33 (n=3, 0 not scored), scorer exact\n"),
+        (["--scorer", "keyword"], [100, None, None], None),
+        (["--scorer", "levenshtein"], [100, None, None], None),
+        (["--scorer", "levenshtein", "--scorer-options", "trim=true"], [100, None, None], None),
+    ],
+)
+def test_lines_come_back_with_their_scores(scored, flags, scores, mean):
+    rows, said = scored(*flags)
+    assert [row["scorer"] for row in rows] == [flags[1]] * 3
+    for row, score, line in zip(rows, scores, LINES, strict=True):
+        assert line.items() <= row.items()
+        assert 0 <= row["score"] <= 100
+        assert score in (None, row["score"])
+        assert "native" in row
+        assert row["why"]
+    assert mean in (None, said)
+
+
+def test_a_judge_scores_and_is_asked_again_when_its_server_stumbles(scored, wire):
+    wire.schedule("503", "say:Score: 10", "say:Score: 1", "say:no idea", "say:none", "say:well")
+    flags = ["--scorer-options", "model=openai/judge"]
+    flags += ["--scorer-options", f"judge_options={{base_url: '{wire.base_url}'}}"]
+    rows, said = scored("--scorer", "judge", *flags, code=1)
+    assert [row["score"] for row in rows] == [100, 0, None]
+    assert rows[2]["failure"] == "judge unreadable"
+    assert said == "mean 50.00 (n=2, 1 not scored), scorer judge\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"answer": "a", "reference": "b"}\nnot json\n', "answers.jsonl, line 2: not JSON ("),
+        ('{"anwser": "a", "reference": "b"}', "line 1: no text in field 'answer'. Did you mean 'anwser'?"),
+        ('{"answer": "a", "reference": 5}', "answers.jsonl, line 1: no text in field 'reference'."),
+        ("[1]", "answers.jsonl, line 1: no text in field 'answer'."),
+        (
+            '{"answer": "a", "reference": "b", "keywords": [5]}',
+            "line 1: field 'keywords' must be a list of texts.",
+        ),
+    ],
+)
+def test_a_broken_line_is_named(needlemap, text, said):
+    (needlemap.folder / "answers.jsonl").write_text(text)
+    ended = needlemap("score", "answers.jsonl", "--scorer", "exact", "-o", "out.jsonl", code=2)
+    assert ended.stderr.startswith("needlemap: answers.jsonl, line ")
+    assert said in ended.stderr
+    assert not (needlemap.folder / "out.jsonl").exists()
+
+
+def test_an_unknown_scorer_is_named_with_the_nearest(scored):
+    _, said = scored("--scorer", "substrng", code=2)
+    assert said.startswith("needlemap: Unknown scorer 'substrng'. Did you mean 'substring'?")

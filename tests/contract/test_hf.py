@@ -1,0 +1,311 @@
+"""The `hf` back end: one prompt after another from one cache, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, processors
+
+from needlemap.configure import configure
+from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
+from needlemap.models.base import Answer, Decoding, Teacher
+from needlemap.prompts import Prompt
+from needlemap.runs.session import Session, load_map, make_model
+from needlemap.trials import Trial, prepare
+
+torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
+
+from needlemap.models.hf import HuggingFaceModel  # noqa: E402
+
+Folders = Callable[..., Path]
+Trials = Callable[..., list[Trial]]
+SHORT = Decoding(max_answer_tokens=6)
+
+
+async def _ask(model: HuggingFaceModel, prompts: list[Prompt], decoding: Decoding) -> list[Answer]:
+    try:
+        return await asyncio.gather(*(model.answer(prompt, decoding) for prompt in prompts))
+    finally:
+        await model.close()
+
+
+def ask(
+    folder: Path, asked: list[Trial] | list[Prompt], decoding: Decoding = SHORT, **options: Any
+) -> list[Answer]:
+    prompts = [each.prompt if isinstance(each, Trial) else each for each in asked]
+    return asyncio.run(_ask(HuggingFaceModel(str(folder), **options), prompts, decoding))
+
+
+def failure(folder: Path, prompt: Prompt, decoding: Decoding = SHORT, **options: Any) -> Unmeasured:
+    with pytest.raises(Unmeasured) as caught:
+        ask(folder, [prompt], decoding, **options)
+    return caught.value
+
+
+@pytest.fixture
+def folder(folders: Folders) -> Path:
+    return folders("llama")
+
+
+@pytest.fixture
+def asked(trials: Trials, folder: Path) -> list[Trial]:
+    return trials(folder, "exact")[:6]
+
+
+@pytest.fixture
+def copy(folder: Path, tmp_path: Path) -> Path:
+    """The model's folder, to be spoilt."""
+    return Path(shutil.copytree(folder, tmp_path / "copy"))
+
+
+def test_answers_come_with_counts_that_add_up(folder: Path, asked: list[Trial]) -> None:
+    answers = ask(folder, asked)
+    assert [answer.prompt_tokens for answer in answers] == [trial.prompt.tokens for trial in asked]
+    assert answers[0].cached_tokens == 0
+    assert all((answer.cached_tokens or 0) > 100 for answer in answers[1:])
+    assert all(answer.finish in ("stop", "length") and answer.latency_s > 0 for answer in answers)
+    assert answers[0].model == str(folder)
+
+
+def test_answers_asked_at_once_are_those_asked_alone(folder: Path, asked: list[Trial]) -> None:
+    together = [answer.text for answer in ask(folder, asked)]
+    assert together == [ask(folder, [trial])[0].text for trial in asked]
+    assert len(set(together)) > 1
+
+
+def test_prompts_are_rendered_as_transformers_does(folder: Path) -> None:
+    from transformers import AutoTokenizer
+
+    from needlemap.models.hf import chat_of
+
+    rows = [("system", "Be brief."), ("user", "Where is the code?"), ("assistant", "It is")]
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    messages = [{"role": role, "content": said} for role, said in rows]
+    whole = chat_of(str(folder)).whole
+    options = {"tokenize": True, "return_dict": False}
+    theirs = tokenizer.apply_chat_template(messages[:2], add_generation_prompt=True, **options)
+    assert whole(rows[:2]).tolist() == list(theirs)
+    theirs = tokenizer.apply_chat_template(messages, continue_final_message=True, **options)
+    assert whole(rows).tolist() == list(theirs)
+
+
+@pytest.mark.parametrize("add", [True, False])
+def test_a_base_text_begins_as_transformers_begins_it(copy: Path, add: bool) -> None:
+    from transformers import AutoTokenizer
+
+    from needlemap.models.hf import chat_of
+
+    tokenizer = Tokenizer.from_file(str(copy / "tokenizer.json"))
+    if add:
+        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    tokenizer.save(str(copy / "tokenizer.json"))
+    theirs = AutoTokenizer.from_pretrained(copy)("Where is the code?")["input_ids"]
+    ours = chat_of(str(copy), base=True).whole([("text", "Where is the code?")]).tolist()
+    assert (ours[0] == 1) is add
+    assert ours == theirs
+
+
+def test_base_models_get_one_plain_text(folders: Folders) -> None:
+    folder = folders("gpt_neox", chat=False)
+    settings = configure(
+        None, {"model": f"hf/{folder}", "lengths": "200", "depths": "50", "max_answer_tokens": 6}
+    )
+    prompt = prepare(settings).trials[0].prompt
+    assert prompt.messages[0].content.endswith("Answer:")
+    assert not prompt.chat
+    assert ask(folder, [prompt])[0].prompt_tokens == prompt.tokens == 194
+
+
+def test_special_tokens_in_a_haystack_stay_plain_text(folder: Path) -> None:
+    needle = "The code is 12345, says <|im_end|> here."
+    settings = configure(
+        None,
+        {"model": f"hf/{folder}", "lengths": "300", "depths": "50", "needle": needle, "question": "Code?"},
+    )
+    prompt = prepare(settings.model_copy(update={"max_answer_tokens": 6})).trials[0].prompt
+    assert needle in prompt.context_text
+    ends = int(np.count_nonzero(prompt.ids == 4))
+    assert ends == 2  # the template's own, of the system and the user turn
+
+
+def test_texts_that_nobody_tokenised_are_tokenised_here(folder: Path) -> None:
+    judge = Prompt.plain([("system", "You grade."), ("user", "Grade this.")])
+    answer = ask(folder, [judge])[0]
+    assert answer.prompt_tokens is not None
+    assert answer.prompt_tokens > 10
+
+
+def test_sampling_is_the_same_for_the_same_seed_and_another_for_another(
+    folder: Path, asked: list[Trial]
+) -> None:
+    hot = Decoding(max_answer_tokens=6, temperature=1.5, seed=1)
+    first, again, other = (
+        [answer.text for answer in ask(folder, asked[:2], replace(hot, seed=seed))] for seed in (1, 1, 2)
+    )
+    assert first == again != other
+    assert first != [answer.text for answer in ask(folder, asked[:2])]
+
+
+def test_a_prompt_beyond_the_positions_is_refused_before_it_is_computed(
+    copy: Path, asked: list[Trial]
+) -> None:
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 200}))
+    error = failure(copy, asked[0].prompt)
+    assert error.failure is Failure.TOO_LONG
+    assert "more than the 200 positions" in str(error)
+    assert "--model-options allow_beyond=true" in str(error)
+    assert ask(copy, asked[:1], allow_beyond=True)[0].prompt_tokens == asked[0].prompt.tokens
+
+
+def test_a_positions_limit_counts_the_answer_too(copy: Path, asked: list[Trial]) -> None:
+    limit = asked[0].prompt.tokens + 6
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "max_position_embeddings": limit}))
+    assert ask(copy, asked[:1])
+    assert failure(copy, asked[0].prompt, Decoding(max_answer_tokens=7)).failure is Failure.TOO_LONG
+
+
+def test_out_of_memory_is_a_failure_with_its_length_and_the_next_prompt_is_answered(
+    folder: Path, asked: list[Trial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import LlamaForCausalLM
+
+    short, long = asked[0].prompt, asked[-1].prompt
+    assert short.tokens < long.tokens
+    forward = LlamaForCausalLM.forward
+
+    def starved(self: Any, input_ids: Any, past_key_values: Any = None, **rest: Any) -> Any:
+        held = past_key_values.get_seq_length() if past_key_values is not None else 0
+        if held + input_ids.shape[1] > short.tokens + 6:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB")
+        return forward(self, input_ids, past_key_values=past_key_values, **rest)
+
+    expected = ask(folder, [short])[0].text
+    monkeypatch.setattr(LlamaForCausalLM, "forward", starved)
+    model = HuggingFaceModel(str(folder))
+    outcome = asyncio.run(one_by_one(model, [short, long, short]))
+    assert outcome[0] == outcome[2] == expected
+    assert isinstance(outcome[1], Unmeasured)
+    assert outcome[1].failure is Failure.MEMORY
+    assert f"Out of memory at {long.tokens:,} tokens" in str(outcome[1])
+
+
+async def one_by_one(model: HuggingFaceModel, prompts: list[Prompt]) -> list[str | Unmeasured]:
+    outcome: list[str | Unmeasured] = []
+    for prompt in prompts:
+        try:
+            outcome.append((await model.answer(prompt, SHORT)).text)
+        except Unmeasured as error:
+            outcome.append(error)
+    await model.close()
+    return outcome
+
+
+def test_too_slow_is_a_time_out_and_is_not_asked_again(folder: Path, asked: list[Trial]) -> None:
+    error = failure(folder, asked[0].prompt, Decoding(max_answer_tokens=6, timeout_s=1e-6))
+    assert (error.failure, error.transient) == (Failure.TIMED_OUT, False)
+
+
+def test_request_fields_are_refused(folder: Path, asked: list[Trial]) -> None:
+    error = failure(folder, asked[0].prompt, Decoding(request={"top_p": 0.5}))
+    assert (error.failure, "top_p" in str(error)) == (Failure.REJECTED, True)
+
+
+def test_a_cache_that_cannot_be_shared_is_announced(folders: Folders) -> None:
+    sliding = HuggingFaceModel(str(folders("mistral")))
+    assert "every prompt is computed in full" in sliding.notes[0]
+    assert "full_cache=true" in sliding.notes[0]
+    assert HuggingFaceModel(str(folders("mistral")), full_cache=True).notes == ()
+    assert HuggingFaceModel(str(folders("llama"))).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("tokenizer.json", r"No tokenizer\.json in"),
+        ("config.json", "it has no config.json"),
+        ("model.safetensors", "cannot be loaded by transformers"),
+    ],
+)
+def test_a_folder_that_lacks_a_part_says_which(copy: Path, missing: str, message: str) -> None:
+    (copy / missing).unlink()
+    with pytest.raises(NeedlemapError, match=message):
+        HuggingFaceModel(str(copy))
+
+
+def test_a_models_own_code_is_not_run_unasked(copy: Path) -> None:
+    config = json.loads((copy / "config.json").read_text())
+    own = {"AutoConfig": "own.OwnConfig", "AutoModelForCausalLM": "own.Own"}
+    config |= {"auto_map": own, "model_type": "never-heard-of"}
+    (copy / "config.json").write_text(json.dumps(config))
+    (copy / "own.py").write_text("raise SystemExit('ran')")
+    with pytest.raises(SettingsError, match="--model-options trust_remote_code=true"):
+        HuggingFaceModel(str(copy))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"devise": "cpu"}, "Did you mean 'device'"),
+        ({"dtype": "float8"}, "Option 'dtype'"),
+        ({"chunk_tokens": 0}, "at least 1"),
+        ({"device": "abacus"}, "cannot be loaded"),
+    ],
+)
+def test_a_wrong_option_is_refused(folder: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        HuggingFaceModel(str(folder), **options)
+
+
+def test_another_tokenizer_is_refused(folder: Path) -> None:
+    with pytest.raises(SettingsError, match="only its own tokenizer makes"):
+        prepare(configure(None, {"model": f"hf/{folder}", "tokenizer": "cl100k_base"}))
+
+
+def test_planning_imports_neither_torch_nor_transformers(folder: Path) -> None:
+    code = (
+        "import sys; from needlemap.configure import configure; from needlemap.trials import prepare; "
+        f"prepare(configure(None, {{'model': 'hf/{folder}', 'lengths': '800'}})); "
+        "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class Silent:
+    def asked(self, trial: Trial) -> None:
+        pass
+
+    def recorded(self, record: Any) -> None:
+        pass
+
+
+def test_a_run_scored_by_logprob_records_probabilities_and_no_answer(folder: Path, tmp_path: Path) -> None:
+    given = {"lengths": "300,600", "depths": "0,50,100", "max_answer_tokens": 6, "scorer": "logprob"}
+    settings = configure(None, {"model": f"hf/{folder}", **given})
+    session = Session.open(prepare(settings), tmp_path / "run")
+    model = make_model(settings)
+    assert isinstance(model, Teacher)
+    outcome = asyncio.run(session.run(model, Silent()))
+    assert (outcome.scored, outcome.failures) == (6, {})
+    records = list(session.folder.records())
+    assert len(records) == 6
+    for record in records:
+        assert record.scorer is not None
+        assert record.scorer.native is not None
+        assert record.score == pytest.approx(np.exp(record.scorer.native))
+        assert record.scorer.why["tokens"] > 5
+        assert record.answer is None
+        assert record.completion_tokens == 0
+    assert load_map(tmp_path / "run").cells

@@ -1,0 +1,160 @@
+"""From documents to one tokenised haystack: their order, their joints, and how much of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+import pytest
+
+from needlemap.errors import HaystackError
+from needlemap.haystacks.assembly import Haystack, assemble
+from needlemap.haystacks.base import Document
+from needlemap.haystacks.generated import Generated
+from needlemap.tokenizers.catalogue import load
+
+TOKENIZER = load("cl100k_base")
+NUMBERS = [f"Document {number} is short." for number in range(12)]
+HASHES = """
+from hashlib import sha256
+from needlemap.haystacks.assembly import assemble
+from needlemap.haystacks.generated import Generated
+from needlemap.tokenizers.catalogue import load
+for repeat in range(2):
+    made = assemble(Generated(seed=4), load('cl100k_base'), 3000, order='shuffled', seed=4, repeat=repeat)
+    print(sha256(made.text.data).hexdigest(), sha256(made.text.ids.tobytes()).hexdigest())
+"""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A source of these texts."""
+
+    texts: Sequence[str]
+    name: str = "listed"
+    endless: bool = False
+
+    def documents(self, first: int = 0) -> Iterator[Document]:
+        return iter([Document(f"{place}", text) for place, text in enumerate(self.texts)][first:])
+
+
+def text(haystack: Haystack) -> str:
+    return haystack.text.data.decode()
+
+
+def order(count: int, **options) -> list[int]:
+    """Which of `count` documents stand in the haystack, in order."""
+    source = Listed([f"{number:03}" for number in range(count)])
+    made = text(assemble(source, TOKENIZER, count, joined="tokens", **options))
+    return [int(made[place : place + 3]) for place in range(0, len(made), 3)][:count]
+
+
+@pytest.mark.parametrize(
+    ("joined", "whole"),
+    [("paragraphs", "One.\n\nTwo.\n\n"), ("text", " One.\n Two.\n"), ("tokens", " One.\n Two.\n")],
+)
+def test_documents_are_joined_as_asked(joined, whole):
+    assert text(assemble(Listed([" One.\n", " Two.\n"]), TOKENIZER, 4, joined=joined)) == whole
+
+
+def test_documents_of_white_space_make_no_paragraph():
+    assert text(assemble(Listed([" \n", "One.", "\n"]), TOKENIZER, 2)) == "One.\n\n"
+
+
+def test_joined_as_tokens_nothing_merges_across_documents():
+    """'.\\n' is one token, '.' and '\\n' of two documents stay two (as OpenCompass makes them)."""
+    texts = ["One.", "\nTwo."]
+    alone = sum(TOKENIZER.count(part.encode()) for part in texts)
+    assert len(assemble(Listed(texts), TOKENIZER, 4, joined="tokens").text) == alone
+    assert len(assemble(Listed(texts), TOKENIZER, 4, joined="text").text) == alone - 1
+
+
+@pytest.mark.parametrize("joined", ["paragraphs", "text", "tokens"])
+@pytest.mark.parametrize("needed", [1, 100, 5000])
+def test_there_are_as_many_tokens_as_needed_and_not_the_whole_source(joined, needed):
+    haystack = assemble(Generated(language="chinese"), TOKENIZER, needed, joined=joined)
+    assert needed <= len(haystack.text) < needed + 6000
+    if joined != "tokens":
+        assert len(haystack.text) == TOKENIZER.count(haystack.text.data)
+    assert haystack.sha256 == sha256(haystack.text.data).hexdigest()
+    assert (haystack.name, haystack.repeated_from) == ("generated/chinese", None)
+
+
+def test_more_tokens_leave_the_beginning_as_it_is():
+    short, long = (
+        assemble(Generated(), TOKENIZER, needed, order="shuffled", repeat=3).text for needed in (2000, 9000)
+    )
+    assert long.ids[:2000].tolist() == short.ids[:2000].tolist()
+
+
+def test_listed_is_the_sources_own_order():
+    assert order(40) == list(range(40))
+
+
+def test_shuffled_differs_by_repeat_and_seed_and_is_the_same_again():
+    orders = [order(40, order="shuffled", seed=seed, repeat=repeat) for seed in (0, 1) for repeat in (0, 1)]
+    assert all(sorted(found) == list(range(40)) for found in orders)
+    assert len({tuple(found) for found in orders}) == 4
+    assert order(40, order="shuffled", seed=1, repeat=1) == orders[3]
+
+
+def test_cumulative_is_opencompasss(shared):
+    file = shared / "vectors" / "opencompass" / "python_rng.json"
+    known = json.loads(file.read_text(encoding="utf-8"))["cumulative_shuffles"]
+    for count in ("5", "12", "36"):
+        for repeat, wanted in enumerate(known[count]):
+            assert order(int(count), order="cumulative", repeat=repeat) == wanted
+
+
+@pytest.mark.parametrize("kind", ["shuffled", "cumulative"])
+def test_a_source_without_end_gives_other_documents_to_each_repeat(kind):
+    source = Generated()
+    texts = {text(assemble(source, TOKENIZER, 500, order=kind, repeat=repeat)) for repeat in range(3)}
+    assert len(texts) == 3
+
+
+def test_the_same_bytes_in_every_process():
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", HASHES],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert runs[0] == runs[1]
+    assert len(set(runs[0].split())) == 4
+
+
+def test_a_source_that_is_too_short_is_an_error_that_says_what_to_do():
+    size = TOKENIZER.count("\n\n".join([*NUMBERS, ""]).encode())
+    with pytest.raises(HaystackError) as caught:
+        assemble(Listed(NUMBERS), TOKENIZER, 1000)
+    assert str(caught.value) == (
+        f"Haystack 'listed' has {size} tokens of 'cl100k_base', the longest prompt needs 1,000. "
+        f"Add text, use shorter lengths, or allow repeating it with --haystack-repeat."
+    )
+    assert len(assemble(Listed(NUMBERS), TOKENIZER, size).text) == size
+
+
+@pytest.mark.parametrize("joined", ["paragraphs", "text", "tokens"])
+def test_a_short_source_is_repeated_only_if_allowed_and_says_from_where(joined):
+    haystack = assemble(Listed(NUMBERS), TOKENIZER, 1000, repeat_allowed=True, joined=joined)
+    assert len(haystack.text) >= 1000
+    assert text(haystack).count("Document 3 is short.") > 5
+    again = bytes(haystack.text.span(haystack.repeated_from).data).decode()
+    assert again.lstrip().startswith("Document 0") or again.startswith(" 0 is short")
+    assert text(haystack).count("Document 11") >= 1
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["  \n", "\n"]])
+@pytest.mark.parametrize("allowed", [False, True])
+def test_an_empty_source_is_an_error_at_once(texts, allowed):
+    with pytest.raises(HaystackError, match="Haystack 'listed' holds no text"):
+        assemble(Listed(texts), TOKENIZER, 10, repeat_allowed=allowed)

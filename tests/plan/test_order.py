@@ -1,0 +1,94 @@
+"""The order of a run: a single cache that is cropped and extended computes each distinct token once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from needlemap.configure import configure
+from needlemap.plan.order import ordered
+from needlemap.trials import Trial, prepare
+
+SHORT: dict[str, Any] = {"max_answer_tokens": 10, "repeats": 2}
+MULTI = {
+    "task": "multi",
+    "needles": ["Ann eats figs.", "\nBob eats plums.\n"],
+    "question": "Who eats?",
+    "answer": "Ann and Bob",
+    "diff": 20.0,
+}
+
+
+def trials(**given: Any) -> tuple[Trial, ...]:
+    return prepare(configure(None, SHORT | given)).trials
+
+
+def computed(walk: Iterable[Trial]) -> int:
+    """Tokens that one cache computes, asked in this order."""
+    ids = [np.empty(0, np.int32), *(trial.prompt.ids for trial in walk)]
+    return sum(len(prompt) - shared(before, prompt) for before, prompt in pairwise(ids))
+
+
+def shared(left: np.ndarray, right: np.ndarray) -> int:
+    size = min(len(left), len(right))
+    differing = np.flatnonzero(left[:size] != right[:size])
+    return int(differing[0]) if len(differing) else size
+
+
+def distinct(walk: Iterable[Trial]) -> int:
+    """Nodes of the prompts' prefix tree: the fewest tokens that any order can compute."""
+    tree: dict[int, Any] = {}
+    nodes = 0
+    for trial in walk:
+        place = tree
+        for token in trial.prompt.ids.tolist():
+            if token not in place:
+                place[token] = {}
+                nodes += 1
+            place = place[token]
+    return nodes
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    lengths=st.lists(st.integers(200, 900), min_size=1, max_size=4),
+    depths=st.lists(st.integers(0, 100), min_size=1, max_size=5),
+    other=st.sampled_from(
+        [
+            {},
+            {"order": "listed"},
+            {"order": "listed", "needle": "Ann eats figs.", "question": "Who eats?"},
+            {"language": "chinese"},
+            {"question_position": "start"},
+            {"template": "text-en"},
+            MULTI,
+        ]
+    ),
+)
+def test_an_exact_walk_computes_as_many_tokens_as_the_tree_has_nodes(lengths, depths, other):
+    found = trials(lengths=lengths, depths=depths, **other)
+    walk = ordered(found, "exact")
+    assert sorted(map(id, walk)) == sorted(map(id, found))
+    assert computed(walk) == distinct(found)
+
+
+def test_the_walk_saves_what_the_grids_order_wastes():
+    found = trials(lengths="200:1200:6", depths="0:100:6", repeats=1)
+    assert computed(ordered(found, "exact")) < 0.75 * computed(found)
+
+
+def test_the_walk_does_not_depend_on_the_order_it_is_given():
+    found = trials(lengths=[300, 500], depths=[0, 50, 100])
+    assert ordered(found, "exact") == ordered(reversed(found), "exact")
+
+
+@pytest.mark.parametrize("mode", ["single", "cold"])
+def test_modes_without_sharing_keep_the_grids_order(mode):
+    found = trials(lengths=[300, 500], depths=[0, 50], mode=mode)
+    assert ordered(found, mode) == list(found)

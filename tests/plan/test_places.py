@@ -1,0 +1,175 @@
+"""Which cells are asked and where their needles go: in mode 'bins' never outside their bin."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from needlemap.configure import configure
+from needlemap.errors import TooShort
+from needlemap.grid import Cell, make_grid
+from needlemap.plan.bins import bin_edges, chain_tokens
+from needlemap.plan.order import ordered
+from needlemap.plan.places import in_bin, places
+from needlemap.plan.tree import reused
+from needlemap.trials import Experiment, prepare
+
+
+def tolerance(experiment: Experiment) -> float | None:
+    percent = experiment.settings.bin_tolerance
+    return None if percent is None else percent / 100
+
+
+def outside(experiment: Experiment) -> list[Cell]:
+    """Cells whose first needle is not in its bin."""
+    return [
+        trial.cell
+        for trial in experiment.trials
+        if not in_bin(
+            experiment.grid, trial.cell.depth, trial.prompt.needles[0].realised, tolerance(experiment)
+        )
+    ]
+
+
+@pytest.mark.parametrize("mode", ["exact", "single", "cold"])
+def test_modes_that_choose_nothing_leave_every_cell_its_depth(mode, cuts):
+    grid = make_grid("100,200", "0,50,100")
+    assert places(mode, grid, [80, 180], cuts(200)) == [(cell, None) for cell in grid.cells]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.fixed_dictionaries(
+        {
+            "lengths": st.lists(st.integers(300, 900), min_size=1, max_size=4).map(
+                lambda lengths: ",".join(map(str, lengths))
+            ),
+            "depths": st.one_of(
+                st.sampled_from(["0:100:1", "0:100:2", "0:100:9", "0:100:7:sigmoid", "50", "100"]),
+                st.lists(st.integers(0, 100), min_size=1, max_size=5).map(
+                    lambda depths: ",".join(map(str, depths))
+                ),
+            ),
+            "bin_tolerance": st.sampled_from([None, 2.0, 5.0, 50.0]),
+            "language": st.sampled_from(["english", "chinese"]),
+            "placement": st.just("sentence"),
+        }
+    )
+)
+def test_needles_never_leave_their_bin(given):
+    settings = configure(
+        None, {**given, "mode": "bins", "tokenizer": "cl100k_base", "max_answer_tokens": 20}
+    )
+    experiment = prepare(settings)
+    asked = [trial.cell for trial in experiment.trials]
+    assert asked == list(experiment.grid.cells)
+    edges = dict(
+        zip(experiment.grid.depths, bin_edges(experiment.grid.depths, tolerance(experiment)), strict=True)
+    )
+    for cell in outside(experiment):
+        low, high = edges[cell.depth]
+        assert (high - low) * (cell.length_tokens - 80) < 12  # hardly a word fits into such a bin
+
+
+def test_tiny_lengths_are_asked_as_they_can_be(prepared):
+    """A haystack of a few tokens has bins without any cut inside: such cells keep their exact place."""
+    grid = {"lengths": "90,100,120", "depths": "0:100:11"}
+    exact = {trial.cell: trial.prompt for trial in prepared(**grid).trials}
+    experiment = prepared(**grid, mode="bins")
+    assert [trial.cell for trial in experiment.trials] == list(exact)
+    binned = {trial.cell: trial.prompt for trial in experiment.trials}
+    assert all(binned[cell].positions == exact[cell].positions for cell in outside(experiment))
+
+
+@pytest.mark.parametrize("mode", ["exact", "bins", "lattice"])
+@pytest.mark.parametrize("lengths", ["20", "20,600", "55,600"])
+def test_a_length_without_room_is_an_error_in_every_mode(prepared, mode, lengths):
+    with pytest.raises(TooShort, match="leaves no room"):
+        prepared(lengths=lengths, depths="0,50,100", mode=mode)
+
+
+def test_several_needles_stay_in_order_behind_the_first(prepared):
+    experiment = prepared(
+        mode="bins",
+        lengths="500:900:3",
+        depths="0:100:5",
+        task="multi",
+        needles=["The red key opens the shed.", "The shed holds the map."],
+        question="What does the red key lead to?",
+        answer="The map.",
+    )
+    assert outside(experiment) == []
+    for trial in experiment.trials:
+        assert all(one <= other for one, other in pairwise(trial.prompt.positions))
+
+
+def test_cells_of_a_bin_share_positions_across_lengths(prepared):
+    grid = {"lengths": "1k:4k:8", "depths": "0:100:8"}
+    binned = {trial.prompt.positions[0] for trial in prepared(**grid, mode="bins").trials}
+    exact = {trial.prompt.positions[0] for trial in prepared(**grid).trials}
+    assert len(binned) < 0.6 * len(exact)
+
+
+def test_chain_tokens_are_what_a_walk_computes_of_the_haystack(prepared):
+    """The promise of `chain_tokens`, kept by real prompts: template, needle and question come on top."""
+    experiment = prepared(lengths="1k:4k:8", depths="0:100:8", mode="bins")
+    prompts = [trial.prompt for trial in ordered(experiment.trials, "bins")]
+    computed = sum(len(prompt.ids) for prompt in prompts) - sum(reused(prompts))
+    sizes = sorted({prompt.haystack_tokens for prompt in prompts})
+    chains: dict[int, int] = {}
+    for prompt in prompts:
+        (position,) = prompt.positions
+        chains[position] = max(chains.get(position, 0), prompt.haystack_tokens)
+    haystack = max(chains) + sum(top - position for position, top in chains.items())
+    head, needle, tail = 30, 15, 30
+    assert haystack < computed <= haystack + head + needle * len(chains) + tail * len(prompts)
+    rows = [[p.positions[0] for p in prompts if p.haystack_tokens == size] for size in sizes]
+    assert len(sizes) == 8
+    assert all(len(row) == 8 for row in rows)
+    assert chain_tokens(np.array(rows), np.array(sizes)) == haystack
+
+
+@pytest.mark.parametrize("placement", ["token", "period"])
+def test_older_placements_take_a_plans_positions_too(prepared, placement):
+    """They once kept their own, so that mode 'bins' shared no more than 'exact', without a word."""
+    grid = {"lengths": "1k:4k:8", "depths": "0:100:8", "placement": placement}
+    experiment = prepared(**grid, mode="bins")
+    binned = {trial.prompt.positions[0] for trial in experiment.trials}
+    exact = {trial.prompt.positions[0] for trial in prepared(**grid).trials}
+    assert len(binned) < 0.6 * len(exact)
+    assert outside(experiment) == []
+
+
+def test_a_lattice_asks_every_length_along_each_position_that_it_reaches(prepared):
+    experiment = prepared(lengths="500:3k:6", depths="0:100:6", mode="lattice")
+    points = sorted({trial.prompt.positions[0] for trial in experiment.trials})
+    assert len(points) == 6
+    sizes = {trial.cell.length_tokens: trial.prompt.haystack_tokens for trial in experiment.trials}
+    asked = {(trial.cell.length_tokens, trial.prompt.positions[0]) for trial in experiment.trials}
+    assert len(asked) == len(experiment.trials)
+    for length, size in sizes.items():
+        assert {point for point in points if point < size - 6} <= {
+            point for other, point in asked if other == length
+        }
+    for trial in experiment.trials:
+        (needle,) = trial.prompt.needles
+        assert needle.realised == pytest.approx(trial.cell.depth, abs=3 / trial.prompt.haystack_tokens)
+
+
+def test_lattice_points_are_sentence_ends_so_that_equal_places_stay_equal(cuts):
+    grid = make_grid("400,1000", "0:100:5")
+    found = places("lattice", grid, [380, 980], cuts(1000))
+    assert [(cell.length_tokens, point) for cell, point in found] == [
+        (400, 0),
+        (400, 240),
+        (1000, 0),
+        (1000, 240),
+        (1000, 480),
+        (1000, 720),
+        (1000, 960),
+    ]
+    assert [cell.depth for cell, _ in found[:2]] == [0, 240 / 380]

@@ -1,0 +1,94 @@
+"""What a run would cost: every number of a summary, from the walk that it describes."""
+
+from __future__ import annotations
+
+import pytest
+
+from needlemap.plan.cost import Shape, prefill_flops
+from needlemap.plan.lanes import make_lanes
+from needlemap.plan.summary import Walked, summarise
+
+GRID = {"lengths": "1k:3k:5", "depths": "0:100:5"}
+PRICED = {"model": "openai/m", "base_url": "http://127.0.0.1:9/v1", "prices": {"input": 2.0, "output": 10.0}}
+
+
+def test_computed_and_cached_add_up_to_what_is_asked(prepared):
+    for mode in ("single", "exact", "bins", "lattice"):
+        experiment = prepared(**GRID, mode=mode)
+        found = summarise(Walked.of(experiment, 1))
+        assert found.mode == mode
+        assert found.computed + found.cached == found.asked == experiment.tokens_asked
+        assert found.prompts == len(experiment.trials)
+        assert (found.lanes, found.cut_loss, found.idle) == (1, 0, 0)
+
+
+def test_one_by_one_computes_everything_and_bins_much_less(prepared):
+    factor = {
+        mode: summarise(Walked.of(prepared(**GRID, mode=mode), 1)).factor
+        for mode in ("single", "cold", "exact", "bins")
+    }
+    assert factor["single"] == factor["cold"] == 1
+    assert 1.5 < factor["exact"] < factor["bins"]
+
+
+def test_cells_count_once_however_often_they_are_repeated(prepared):
+    found = summarise(Walked.of(prepared(**GRID, repeats=2), 1))
+    assert (found.cells, found.prompts) == (25, 50)
+
+
+def test_lanes_compute_their_first_prompt_whole(prepared):
+    walked = Walked.of(prepared(**GRID), 3)
+    found = summarise(walked, tokens_per_second=100)
+    assert found.lanes == 3
+    assert found.computed == sum(walked.lanes.tokens)
+    assert found.computed == summarise(Walked.of(prepared(**GRID), 1)).computed + found.cut_loss
+    assert found.seconds == max(walked.lanes.tokens) / 100
+
+
+def test_dollars_with_and_without_the_cached_price(prepared):
+    prices = {**PRICED, "prices": {"input": 2.0, "cached_input": 0.5, "output": 10.0}}
+    walked = Walked.of(prepared(**GRID, **prices), 1)
+    found = summarise(walked)
+    answers = 25 * 20 * 10.0 / 1e6
+    assert found.usd_plain == pytest.approx(found.asked * 2.0 / 1e6 + answers)
+    # sold from 1,024 tokens on, in steps of 128
+    sold = sum(common // 128 * 128 for common in walked.shared if common >= 1024)
+    assert 0 < sold < found.cached
+    assert found.usd_cached == pytest.approx(found.usd_plain - sold * 1.5 / 1e6)
+
+
+def test_without_a_cached_price_caching_saves_nothing(prepared):
+    found = summarise(Walked.of(prepared(**GRID, **PRICED), 1))
+    assert found.usd_cached == found.usd_plain
+
+
+def test_a_model_without_a_known_price_costs_none_not_nothing(prepared):
+    known = {"model": "openai/m", "base_url": "http://127.0.0.1:9/v1"}
+    found = summarise(Walked.of(prepared(**GRID, **known), 1))
+    assert (found.usd_plain, found.usd_cached) == (None, None)
+
+
+def test_operations_are_those_of_what_is_computed(prepared):
+    walked, shape = Walked.of(prepared(**GRID, mode="bins"), 1), Shape(2, 8, 1000)
+    found = summarise(walked, shape=shape)
+    assert found.flops == prefill_flops(shape, zip(walked.shared, walked.sizes, strict=True))
+    assert found.seconds is None
+    assert summarise(walked).flops is None
+
+
+def test_a_servers_cache_serves_less_the_smaller_it_is(prepared):
+    walked = Walked.of(prepared(**GRID, mode="bins"), 4)
+    held = [
+        summarise(walked, cache_tokens=tokens).held_tokens for tokens in (1_000, 4_000, 16_000, 10**6)
+    ]
+    assert held == sorted(held)
+    assert held[0] < 0.5 * held[-1]
+    alone = Walked.of(prepared(**GRID, mode="bins"), 1)
+    whole = summarise(alone, cache_tokens=10**6, cache_block=1)
+    assert whole.held_tokens == whole.cached
+
+
+def test_no_prompts_cost_nothing(prepared):
+    experiment = prepared(**GRID)
+    found = summarise(Walked(experiment, (), (), make_lanes([], [], 1)), tokens_per_second=10)
+    assert (found.asked, found.factor, found.seconds) == (0, 1.0, 0.0)

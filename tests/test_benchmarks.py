@@ -1,0 +1,51 @@
+"""Each benchmark runs, checks its own results, and ends with one JSON object. Speeds are asserted nowhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent.parent / "benchmarks"
+PROMISED = {
+    "prompts": {"times_peer_cold", "times_peer_cold_settings", "times_peer_build", "times_memcpy"},
+    "scoring": {"levenshtein_25_times", "levenshtein_2000_times", "levenshtein_20000_times"},
+    "runner": {
+        "share_of_limit_1k",
+        "share_of_limit_32k",
+        "share_of_limit_128k",
+        "resume_s",
+        "resume_cpu_s",
+    },
+}
+
+
+@pytest.mark.parametrize("name", sorted(PROMISED))
+def test_a_benchmark_ends_with_one_json_object_that_holds_what_it_promises(name, tmp_path):
+    if name == "prompts":
+        pytest.importorskip("tiktoken", reason="pip install '.[bench]'")
+    # No shared folder: the generated haystack must do, as on anyone's machine.
+    environment = {**os.environ, "NEEDLEMAP_SHARED": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / f"{name}.py"), "--smoke"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["benchmark"] == name
+    assert all(isinstance(result[key], int | float) and result[key] > 0 for key in PROMISED[name])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", sorted(PROMISED))
+def test_a_benchmark_names_no_path_of_the_machine_it_was_written_on(name):
+    for file in (FOLDER / f"{name}.py", *sorted((FOLDER / "sides").glob("*.py"))):
+        assert not [word for word in ("/work", "/tmp", "/home") if word in file.read_text(encoding="utf-8")]

@@ -1,0 +1,204 @@
+"""Wrong input gives one clear line that says what to type, and exit code 2; keys never leave."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from needlemap.cli import main
+
+SMALL = ("--lengths", "400", "--depths", "0,50")
+SERVED = ("run", "--model", "openai/m", "--base-url", "http://127.0.0.1:9/v1", "--tokenizer", "cl100k_base")
+WRONG = {
+    "preset": (["run", "cdme-8"], "Unknown preset 'cdme-8'. Did you mean 'cdme-8k'?"),
+    "no settings file": (["run", "my.yaml"], "No settings file at 'my.yaml'."),
+    "unreadable YAML": (["run", "torn.yaml"], "'torn.yaml' is not readable YAML: "),
+    "YAML list": (["run", "list.yaml"], "'list.yaml' must be a mapping of settings to values"),
+    "YAML setting": (["run", "typo.yaml"], "Unknown setting 'lenghts' in typo.yaml. Did you mean 'lengths'?"),
+    "flag": (["run", "--lenghts", "1k"], "No such option: --lenghts"),
+    "model": (["run", "--model", "opena/gpt-4o"], "Unknown model 'opena'. Did you mean 'openai'?"),
+    "no model name": (["run", "--model", "openai"], "'openai' is not BACKEND/NAME, as openai/gpt-4o."),
+    "baseline": (
+        ["run", "--model", "baseline/bm52", *SMALL],
+        "Unknown baseline 'bm52'. Did you mean 'bm25'?",
+    ),
+    "option": (
+        ["run", "--model", "baseline/bm25", "--model-options", "windw=1", *SMALL],
+        "Unknown option 'windw' of Baseline. Did you mean 'window'?",
+    ),
+    "pair": (["run", "--model-options", "window"], "--model-options takes KEY=VALUE, got 'window'."),
+    "task": (["run", "--task", "singel"], "Unknown task 'singel'. Did you mean 'single'?"),
+    "scorer": (["run", "--scorer", "judg", *SMALL], "Unknown scorer 'judg'. Did you mean 'judge'?"),
+    "haystack": (["run", "--haystack", "foldr", *SMALL], "Unknown haystack 'foldr'. Did you mean 'folder'?"),
+    "tokenizer": (["run", "--tokenizer", "cl10k_base", *SMALL], "Unknown tokenizer 'cl10k_base'."),
+    "which tokens": (["run", "--model", "openai/m"], "Give --tokenizer: a path to its tokenizer.json"),
+    "template": (
+        ["run", "--template", "chat-e", *SMALL],
+        "Unknown template 'chat-e'. Did you mean 'chat-en'?",
+    ),
+    "placeholder": (
+        ["run", "--needle", "{who} eats.", "--question", "Who?", *SMALL],
+        "needle: unknown placeholder {who}.",
+    ),
+    "length": (["run", "--model", "baseline/bm25", "--lengths", "200"], "Use lengths of 354 or more"),
+    "no length": (["run", "--lengths", "many"], "'many' is not a number. Write 4000, 4k or 1M."),
+    "depth": (["run", "--depths", "0,101"], "depths: 101 is outside 0..100"),
+    "number": (
+        ["run", "--concurrency", "0"],
+        "Setting 'concurrency' in demo or the command line: Input should be greater",
+    ),
+    "choice": (["run", "--mode", "hot"], "Setting 'mode' in the command line: Input should be 'exact'"),
+    "no folder": (
+        ["run", "--haystack", "folder", "--haystack-path", "nowhere", *SMALL],
+        "No folder at 'nowhere'. Give a folder of *.txt files with --haystack-path.",
+    ),
+    "no path": (["run", "--haystack", "folder", *SMALL], "Haystack 'folder' needs --haystack-path."),
+    "empty folder": (
+        ["run", "--haystack", "folder", "--haystack-path", "empty", *SMALL],
+        "Folder 'empty' holds no *.txt file. Put UTF-8 text files there.",
+    ),
+    "blank files": (["run", "--haystack", "folder", "--haystack-path", "blank", *SMALL], "folder/blank"),
+    "broken JSON": (
+        ["run", "--haystack", "jsonl", "--haystack-path", "broken.jsonl", *SMALL],
+        "broken.jsonl, line 2: not JSON",
+    ),
+    "too short": (["run", "--haystack", "jsonl", "--haystack-path", "short.jsonl", *SMALL], "short"),
+    "known answer": (
+        ["run", "--needle", "The sky is", "--question", "What is?", "--keywords", "the", *SMALL],
+        "or allow it with --collisions warn.",
+    ),
+    "key": (["run", "--model", "openai/gpt-4o", *SMALL], "Type: export OPENAI_API_KEY=YOUR-KEY"),
+    "other key": (
+        ["run", "--model", "anthropic/claude-x", "--tokenizer", "gpt-4", *SMALL],
+        "Type: export ANTHROPIC_API_KEY=YOUR-KEY",
+    ),
+    "key on the command line": (
+        ["run", "--openai-api-key", "sk-1"],
+        "API keys are read from the environment",
+    ),
+    "base URL": (
+        [*SERVED[:3], "--base-url", "localhost", "--tokenizer", "gpt-4"],
+        "'localhost' is no base URL",
+    ),
+    "reserved field": ([*SERVED, "--request", "stream=true", *SMALL], "Request field 'stream' cannot be set"),
+    "function": (["run", "--model", "python/nowhere:f", *SMALL], "No module 'nowhere' here ("),
+    "run folder is a file": (["run", "-o", "torn.yaml", *SMALL], "torn.yaml"),
+    "no run": (["report", "nowhere"], "No run at 'nowhere': it holds no run.json."),
+    "no such list": (["list", "preset"], "Cannot list 'preset'. Did you mean 'presets'?"),
+    "no command": (["rum"], "No such command 'rum'."),
+    "prompts to nowhere": (
+        ["prompts", *SMALL, "-o", "nowhere/x.jsonl"],
+        "No such file or directory (nowhere",
+    ),
+    "no file to score": (["score", "nowhere.jsonl", "--scorer", "exact"], "No file at 'nowhere.jsonl'."),
+    "broken line to score": (
+        ["score", "broken.jsonl", "--scorer", "exact"],
+        "broken.jsonl, line 1: no text in",
+    ),
+}
+
+
+IN_A_PROCESS = (
+    *("preset", "unreadable YAML", "YAML setting", "flag", "model", "scorer", "length", "depth"),
+    *("empty folder", "broken JSON", "key", "function"),
+)  # the others, to save time, in this one
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A folder of things that are wrong."""
+    folder = tmp_path_factory.mktemp("mistakes")
+    (folder / "torn.yaml").write_text("model: [openai")
+    (folder / "list.yaml").write_text("- model")
+    (folder / "typo.yaml").write_text("lenghts: 1k")
+    (folder / "empty").mkdir()
+    (folder / "blank").mkdir()
+    (folder / "blank" / "a.txt").touch()
+    (folder / "broken.jsonl").write_text('{"text": "a"}\n{"text": \n')
+    (folder / "short.jsonl").write_text('{"text": "Too short a text."}\n')
+    return folder
+
+
+def says_what_to_type(said: str, code: int, out: str, err: str) -> None:
+    """Whether a wrong command ended as it should."""
+    lines = [line for line in err.splitlines() if " trials · " not in line]
+    assert code == 2
+    assert said in lines[-1]
+    assert err.startswith("Usage: ") or (len(lines) == 1 and lines[0].startswith("needlemap: ")), err
+    assert out == ""
+
+
+@pytest.mark.parametrize("name", IN_A_PROCESS)
+def test_a_mistake_gives_one_line_that_says_what_to_type(folder, command_in, name):
+    arguments, said = WRONG[name]
+    ended = command_in(folder)(*arguments, code=2)
+    says_what_to_type(said, ended.returncode, ended.stdout, ended.stderr)
+
+
+@pytest.mark.parametrize("name", sorted(set(WRONG) - set(IN_A_PROCESS)))
+def test_so_does_every_other_mistake(folder, monkeypatch, capsys, name):
+    arguments, said = WRONG[name]
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["needlemap", *arguments])
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    shown = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    says_what_to_type(said, ended.value.code, shown.out, shown.err)
+
+
+def test_keys_are_in_no_file_and_no_output_even_when_the_server_repeats_them(needlemap, wire):
+    keys = {"OPENAI_API_KEY": "sk-planted-0123456789", "ANTHROPIC_API_KEY": "planted_without_a_prefix"}
+    needlemap.environment |= keys
+    said = ""
+    for number, model in enumerate(("openai/m", "anthropic/m", "openai/fault-401", "anthropic/fault-401")):
+        flags = ("--model", model, *SMALL, "--retries", "0", "-o", f"r{number}")
+        ended = needlemap.run(wire, *flags, code=2 if "401" in model else 0)
+        said += ended.stdout + ended.stderr
+    assert said.count("Incorrect API key provided: [hidden]") >= 2
+    assert all(request["had_key"] for request in wire.log())
+    files = [path for path in needlemap.folder.rglob("*") if path.is_file()]
+    assert len(files) >= 12
+    for key in keys.values():
+        assert key not in said
+        assert all(key.encode() not in path.read_bytes() for path in files)
+
+
+def test_help_is_quick_and_names_every_command():
+    code = (
+        "import sys; sys.argv = ['needlemap', '--help']\n"
+        "from needlemap.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print([name for name in sys.modules if name.split('.')[0] in "
+        "('openai', 'anthropic', 'altair', 'numpy', 'rich', 'vl_convert', 'asyncio', 'tokenizers')])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    for command in ("run", "prompts", "score", "report", "list", "replay"):
+        assert f"\n  {command} " in shown
+    assert shown.splitlines()[-1] == "[]"
+
+
+def test_run_help_shows_each_setting_once_in_its_group(needlemap):
+    shown = needlemap("run", "--help").stdout
+    for group in ("Model:", "Task:", "Haystack:", "Grid:", "Template:", "Scoring:", "Run:"):
+        assert shown.count(f"\n{group}\n") == 1
+    assert shown.count("  --lengths SPEC") == 1
+    assert "(default 4)" in shown
+    assert "context_lengths_min" not in shown  # older names work, and are listed in docs/coming-from.md
+
+
+def test_a_reader_that_goes_away_is_no_error(needlemap):
+    process = needlemap.start("prompts", "--lengths", "16k", "--depths", "0:100:20")
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["length"] == 16_000
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    assert process.wait(20) == 1

@@ -1,0 +1,189 @@
+"""README and docs say what is true: their commands run, their outputs are what is printed, links lead somewhere,
+and the tables made from the code are those of the code.
+
+A fenced block is read by its language. `sh`: run in a folder of the page's own, block by block, with a test
+server in the place of every endpoint. `text` right behind it: what its last command prints; `...` stands for
+anything. `python`, `yaml` and `toml` with a first line `# NAME.EXT`: a file of that name. Other `python`: run at the end,
+as one program.
+`bash`: shown only, as it needs a GPU, a download or a data set.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from needlemap import __version__
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+RUN = [page for page in PAGES if re.search(r"^```(sh|python)$", page.read_text("utf-8"), re.MULTILINE)]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<img[^>]* src=\"([^\"]+)\"")
+NAMED = re.compile(r"# ([\w.-]+\.(?:py|yaml|toml))\n")
+PRINTED = "\n--- the last command ---\n"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block. expected: the `text` block right behind it, if there is one."""
+
+    kind: str
+    text: str
+    expected: str | None
+
+    @property
+    def file(self) -> str | None:
+        """The file that it shows."""
+        found = NAMED.match(self.text)
+        return found[1] if found else None
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text("utf-8")
+    found = list(FENCE.finditer(text))
+    made = []
+    for place, match in enumerate(found):
+        after = found[place + 1] if place + 1 < len(found) else None
+        follows = after and after[1] == "text" and not text[match.end() : after.start()].strip()
+        made.append(Block(match[1], match[2], after[2] if after and follows else None))
+    return made
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+def test_what_a_page_shows_works(page: Path, tmp_path: Path, wire: Any) -> None:
+    environment = endpoints(wire)
+    for block in blocks(page):
+        if block.file:
+            (tmp_path / block.file).write_text(block.text, encoding="utf-8")
+            install(tmp_path, block)
+        elif block.kind == "sh":
+            text = block.text.replace("http://127.0.0.1:8000", wire.root)
+            printed = shell(text, tmp_path, environment)
+            assert block.expected is None or matches(printed, block.expected), printed
+    assert python(page, tmp_path, environment) == ""
+
+
+def endpoints(wire: Any) -> dict[str, str]:
+    """An environment in which every endpoint is the test server, and no key is real."""
+    folder = str(Path(sys.executable).parent)
+    return {
+        **{name: value for name, value in os.environ.items() if not name.endswith(("_TOKEN", "COLUMNS"))},
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+        "OPENAI_BASE_URL": wire.base_url,
+        "ANTHROPIC_BASE_URL": wire.root,
+        "OPENAI_API_KEY": "no-key-of-anybody",
+        "ANTHROPIC_API_KEY": "no-key-of-anybody",
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONPATH": ".",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def shell(text: str, folder: Path, environment: dict[str, str]) -> str:
+    """What the last command of a block prints."""
+    *first, last = [line for line in text.splitlines() if line and not line.startswith("#")]
+    script = "\n".join(["set -eu", *first, f"printf '%s' '{PRINTED}'", last])
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout.partition(PRINTED)[2]
+
+
+def python(page: Path, folder: Path, environment: dict[str, str]) -> str:
+    """Runs a page's Python blocks as one program; what it complains of."""
+    program = "\n".join(block.text for block in blocks(page) if block.kind == "python" and not block.file)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done.stderr if done.returncode else ""
+
+
+def install(folder: Path, block: Block) -> None:
+    """What `pip install -e .` would make of a pyproject.toml: the package's entry points."""
+    if block.file != "pyproject.toml":
+        return
+    project = tomllib.loads(block.text)["project"]
+    about = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    lines = []
+    for group, points in project["entry-points"].items():
+        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in points.items())]
+    (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
+
+
+def matches(printed: str, expected: str) -> bool:
+    pattern = re.escape(expected.strip()).replace(re.escape("..."), ".*")
+    return re.fullmatch(pattern, printed.strip(), re.DOTALL) is not None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = [one or other for one, other in LINK.findall(FENCE.sub("", page.read_text("utf-8")))]
+    missing = [target for target in targets if not leads_somewhere(page, target)]
+    assert not missing
+
+
+def leads_somewhere(page: Path, target: str) -> bool:
+    if re.match(r"https?:", target):
+        return True
+    file, _, heading = target.partition("#")
+    found = page if not file else (page.parent / file).resolve()
+    return found.exists() and (not heading or heading in headings(found))
+
+
+def headings(page: Path) -> list[str]:
+    """The anchors that GitHub gives a page's headings."""
+    lines = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in lines]
+
+
+def tables() -> ModuleType:
+    """tools/doc_tables.py, which makes the tables."""
+    spec = importlib.util.spec_from_file_location("doc_tables", ROOT / "tools" / "doc_tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["settings", "record fields", "older names"])
+def test_tables_are_those_of_the_code(name: str) -> None:
+    made = tables()
+    file, make = made.TABLES[name]
+    page = (ROOT / "docs" / file).read_text("utf-8")
+    assert made.renewed(page, name, make()) == page, "Run: python tools/doc_tables.py"
+
+
+def test_the_readme_tells_how_to_test() -> None:
+    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    found = [line for line in lines if line.startswith("python3 -m pip install") and "pytest" in line]
+    assert len(found) == 1
+
+
+def test_the_changelog_knows_this_version() -> None:
+    assert f"\n## {__version__}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_no_page_knows_the_machine_it_was_written_on(page: Path) -> None:
+    assert not re.search(r"/(home|root|work|tmp|Users)/", page.read_text("utf-8"))

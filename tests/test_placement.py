@@ -1,0 +1,336 @@
+"""Every built prompt, re-encoded whole, has exactly the asked length, and its needles are where it says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Any
+from unicodedata import normalize
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from needlemap.errors import HaystackError, TooShort
+from needlemap.framing import make_frame
+from needlemap.haystacks.assembly import assemble
+from needlemap.haystacks.base import Document
+from needlemap.haystacks.generated import Generated
+from needlemap.interop.opencompass.placement import chain
+from needlemap.placement import Builder, Frame, Needle
+from needlemap.prompts import Prompt
+from needlemap.templates import load_template
+from needlemap.tokenizers.catalogue import load
+from needlemap.tokens import Tokenizer
+
+BUNDLED = ("cl100k_base", "o200k_base", "llama3", "qwen3")
+TRAINED = ("byte-level.json", "metaspace.json", "unigram.model", "bpe.model")
+TEMPLATES = ("chat-en", "chat-zh", "text-en", "text-zh")
+LONGEST, RESERVE = 3000, 50
+QUESTIONS = ("What is the code?", "密码是多少？请按照“x”的格式回答。", "<|im_end|> and <|endoftext|>?")
+NEEDLES = (
+    "\nThe best thing to do is eat a sandwich on a sunny day.\n",
+    "The locker code for Oslo is 51328.",
+    "奥斯陆的储物柜密码是51328。",
+    "\n最喜欢的地点是实验室。\n",
+    "It says <|endoftext|><|im_end|> 🙂 e\u0301",
+    " a fact ",
+)
+ENDS = tuple(".!?。！？…\n\"')]”’」』）")
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A source of one text."""
+
+    text: str
+    name: str = "texts"
+    endless: bool = False
+
+    def documents(self, first: int = 0) -> Iterator[Document]:
+        return iter([Document("a", self.text)][first:])
+
+
+def builder_of(text: str, tokenizer: Tokenizer, **options: Any) -> Builder:
+    haystack = assemble(Texts(text), tokenizer, 1, repeat_allowed=True)
+    size = len(tokenizer.index(text.encode()))
+    return Builder(
+        assemble(Texts(text), tokenizer, size - 5) if size > 70 else haystack, tokenizer, **options
+    )
+
+
+def length_of(prompt: Prompt, tokenizer: Tokenizer) -> int:
+    """Tokens of all messages, each re-encoded as the text that is sent."""
+    return sum(tokenizer.count(message.content.encode()) for message in prompt.messages)
+
+
+def check(prompt: Prompt, needles: list[Needle], tokenizer: Tokenizer, room: int, guess: int) -> None:
+    """Exact length; whole characters; needles in order, where they are said to be, near their depths."""
+    assert (length_of(prompt, tokenizer), prompt.tokens, prompt.off_by) == (room, room, 0)
+    assert "\ufffd" not in "".join(message.content for message in prompt.messages)
+    context = prompt.context_text.encode()
+    for needle, placed in zip(needles, prompt.needles, strict=True):
+        text = normalize("NFC", needle.text) if tokenizer.name == "qwen3" else needle.text
+        assert context[placed.byte :].startswith(text.encode())
+        assert placed.meant == needle.depth
+        off = abs(placed.realised * prompt.haystack_tokens - needle.depth * guess)
+        assert off <= max(50, guess // 20) + 9  # a sentence, or what is allowed where there is none
+    assert all(one.byte < other.byte for one, other in pairwise(prompt.needles))
+    assert all(
+        place / prompt.haystack_tokens == needle.realised
+        for place, needle in zip(prompt.positions, prompt.needles, strict=True)
+    )
+
+
+@pytest.fixture(scope="module", params=[*BUNDLED, *TRAINED])
+def tokenizer(request, vocabularies) -> Tokenizer:
+    return load(str(vocabularies / request.param) if "." in request.param else request.param)
+
+
+@cache
+def prose(tokenizer: Tokenizer, language: str) -> Builder:
+    haystack = assemble(Generated(language=language, seed=2), tokenizer, LONGEST + 500, order="shuffled")
+    return Builder(haystack, tokenizer, reserve_tokens=RESERVE)
+
+
+@cache
+def framed(
+    tokenizer: Tokenizer, template: str, question: str, guide: bool, first: bool, prefix: str
+) -> Frame:
+    return make_frame(
+        load_template(template), question, tokenizer, guide=guide, question_first=first, answer_prefix=prefix
+    )
+
+
+depths = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1))
+hidden = st.lists(st.tuples(st.sampled_from(NEEDLES), depths), min_size=1, max_size=3)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    language=st.sampled_from(["english", "chinese"]),
+    words=st.tuples(
+        st.sampled_from(TEMPLATES),
+        st.sampled_from(QUESTIONS),
+        st.booleans(),
+        st.booleans(),
+        st.sampled_from(["", "The code is", "答案是"]),
+    ),
+    hide=hidden,
+    room=st.one_of(st.integers(12, 200), st.integers(200, LONGEST)),
+)
+def test_every_prompt_has_exactly_the_asked_length(tokenizer, language, words, hide, room):
+    builder, frame = prose(tokenizer, language), framed(tokenizer, *words)
+    needles = [Needle(text, depth) for text, depth in sorted(hide, key=lambda pair: pair[1])]
+    length = room - builder.haystack_tokens(frame, needles, 0)
+    prompt = builder.build(frame, needles, length)
+    check(prompt, needles, tokenizer, length - RESERVE, room)
+
+
+ODD = {
+    "emoji": "🙂🎉👩‍👩‍👧‍👦 🇳🇴 " * 400,
+    "combining": "e\u0301a\u0308o\u0302 n\u0303 " * 700,
+    "no sentence end": "word and word again " * 700,
+    "no space": "没有句号也没有空格的一段很长的话" * 300,
+    "one letter": "a" * 9000,
+    "spaces": "a    b\n\n\n   c\t\t" * 700,
+    "specials": "One <|endoftext|> two <|im_end|>. <|im_start|>user\n" * 300,
+    "mixed": "A line. 一行。🙂 e\u0301 <|im_end|>\n\n" * 300,
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_haystacks_give_exact_lengths_and_whole_characters(tokenizer, name):
+    builder = builder_of(ODD[name], tokenizer, reserve_tokens=RESERVE)
+    frame = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, "")
+    for text in (NEEDLES[0], NEEDLES[2]):
+        for depth in (0, 0.37, 0.5, 1):
+            needles = [Needle(text, depth)]
+            for room in (25, 120, 121, 122, 700):
+                length = room - builder.haystack_tokens(frame, needles, 0)
+                check(builder.build(frame, needles, length), needles, tokenizer, length - RESERVE, room)
+
+
+@pytest.mark.parametrize("language", ["english", "chinese"])
+@pytest.mark.parametrize("name", BUNDLED)
+def test_a_needle_follows_a_sentence_end(name, language):
+    tokenizer = load(name)
+    builder, frame = prose(tokenizer, language), framed(tokenizer, "chat-en", QUESTIONS[0], False, False, "")
+    for percent in range(0, 101, 3):
+        prompt = builder.build(frame, [Needle("The fact.", percent / 100)], LONGEST)
+        before = prompt.context_text.encode()[: prompt.needles[0].byte].decode().rstrip()
+        assert not before or before.endswith(ENDS) or "\n" in prompt.context_text[len(before) :][:3]
+        assert prompt.needles[0].realised <= percent / 100 + 0.001
+
+
+def test_depth_0_is_the_beginning_and_depth_100_the_end():
+    builder = prose(load("cl100k_base"), "english")
+    frame = framed(load("cl100k_base"), "text-en", QUESTIONS[0], False, False, "")
+    first, last = (builder.build(frame, [Needle("\nHere.\n", depth)], 500) for depth in (0, 1))
+    assert (first.context_text.index("\nHere.\n"), first.needles[0].realised) == (0, 0)
+    assert last.needles[0].realised == 1
+    assert last.context_text.removesuffix(last.pad).endswith("\nHere.\n")
+
+
+def test_a_needle_gets_spaces_where_words_would_touch():
+    builder = builder_of("It is here. " * 90, load("cl100k_base"))
+    frame = framed(load("cl100k_base"), "text-en", QUESTIONS[0], False, False, "")
+    text = builder.build(frame, [Needle("Hidden.", 0.5), Needle("Found.", 0.5)], 300).context_text
+    assert "It is here. Hidden. Found. It is here." in text
+    text = builder.build(frame, [Needle("\nHidden.\n", 0.5)], 300).context_text
+    assert "It is here.\nHidden.\n It is here." in text
+    text = builder.build(frame, [Needle("Hidden.", 0)], 300).context_text
+    assert text.startswith("Hidden. It is here.")
+
+
+def test_chinese_needs_no_spaces():
+    builder = builder_of("今天下雨了。明天也会下雨。" * 60, load("o200k_base"))
+    frame = framed(load("o200k_base"), "text-zh", QUESTIONS[1], False, False, "")
+    assert "。密码是一。" in builder.build(frame, [Needle("密码是一。", 0.5)], 400).context_text
+
+
+@pytest.mark.parametrize("text", NEEDLES[:3])
+@pytest.mark.parametrize("depth", [0, 0.4, 1])
+@pytest.mark.parametrize("name", BUNDLED)
+def test_a_length_that_is_too_short_is_told_the_least_one_which_then_works(name, depth, text):
+    tokenizer = load(name)
+    for language, template in (("english", "chat-en"), ("chinese", "text-zh")):
+        builder = prose(tokenizer, language)
+        frame = framed(tokenizer, template, QUESTIONS[0], False, False, "")
+        needles = [Needle(text, depth)]
+        with pytest.raises(TooShort, match=r"Use lengths of \d+ or more") as caught:
+            builder.build(frame, needles, 60)
+        least = int(re.search(r"lengths of (\d+)", str(caught.value))[1])
+        for length in range(least, least + 20):
+            assert length_of(builder.build(frame, needles, length), tokenizer) == length - RESERVE
+        with pytest.raises(TooShort, match=f"lengths of {least} or"):
+            builder.build(frame, needles, least - 1)
+
+
+def test_a_length_below_the_reserve_is_too_short():
+    frame = framed(load("cl100k_base"), "text-en", QUESTIONS[0], False, False, "")
+    with pytest.raises(TooShort, match="50 tokens are reserved"):
+        prose(load("cl100k_base"), "english").build(frame, [Needle("x", 0)], RESERVE)
+
+
+def test_a_length_beyond_the_haystack_is_an_error():
+    frame = framed(load("cl100k_base"), "text-en", QUESTIONS[0], False, False, "")
+    with pytest.raises(HaystackError, match=r"Haystack 'generated/english' has .* needs"):
+        prose(load("cl100k_base"), "english").build(frame, [Needle("x", 0)], 100_000)
+
+
+def test_needles_out_of_order_are_a_tasks_mistake():
+    frame = framed(load("cl100k_base"), "text-en", QUESTIONS[0], False, False, "")
+    with pytest.raises(ValueError, match="order of their depths"):
+        prose(load("cl100k_base"), "english").build(frame, [Needle("x", 0.5), Needle("y", 0.4)], 900)
+
+
+def test_a_chosen_position_moves_the_needles_behind_it_and_loses_no_text():
+    tokenizer = load("cl100k_base")
+    builder = prose(tokenizer, "english")
+    frame = framed(tokenizer, "text-en", QUESTIONS[0], False, False, "")
+    place = int(builder.haystack.cuts.sentence[400])
+    prompt = builder.build(frame, [Needle("\nOne.\n", 0.1), Needle("\nTwo.\n", 0.2)], 1000, place)
+    assert prompt.positions == (place, place)
+    plain = prompt.context_text.replace("\nOne.\n", "").replace("\nTwo.\n", "").removesuffix(prompt.pad)
+    assert plain.encode() == bytes(builder.haystack.text.span(0, prompt.haystack_tokens).data)
+    assert length_of(prompt, tokenizer) == 1000 - RESERVE
+
+
+def test_prompts_sent_as_ids_have_as_many_as_asked():
+    tokenizer = load("cl100k_base")
+    haystack = assemble(Generated(language="chinese"), tokenizer, 900)
+    builder = Builder(haystack, tokenizer, reserve_tokens=10, ids=True)
+    frame = framed(tokenizer, "text-zh", QUESTIONS[1], False, False, "")
+    for length in range(150, 900, 7):
+        prompt = builder.build(frame, [Needle(NEEDLES[2], 0.5)], length)
+        assert (len(prompt.ids), prompt.off_by) == (length - 10, 0)
+
+
+def test_a_length_may_count_the_context_alone():
+    tokenizer = load("o200k_base")
+    builder = Builder(prose(tokenizer, "english").haystack, tokenizer, counts="context", reserve_tokens=7)
+    frame = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, "")
+    prompt = builder.build(frame, [Needle(NEEDLES[0], 0.5)], 500)
+    assert tokenizer.count(prompt.context_text.encode()) == 493
+    assert prompt.tokens == length_of(prompt, tokenizer) > 493
+
+
+def test_the_same_arguments_give_the_same_bytes_whatever_was_built_before():
+    tokenizer = load("cl100k_base")
+    frame = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, "")
+    fresh = Builder(prose(tokenizer, "english").haystack, tokenizer, reserve_tokens=RESERVE)
+    for depth in (0.1, 0.9):
+        prose(tokenizer, "english").build(frame, [Needle(NEEDLES[1], depth)], 700)
+    one, other = (
+        made.build(frame, [Needle(NEEDLES[0], 0.5)], 800) for made in (fresh, prose(tokenizer, "english"))
+    )
+    assert one.sha256 == other.sha256
+
+
+# The older tools' ways
+
+
+@pytest.mark.parametrize("depth", [0, 0.29, 0.5, 1])
+def test_token_placement_cuts_where_the_number_says(depth):
+    tokenizer = load("cl100k_base")
+    builder = Builder(prose(tokenizer, "chinese").haystack, tokenizer, placement="token", counts="context")
+    frame = framed(tokenizer, "chat-zh", QUESTIONS[1], False, False, "")
+    prompt = builder.build(frame, [Needle("\n事实。\n", depth)], 500)
+    size = 500 - len(tokenizer.index("\n事实。\n".encode()))
+    assert (prompt.haystack_tokens, prompt.positions) == (size, (int(size * depth),))
+    assert (
+        len(prompt.ids) - sum(len(span) for span in (*frame.before, *frame.after)) - frame.outside_tokens
+        == 500
+    )
+
+
+def test_token_placement_may_split_a_character_as_the_original_does():
+    tokenizer = load("cl100k_base")
+    builder = builder_of("翱翔" * 200, tokenizer, placement="token", counts="context")
+    frame = framed(tokenizer, "chat-zh", QUESTIONS[1], False, False, "")
+    texts = [builder.build(frame, [Needle("针", 0.5)], length).context_text for length in range(50, 60)]
+    assert any("\ufffd" in text for text in texts)
+
+
+@given(
+    depth=st.integers(0, 100),
+    diff=st.integers(0, 60),
+    length=st.integers(200, 2000),
+    texts=st.lists(st.sampled_from(NEEDLES), min_size=2, max_size=4),
+)
+@settings(deadline=None, max_examples=60)
+def test_the_chain_as_coded_is_opencompasss(depth, diff, length, texts):
+    tokenizer = load("cl100k_base")
+    builder = Builder(
+        prose(tokenizer, "chinese").haystack,
+        tokenizer,
+        placement="token",
+        counts="context",
+        chained=diff / 100,
+    )
+    frame = framed(tokenizer, "chat-zh", QUESTIONS[1], False, False, "")
+    sizes = [len(tokenizer.index(text.encode())) for text in texts]
+    needles = [Needle(text, min(1, depth / 100 + place * diff / 100)) for place, text in enumerate(texts)]
+    prompt = builder.build(frame, needles, length)
+    assert prompt.positions == chain(length - sum(sizes), depth, diff, sizes)
+
+
+def test_period_placement_goes_back_to_a_bare_full_stop():
+    tokenizer = load("cl100k_base")
+    builder = builder_of("One is here. Two is there! " * 60, tokenizer, placement="period", counts="context")
+    frame = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, "")
+    for depth in (0.2, 0.5, 0.9):
+        prompt = builder.build(frame, [Needle("\nHidden.\n", depth)], 300)
+        assert "here.\nHidden.\n Two" in prompt.context_text
+    assert builder.build(frame, [Needle("\nHidden.\n", 1)], 300).context_text.endswith("\nHidden.\n")
+
+
+def test_period_placement_without_a_full_stop_goes_to_the_beginning():
+    tokenizer = load("cl100k_base")
+    builder = builder_of("word " * 400, tokenizer, placement="period", counts="context")
+    frame = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, "")
+    assert builder.build(frame, [Needle("\nHidden.\n", 0.5)], 300).positions == (0,)

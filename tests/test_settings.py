@@ -1,0 +1,323 @@
+"""All settings by one set of names, from presets, YAML, the command line and the older tools' names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from needlemap.cli import app
+from needlemap.configure import configure, preset_about, preset_files
+from needlemap.errors import SettingsError
+from needlemap.seed_names import BY_NAME, TABLE
+from needlemap.settings import Settings
+
+LENGTHS = {"min": 1000, "max": 200_000, "count": 35}
+DEPTHS = {"min": 0, "max": 100, "count": 35}
+# Every older name but the keys': a value, and what it means in ours.
+CARRIED: dict[str, tuple[Any, dict[str, Any]]] = {
+    "haystack_dir": ("essays", {"haystack": "folder", "haystack_path": "essays"}),
+    "retrieval_question": ("Who?", {"question": "Who?"}),
+    "results_version": (3, {"first_repeat": 2}),
+    "context_lengths_min": (2000, {"lengths": LENGTHS | {"min": 2000}}),
+    "context_lengths_max": (3000, {"lengths": LENGTHS | {"max": 3000}}),
+    "context_lengths_num_intervals": (5, {"lengths": LENGTHS | {"count": 5}}),
+    "context_lengths": ([1000, 2000], {"lengths": [1000, 2000]}),
+    "document_depth_percent_min": (10, {"depths": DEPTHS | {"min": 10}}),
+    "document_depth_percent_max": (90, {"depths": DEPTHS | {"max": 90}}),
+    "document_depth_percent_intervals": (5, {"depths": DEPTHS | {"count": 5}}),
+    "document_depth_percent_interval_type": ("sigmoid", {"depths": DEPTHS | {"scale": "sigmoid"}}),
+    "document_depth_percents": ([0, 50], {"depths": [0, 50]}),
+    "model_name": ("gpt-4-1106-preview", {"model": "openai/gpt-4-1106-preview"}),
+    "save_results": (False, {"save": False}),
+    "num_concurrent_requests": (3, {"concurrency": 3}),
+    "final_context_length_buffer": (100, {"reserve_tokens": 100}),
+    "seconds_to_sleep_between_completions": (1.5, {"pause_s": 1.5}),
+    "print_ongoing_status": (False, {"quiet": True}),
+    "evaluation_method": ("substring_match", {"scorer": "substring"}),
+    "substr_validation_words": (["dolores"], {"keywords": ["dolores"]}),
+    "path": ("data/CDME", {"haystack": "jsonl", "haystack_path": "data/CDME"}),
+    "length": (4000, {"lengths": 4000}),
+    "depth": (12.5, {"depths": 12.5}),
+    "tokenizer_model": ("gpt-4", {"tokenizer": "gpt-4"}),
+    "num_repeats_per_file": (10, {"repeats": 10}),
+    "num_records_per_file": (10, {"repeats": 10}),
+    "length_buffer": (200, {"reserve_tokens": 200}),
+    "guided": (True, {"guide": True}),
+    "keyword": ("Jack", {"keywords": ["Jack"]}),
+    "position": ("Start", {"question_position": "start"}),
+    "use_trim": (True, {"scorer_options": {"trim": True}}),
+    "max_out_len": (50, {"max_answer_tokens": 50}),
+}
+OURS = {  # names that the older tools and this one share
+    "needle": "A fact.",
+    "needles": ["A.", "B."],
+    "diff": 25,
+    "answer": "A",
+    "guide": True,
+    "language": "Chinese",
+    "file_list": ["zh_tech.jsonl"],
+    "save_contexts": True,
+}
+
+
+def changed(settings: Settings) -> dict[str, Any]:
+    """What differs from the defaults, but for the needle that is hidden where none is named."""
+    default, made = configure().model_dump(), settings.model_dump()
+    return {name: value for name, value in made.items() if value != default[name]}
+
+
+@pytest.fixture
+def flags(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a command line; gives the preset and the settings that it names."""
+
+    def settings_of(*words: str) -> Settings:
+        seen: list[Settings] = []
+
+        def run_command(preset: str | None, _out: Path | None, given: dict[str, Any]) -> int:
+            seen.append(configure(preset, given))
+            return 0
+
+        monkeypatch.setattr("needlemap.commands.run.run_command", run_command)
+        ended = CliRunner().invoke(app, ["run", *words])
+        if ended.exception is not None and not seen:
+            raise ended.exception
+        return seen[0]
+
+    return settings_of
+
+
+def word(value: Any) -> str:
+    """A value as it is typed."""
+    return value if isinstance(value, str) else yaml.safe_dump(value, default_flow_style=True).split("\n")[0]
+
+
+# The older tools' names
+
+
+def test_every_older_name_is_tried_here():
+    assert (
+        set(CARRIED) | {"openai_api_key", "anthropic_api_key"} == set(BY_NAME) == {row.name for row in TABLE}
+    )
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_every_older_name_works_in_a_file(name, tmp_path):
+    value, ours = CARRIED[name]
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump({name: value}), encoding="utf-8")
+    assert ours.items() <= configure(str(file)).model_dump().items()
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_every_older_name_works_on_the_command_line(name, flags):
+    value, ours = CARRIED[name]
+    for flag in (f"--{name}", f"--{name.replace('_', '-')}"):
+        assert ours.items() <= flags(flag, word(value)).model_dump().items()
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_names_that_are_the_same_work_in_a_file(name, tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump({name: OURS[name]}), encoding="utf-8")
+    value = OURS[name].lower() if name == "language" else OURS[name]
+    assert getattr(configure(str(file)), name) == value
+
+
+def test_parts_of_a_range_add_up_and_start_from_the_presets_own(flags):
+    settings = flags("--context-lengths-min", "2000", "--context-lengths-max", "8k")
+    assert settings.lengths == {"min": 2000, "max": "8k", "count": 35}
+    assert configure("cdme-8k", {"context_lengths_max": 4000}).lengths == {
+        "min": 1000,
+        "max": 4000,
+        "count": 8,
+    }
+
+
+def test_none_under_an_older_name_is_that_tools_not_given():
+    given = {"context_lengths": None, "context_lengths_min": 2000, "openai_api_key": None}
+    assert configure(None, given).lengths == LENGTHS | {"min": 2000}
+
+
+def test_claude_models_go_to_anthropic():
+    assert configure(None, {"model_name": "claude-2.1"}).model == "anthropic/claude-2.1"
+
+
+@pytest.mark.parametrize("method", ["gpt4", "substring_match", "substring_method"])
+def test_evaluation_methods(method):
+    scorer = configure(None, {"evaluation_method": method}).scorer
+    assert scorer == ("judge" if method == "gpt4" else "substring")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"guided": True, "guide": False}, "'guided' and 'guide' mean the same setting. Give one of them"),
+        ({"length": 1, "lengths": 2}, "'length' and 'lengths' mean the same setting"),
+        (
+            {"length_buffer": 1, "final_context_length_buffer": 2},
+            "'final_context_length_buffer' and 'length_buffer'",
+        ),
+        ({"context_lengths": [1], "context_lengths_min": 2}, "'context_lengths_min' and 'context_lengths'"),
+        ({"context_lengths_min": 2, "lengths": {"min": 1, "max": 2, "count": 3}}, "'lengths' mean the same"),
+        ({"use_trim": True, "scorer_options": {"trim": False}}, "'use_trim' and 'scorer_options'"),
+        ({"haystack_dir": "x", "path": "y"}, "'path' and 'haystack_dir' mean the same"),
+        ({"evaluation_method": "gpt5"}, r"Unknown evaluation_method 'gpt5'. Did you mean 'gpt4'\?"),
+        ({"results_version": "one"}, "results_version is a whole number from 1 on, got 'one'"),
+        ({"openai_api_key": "sk-1"}, "API keys are read from the environment only: set OPENAI_API_KEY"),
+        ({"anthropic_api_key": "sk-1"}, "ANTHROPIC_API_KEY"),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_two_names_of_one_setting_and_values_without_meaning_are_refused(given, words):
+    with pytest.raises(SettingsError, match=words) as caught:
+        configure(None, given)
+    assert "sk-1" not in str(caught.value)
+
+
+def test_another_part_of_the_same_options_is_no_contradiction():
+    made = configure(None, {"use_trim": True, "scorer_options": {"other": 1}})
+    assert made.scorer_options == {"trim": True, "other": 1}
+
+
+# Where settings come from
+
+
+def test_later_sources_win(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("preset: cdme-8k\nrepeats: 3\nseed: 5\n", encoding="utf-8")
+    made = configure(str(file), {"seed": 6})
+    assert (made.order, made.repeats, made.seed, made.concurrency) == ("cumulative", 3, 6, 4)
+
+
+def test_option_mappings_are_merged_and_lists_replaced(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("model_options: {window: 5, k: 1}\nneedles: [A, B]\n", encoding="utf-8")
+    made = configure(str(file), {"model_options": {"k": 2}, "needles": ["C"]})
+    assert (made.model_options, made.needles) == ({"window": 5, "k": 2}, ["C"])
+
+
+def test_a_file_may_build_on_a_file(tmp_path):
+    (tmp_path / "a.yaml").write_text("preset: demo\nrepeats: 7\n", encoding="utf-8")
+    (tmp_path / "b.yaml").write_text(f"preset: {tmp_path / 'a.yaml'}\nseed: 2\n", encoding="utf-8")
+    made = configure(str(tmp_path / "b.yaml"))
+    assert (made.repeats, made.seed) == (7, 2)
+
+
+def test_a_file_that_builds_on_itself_is_an_error(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text(f"preset: {file}\n", encoding="utf-8")
+    with pytest.raises(SettingsError, match="is its own preset"):
+        configure(str(file))
+
+
+def test_something_is_hidden_where_nobody_says_what():
+    english, chinese = configure(), configure(None, {"language": "Chinese"})
+    assert english.needle == "The locker code for {city} is {number}."
+    assert chinese.needle == "{city}的储物柜密码是{number}。"
+    assert configure(None, {"needle": "Mine.", "question": "Whose?"}).draw == {}
+    assert configure(None, {"task": "multi"}).needle == ""
+
+
+def test_an_empty_file_is_the_defaults(tmp_path):
+    (tmp_path / "a.yaml").write_text("", encoding="utf-8")
+    assert configure(str(tmp_path / "a.yaml")) == configure()
+
+
+def test_flags_are_read_as_their_settings_kind(flags):
+    made = flags(
+        *("--lengths", "1k,2k", "--temperature", "none", "--limit-usd", "0.5", "--no-save", "--guide"),
+        *("--needles", "A, and more", "--needles", "B", "--file-list", "a.jsonl,b.jsonl"),
+        *("--request", "top_p=0.5", "--request", "stop=[x]", "--draw", "city=Oslo,Lima", "--draw", "n=1:9"),
+    )
+    assert (made.lengths, made.temperature, made.limit_usd) == ("1k,2k", None, 0.5)
+    assert (made.save, made.guide, made.needles) == (False, True, ["A, and more", "B"])
+    assert (made.file_list, made.request) == (["a.jsonl", "b.jsonl"], {"top_p": 0.5, "stop": ["x"]})
+    assert made.draw == {"city": ["Oslo", "Lima"], "n": "1:9"}
+
+
+def test_every_setting_has_a_flag_with_its_help():
+    shown = CliRunner().invoke(app, ["run", "--help"], terminal_width=200).output
+    for name, field in Settings.model_fields.items():
+        assert f"--{name.replace('_', '-')}" in shown
+        assert field.description
+        assert field.description.split()[0] in shown
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"lengts": 1}, r"Unknown setting 'lengts' in the command line. Did you mean 'lengths'\?"),
+        ({"retreival_question": 1}, r"Did you mean 'retrieval_question'\?"),
+        ({"zzz": 1}, "Unknown setting 'zzz' in the command line. See needlemap run --help"),
+        ({"retries": "many"}, "Setting 'retries' in the command line: .*integer.*, got 'many'"),
+        ({"repeats": 0}, "Setting 'repeats' .*greater than or equal to 1, got 0"),
+        ({"mode": "fast"}, "Setting 'mode' .*'exact'.*, got 'fast'"),
+        ({"lengths": None}, "Setting 'lengths' in .*, got None"),
+        ({"prices": {"input": "x"}}, "Setting 'prices' .*number.*, got 'x'"),
+        ({"language": "French"}, "Setting 'language' .*'english' or 'chinese', got 'french'"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_is_misspelt_or_has_no_meaning_is_said(given, words):
+    with pytest.raises(SettingsError, match=words) as caught:
+        configure(None, given)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"lengths: [1, 2", r"mine.yaml' is not readable YAML: "),
+        (b"needle: \xff", r"mine.yaml' is not readable YAML: "),
+        (b"- lengths", r"mine.yaml' must be a mapping of settings to values"),
+        (b"lengts: 1", r"Unknown setting 'lengts' in .*mine.yaml"),
+        (b"preset: demmo", r"Unknown preset 'demmo'. Did you mean 'demo'\?"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path, raw, words):
+    (tmp_path / "mine.yaml").write_bytes(raw)
+    with pytest.raises(SettingsError, match=words):
+        configure(str(tmp_path / "mine.yaml"))
+
+
+def test_a_missing_file_or_preset_is_an_error():
+    with pytest.raises(SettingsError, match=r"No settings file at 'nowhere\.yaml'"):
+        configure("nowhere.yaml")
+    with pytest.raises(
+        SettingsError, match=r"Unknown preset 'cdme8k'. Did you mean 'cdme-8k'\?.*a .yaml file"
+    ):
+        configure("cdme8k")
+
+
+# Presets
+
+
+@pytest.mark.parametrize("name", preset_files())
+def test_every_preset_is_valid_and_says_what_it_is(name):
+    configure(name)
+    assert len(preset_about(name)) > 30
+
+
+def test_the_presets_of_the_older_tools_have_their_numbers():
+    hay, cdme = configure("needlehaystack"), configure("cdme-8k")
+    assert (hay.lengths, hay.depths) == (
+        {"min": 1000, "max": 200_000, "count": 35},
+        {"min": 0, "max": 100, "count": 35, "scale": "linear"},
+    )
+    assert (hay.reserve, hay.scorer, hay.keywords) == (200, "judge", ["dolores", "sandwich"])
+    assert configure("needlehaystack-substring").scorer == "substring"
+    assert (cdme.repeats, cdme.reserve, cdme.guide, cdme.scorer) == (10, 200, True, "levenshtein")
+    assert (cdme.tokenizer, cdme.order, cdme.max_answer_tokens) == ("gpt-4", "cumulative", 100)
+    for count in (2, 3):
+        multi = configure(f"cdme-multi-{count}-8k")
+        assert (len(multi.needles), multi.diff, multi.scorer) == (count, 25, "keyword")
+
+
+def test_what_is_derived():
+    made = configure(None, {"model": "openai/org/model", "max_answer_tokens": 7})
+    assert (made.backend, made.model_name, made.reserve) == ("openai", "org/model", 7)
+    assert configure(None, {"reserve_tokens": 0}).reserve == 0

@@ -1,0 +1,259 @@
+"""From settings to trials: every prompt of a run, the same bytes in every process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from needlemap.configure import configure, preset_files
+from needlemap.errors import HaystackError, SettingsError, TooShort
+from needlemap.interop.needlehaystack import context
+from needlemap.interop.opencompass import load as load_opencompass
+from needlemap.trials import Experiment, prepare
+
+SMALL: dict[str, Any] = {"lengths": [500, 800], "depths": [0, 50, 100]}
+HASHES = """
+import hashlib
+from needlemap.configure import configure
+from needlemap.trials import prepare
+whole = hashlib.sha256()
+for given in ({"repeats": 2}, {"language": "chinese", "guide": True}, {"mode": "cold"}):
+    for trial in prepare(configure(None, {"lengths": [500, 900], "depths": [0, 30, 100]} | given)).trials:
+        whole.update((trial.key + trial.prompt.sha256).encode())
+print(whole.hexdigest())
+"""
+
+
+def made(**given: Any) -> Experiment:
+    return prepare(configure(None, SMALL | given))
+
+
+@pytest.fixture
+def essays(tmp_path: Path) -> Path:
+    """Text files whose whole is shorter than the longest prompts below."""
+    for number, name in enumerate(("b", "a", "c")):
+        text = (
+            f"Essay {name} is about number {number}. It says so twice! Does it? It does, at 3.5 to 1.\n" * 40
+        )
+        (tmp_path / f"{name}.txt").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_every_cell_and_repeat_has_a_trial_of_exactly_its_length():
+    experiment = made(repeats=2, first_repeat=3, reserve_tokens=20)
+    asked = [(t.repeat, t.cell.length_tokens, t.cell.depth) for t in experiment.trials]
+    assert asked == [(r, n, d) for r in (3, 4) for n in (500, 800) for d in (0, 0.5, 1)]
+    for trial in experiment.trials:
+        whole = sum(experiment.tokenizer.count(m.content.encode()) for m in trial.prompt.messages)
+        assert whole + 20 == trial.cell.length_tokens
+        assert trial.prompt.question == trial.item.question
+    assert experiment.tokens_asked == sum(n - 20 for _, n, _ in asked)
+    assert len(experiment.haystacks) == 2
+
+
+def test_shuffled_repeats_have_other_documents_and_other_values():
+    one, other = (trial for trial in made(repeats=2, lengths=500, depths=0).trials)
+    assert one.item.needles != other.item.needles
+    assert one.prompt.context_text[-200:] != other.prompt.context_text[-200:]
+
+
+def test_listed_repeats_share_one_haystack():
+    experiment = made(repeats=2, order="listed")
+    assert len(set(experiment.haystacks)) == 1
+
+
+def test_every_process_makes_the_same_prompts_and_keys():
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", HASHES],
+            env={"PYTHONHASHSEED": seed},
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed, folder in (("1", "/"), ("2", Path.cwd()))
+    ]
+    assert runs[0] == runs[1]
+
+
+def test_cold_prompts_share_no_beginning():
+    texts = [trial.prompt.messages[0].content[:25] for trial in made(mode="cold", repeats=2).trials]
+    assert len(set(texts)) == len(texts) == 12
+    assert all(text.startswith("Document ") for text in texts)
+
+
+def test_a_text_template_makes_one_text():
+    prompt = made(template="text-en", answer_prefix=" It is").trials[0].prompt
+    assert not prompt.chat
+    assert prompt.messages[0].content.endswith("Answer: It is")
+
+
+def test_the_question_may_stand_at_the_start():
+    trial = made(question_position="start").trials[0]
+    text = trial.prompt.messages[-1].content
+    assert 0 < text.index(trial.item.question) < text.index(trial.prompt.context_text[:50])
+
+
+def test_a_haystack_that_is_repeated_is_marked_from_there_on(essays):
+    own = {"haystack": "folder", "haystack_path": str(essays), "order": "listed", "haystack_repeat": True}
+    trials = made(**own, lengths=[1000, 9000], depths=[50], needle="Ann eats figs.", question="Who?").trials
+    assert [trial.haystack_repeated for trial in trials] == [False, True]
+    with pytest.raises(HaystackError, match="or allow repeating it with --haystack-repeat"):
+        made(**own | {"haystack_repeat": False}, lengths=[9000], needle="Ann eats figs.", question="Who?")
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({"needle": "it SAYS so twice!", "question": "Who?"}, "it SAYS so twice!"),
+        ({"needle": "Ann.", "question": "Who?", "keywords": ["about NUMBER 1"]}, "about NUMBER 1"),
+        ({"needle": "Ann.", "question": "Who?", "answer": "it does"}, "it does"),
+    ],
+)
+def test_what_the_haystack_already_holds_is_an_error_or_is_recorded(essays, given, word):
+    own = {"haystack": "folder", "haystack_path": str(essays), "order": "listed"} | given
+    with pytest.raises(HaystackError, match=rf"already holds '{word}' \(byte \d+\).*--collisions warn"):
+        made(**own)
+    for trial in made(**own, collisions="warn").trials:
+        assert trial.collisions == (word,)
+
+
+def test_a_word_counts_only_for_the_prompts_that_hold_it(tmp_path):
+    text = "Grey is the sea. " * 150 + "Figs! " + "Green is the land. " * 500
+    (tmp_path / "a.txt").write_text("İ" * 9 + text, encoding="utf-8")
+    own = {"haystack": "folder", "haystack_path": str(tmp_path), "order": "listed"}
+    item = {"needle": "Ann eats figs.", "question": "Who?", "keywords": ["figs"]}
+    trials = made(**own, **item, lengths=[700, 2000], depths=[50], collisions="warn").trials
+    assert [trial.collisions for trial in trials] == [(), ("figs",)]
+    assert made(**own, **item, lengths=[700]).trials  # nothing that is asked holds it
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"lengths": [200]}, TooShort, r"Use lengths of \d+ or more"),
+        ({"depths": [101]}, SettingsError, "outside 0..100"),
+        ({"model": "gpt-4"}, SettingsError, "is not BACKEND/NAME"),
+        ({"model": "opena/gpt-4"}, SettingsError, r"Did you mean 'openai'\?"),
+        ({"model": "anthropic/claude-9"}, SettingsError, "Give --tokenizer"),
+        ({"task": "mult"}, SettingsError, r"Unknown task 'mult'. Did you mean 'multi'\?"),
+        ({"task": "multi"}, SettingsError, "needs --needles"),
+        ({"scorer": "levenstein"}, SettingsError, r"Did you mean 'levenshtein'\?"),
+        ({"scorer_options": {"x": 1}}, SettingsError, "Unknown option 'x'"),
+        ({"haystack": "foldr"}, SettingsError, r"Did you mean 'folder'\?"),
+        ({"haystack": "folder"}, SettingsError, "Haystack 'folder' needs --haystack-path"),
+        ({"template": "chat-fr"}, SettingsError, "Unknown template 'chat-fr'"),
+        ({"needle": "{x}", "question": "?"}, SettingsError, r"unknown placeholder \{x\}"),
+        (
+            {"task": "multi", "needles": ["A"], "question": "?", "answer": "A", "spread": "chain-as-coded"},
+            SettingsError,
+            "give --placement token too",
+        ),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_cannot_be_asked_is_said_before_anything_is(given, error, words):
+    with pytest.raises(error, match=words) as caught:
+        made(**given)
+    assert "\n" not in str(caught.value)
+
+
+# Presets
+
+
+def smaller(name: str, essays: Path, shared: Path) -> dict[str, Any]:
+    """What lets a preset be prepared here: small, on data at hand."""
+    small: dict[str, Any] = {"lengths": [1000, 2000], "depths": [0, 50, 100], "repeats": 2}
+    if name.startswith("needlehaystack"):
+        return small | {"haystack_path": str(essays), "scorer": "substring"}
+    if name.startswith("cdme"):
+        path = shared / "vectors" / "opencompass" / "input"
+        return small | {"haystack": "jsonl", "haystack_path": str(path)}
+    return small
+
+
+@pytest.mark.parametrize("name", preset_files())
+def test_every_preset_makes_its_prompts(name, essays, shared):
+    experiment = prepare(configure(name, smaller(name, essays, shared)))
+    assert len(experiment.trials) == 12
+
+
+def test_needlehaystacks_contexts_are_the_originals(essays):
+    settings = configure(
+        "needlehaystack-substring",
+        {"haystack_path": str(essays), "lengths": "1000:6000:4", "depths": [0, 13, 29, 50, 58, 97, 100]},
+    )
+    for trial in prepare(settings).trials:
+        wanted = context(
+            essays,
+            trial.cell.length_tokens,
+            round(trial.cell.depth * 100),
+            settings.needle,
+            tokenizer="gpt-4",
+        )
+        assert trial.prompt.context_text == wanted
+
+
+@pytest.mark.parametrize("name", ["cdme-8k", "cdme-multi-2-8k", "cdme-multi-3-8k"])
+def test_cdmes_contexts_are_the_originals(name, shared):
+    path = shared / "vectors" / "opencompass" / "input"
+    depths = [0, 15, 29, 57, 84, 100]
+    given = {"haystack": "jsonl", "haystack_path": str(path), "lengths": [1000, 3000], "depths": depths}
+    settings = configure(name, given)
+    hidden: dict[str, Any] = {"needle": settings.needle}
+    if settings.needles:
+        hidden = {"needles": settings.needles, "diff": settings.diff, "answer": "A", "keyword": "K"}
+    trials = prepare(settings).trials
+    assert len(trials) == 10 * 2 * 6
+    for length in (1000, 3000):
+        for depth in depths:
+            rows = load_opencompass(
+                path,
+                length,
+                depth,
+                "gpt-4",
+                settings.file_list,
+                10,
+                200,
+                False,
+                "Chinese",
+                retrieval_question="?",
+                template={"prompt": "{context}\0{question}"},
+                **hidden,
+            )
+            ours = [t for t in trials if (t.cell.length_tokens, t.cell.depth) == (length, depth / 100)]
+            assert [t.prompt.context_text for t in ours] == [row["prompt"].split("\0")[0] for row in rows]
+
+
+def test_cdmes_prompts_with_the_originals_words_are_the_originals(shared, tmp_path):
+    path = shared / "vectors" / "opencompass"
+    words = json.loads((path / "templates.json").read_text(encoding="utf-8"))["cdme|Chinese"]
+    ours = words.replace("{context}", "{haystack}")
+    guide = {"guide": "先想一想。", "guide_marker": "请按照"}
+    data = {"messages": [{"role": "user", "text": ours}], **guide}
+    (tmp_path / "mine.yaml").write_text(json.dumps(data), encoding="utf-8")
+    given = {"haystack": "jsonl", "haystack_path": str(path / "input"), "lengths": 2000, "depths": 29}
+    settings = configure("cdme-8k", given | {"template": str(tmp_path / "mine.yaml")})
+    rows = load_opencompass(
+        path / "input",
+        2000,
+        29,
+        "gpt-4",
+        settings.file_list,
+        10,
+        200,
+        True,
+        "Chinese",
+        settings.needle,
+        settings.question,
+        template={"prompt": words, **guide},
+    )
+    trials = prepare(settings).trials
+    assert [trial.prompt.messages[0].content for trial in trials] == [row["prompt"] for row in rows]
+    assert {trial.item.reference.answer for trial in trials} == {row["answer"] for row in rows}

@@ -1,0 +1,107 @@
+"""A tokenizer.json of any kind: bytewise ones in pieces, others by the library's own offsets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, normalizers, pre_tokenizers
+
+from needlemap.haystacks.generated import Generated
+from needlemap.tokenizers.huggingface import HuggingFace
+
+
+@pytest.fixture(scope="module")
+def byte_level(vocabularies: Path) -> HuggingFace:
+    return HuggingFace(vocabularies / "byte-level.json")
+
+
+def changed(
+    vocabularies: Path, tmp_path: Path, name: str = "byte-level.json", **parts: object
+) -> HuggingFace:
+    """The vocabulary with another normaliser or pre-tokeniser."""
+    made = Tokenizer.from_file(str(vocabularies / name))
+    for part, value in parts.items():
+        setattr(made, part, value)
+    made.save(str(tmp_path / "tokenizer.json"))
+    return HuggingFace(tmp_path / "tokenizer.json")
+
+
+@pytest.mark.parametrize("language", ["english", "chinese"])
+def test_a_long_text_in_pieces_has_the_ids_of_the_whole(byte_level, language):
+    source = Generated(language=language)
+    text = "\n\n".join(source.document(number).text for number in range(60))
+    assert len(text) > 70_000
+    assert byte_level.index(text.encode()).ids.tolist() == byte_level._encode(text).ids
+
+
+def test_a_long_text_without_a_place_to_cut_is_one_piece(byte_level):
+    text = "字" * 70_000
+    assert byte_level.index(text.encode()).ids.tolist() == byte_level._encode(text).ids
+
+
+def test_bytes_of_a_character_have_offsets_inside_it(vocabularies):
+    made = HuggingFace(vocabularies / "byte-level.json").index("🙂".encode())
+    assert made.offsets.tolist() == list(range(len(made) + 1))
+
+
+def test_a_normalised_text_is_the_one_that_is_cut(vocabularies, tmp_path):
+    tokenizer = changed(vocabularies, tmp_path, normalizer=normalizers.NFC())
+    made = tokenizer.index("cafe\u0301 later".encode())
+    assert made.data == "café later".encode()
+    assert len(made) == tokenizer.count("cafe\u0301 later".encode())
+
+
+def test_one_that_puts_a_space_before_a_text_is_not_additive(vocabularies, tmp_path):
+    """Its pieces would each get a space: the ids of a long text would be others."""
+    spaced = changed(vocabularies, tmp_path, pre_tokenizer=pre_tokenizers.ByteLevel(add_prefix_space=True))
+    assert not spaced.additive
+    text = "\n\n".join(Generated(language="chinese").document(number).text for number in range(30))
+    made = spaced.index(text.encode())
+    assert made.ids.tolist() == spaced._encode(text).ids
+    assert (made.offsets[0], made.offsets[-1]) == (0, len(text.encode()))
+    assert spaced.count_inside(b" word") == spaced.count(b"a word") - spaced.count(b"a")
+
+
+def test_special_tokens_are_read_as_such_only_on_request(vocabularies):
+    path = vocabularies / "byte-level.json"
+    assert HuggingFace(path, special=True).count(b"<|im_end|>") == 1
+    assert HuggingFace(path).count(b"<|im_end|>") > 1
+
+
+def test_truncation_and_padding_of_the_file_are_off(vocabularies, tmp_path, byte_level):
+    data = json.loads((vocabularies / "byte-level.json").read_text())
+    data["truncation"] = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
+    data["padding"] = {
+        "strategy": {"Fixed": 64},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "<|endoftext|>",
+    }
+    (tmp_path / "tokenizer.json").write_text(json.dumps(data))
+    text = b"one two three four five six seven"
+    assert HuggingFace(tmp_path / "tokenizer.json").count(text) == byte_level.count(text) > 4
+
+
+def test_the_fingerprint_is_that_of_the_file(vocabularies, tmp_path, byte_level):
+    copy = tmp_path / "copy.json"
+    copy.write_bytes((vocabularies / "byte-level.json").read_bytes())
+    assert HuggingFace(copy).fingerprint == byte_level.fingerprint
+    copy.write_bytes(copy.read_bytes() + b"\n")
+    assert HuggingFace(copy).fingerprint != byte_level.fingerprint
+
+
+def test_a_name_is_the_path_unless_given(byte_level, vocabularies):
+    assert byte_level.name == str(vocabularies / "byte-level.json")
+    assert HuggingFace(vocabularies / "byte-level.json", "org/model").name == "org/model"
+
+
+def test_a_cut_between_words_keeps_the_words_of_a_metaspace_vocabulary(vocabularies):
+    made = HuggingFace(vocabularies / "metaspace.json").index(b"the town and the river")
+    starts = {bytes(made.data[place : place + 3]) for place in made.offsets.tolist()}
+    assert {b" an", b" th"} <= starts
+    assert np.diff(made.offsets).min() >= 0

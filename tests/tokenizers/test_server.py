@@ -1,0 +1,197 @@
+"""Tokens counted by a server: both dialects over real HTTP, and servers that cannot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+
+from needlemap.errors import SettingsError, VocabularyMissing
+from needlemap.settings import Settings
+from needlemap.tokenizers.huggingface import HuggingFace
+from needlemap.tokenizers.server import Server
+
+TEXT = "Größe: 12.5 µm, 在上海的实验室。 🙂\n\n  She didn't say why."
+Answer = Callable[[dict[str, Any]], Any]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers POST /tokenize with what the server's `answer` makes of the request; 404 elsewhere."""
+
+    protocol_version = "HTTP/1.1"
+    answer: Answer
+    asked: list[dict[str, Any]]
+    keys: list[str | None]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.asked.append(body)
+        self.keys.append(self.headers.get("authorization"))
+        said = type(self).answer(body) if self.path == "/tokenize" else None
+        data = json.dumps(said if said is not None else {"error": "no"}).encode()
+        self.send_response(200 if said is not None else 404)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Answer], tuple[str, type[Handler]]]]:
+    """Starts a server: serve(answer) -> its address and what it saw."""
+    running = []
+
+    def start(answer: Answer) -> tuple[str, type[Handler]]:
+        kind = type("Seen", (Handler,), {"answer": staticmethod(answer), "asked": [], "keys": []})
+        server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+        server.daemon_threads = True
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        running.append((server, thread))
+        return f"http://127.0.0.1:{server.server_port}", kind
+
+    yield start
+    for server, thread in running:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def vocabulary(vocabularies: Path) -> Path:
+    return vocabularies / "byte-level.json"
+
+
+def like_vllm(vocabulary: Path) -> Answer:
+    tokenizer = Tokenizer.from_file(str(vocabulary))
+
+    def answer(body: dict[str, Any]) -> Any:
+        if "prompt" not in body:
+            return {"object": "error", "message": "prompt: Field required"}
+        found = tokenizer.encode(body["prompt"], add_special_tokens=body["add_special_tokens"])
+        strings = found.tokens if body.get("return_token_strs") else None
+        return {"count": len(found.ids), "max_model_len": 8, "tokens": found.ids, "token_strs": strings}
+
+    return answer
+
+
+def like_llama(vocabulary: Path, before: str = "") -> Answer:
+    ours = HuggingFace(vocabulary)
+
+    def piece(data: bytes) -> Any:
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return list(data)
+
+    def answer(body: dict[str, Any]) -> Any:
+        text = body.get("content", "")
+        found = ours.index((before + text if text else text).encode())
+        if not body.get("with_pieces"):
+            return {"tokens": found.ids.tolist()}
+        cuts = zip(found.offsets[:-1].tolist(), found.offsets[1:].tolist(), strict=True)
+        pieces = [piece(found.data[start:stop]) for start, stop in cuts]
+        rows = zip(found.ids.tolist(), pieces, strict=True)
+        return {"tokens": [{"id": number, "piece": shown} for number, shown in rows]}
+
+    return answer
+
+
+@pytest.mark.parametrize("dialect", [like_vllm, like_llama])
+def test_its_tokens_are_those_of_the_vocabulary(serve, vocabulary, dialect):
+    address, _ = serve(dialect(vocabulary))
+    theirs, ours = Server(f"{address}/v1"), HuggingFace(vocabulary)
+    for text in (b"", b"x", TEXT.encode(), TEXT.encode() * 200):
+        found, known = theirs.index(text), ours.index(text)
+        assert found.data == text
+        assert found.ids.tolist() == known.ids.tolist()
+        assert found.offsets.tolist() == known.offsets.tolist()
+        assert theirs.count(text) == theirs.count_inside(text) == len(known)
+    assert theirs.additive
+    assert theirs.name == f"server:{address}"
+    assert theirs.fingerprint == Server(address).fingerprint
+    assert theirs.fingerprint.startswith("server:")
+
+
+def test_another_vocabulary_has_another_fingerprint(serve, vocabulary):
+    one, other = like_llama(vocabulary), like_llama(vocabulary)
+    shifted = {"tokens": []}
+
+    def moved(body: dict[str, Any]) -> Any:
+        rows = other(body)["tokens"]
+        return {**shifted, "tokens": [row | {"id": row["id"] + 1} if isinstance(row, dict) else row for row in rows]}
+
+    assert Server(serve(one)[0]).fingerprint != Server(serve(moved)[0]).fingerprint
+
+
+def test_a_space_put_before_a_text_is_not_the_texts(serve, vocabulary):
+    """As SentencePiece vocabularies do; then counts do not simply add up."""
+    server = Server(serve(like_llama(vocabulary, before=" "))[0])
+    assert not server.additive
+    assert server.index(b"plain words").data == b"plain words"
+    whole, part = server.count(b"plain words"), server.count(b"plain")
+    assert server.count_inside(b" words") == whole - part
+
+
+def test_the_key_is_sent_where_there_is_one(serve, vocabulary, monkeypatch):
+    address, seen = serve(like_vllm(vocabulary))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    Server(address)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    Server(address)
+    assert seen.keys[0] is None
+    assert seen.keys[-1] == "Bearer sk-test"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda _: None,
+        lambda _: [1, 2],
+        lambda body: {"tokens": [1, 2], "count": 2} if "prompt" in body else None,  # as SGLang: no bytes
+        lambda body: {"tokens": [1], "token_strs": ["▁Where"]} if "prompt" in body else None,
+    ],
+)
+def test_a_server_that_shows_no_tokens_is_refused_with_what_to_type_instead(serve, answer):
+    with pytest.raises(VocabularyMissing, match=r"has no tokenizer end point .* --tokenizer a path to"):
+        Server(serve(answer)[0])
+
+
+def test_tokens_that_lose_bytes_are_refused(serve):
+    with pytest.raises(VocabularyMissing, match="does not give back a text's bytes"):
+        Server(serve(lambda _: {"tokens": [{"id": 0, "piece": "<unk>"}]})[0])
+
+
+def test_a_server_that_is_down_is_said_to_be(serve, vocabulary):
+    with pytest.raises(VocabularyMissing, match=r"No connection to server:http://127.0.0.1:9: .* Is it up\?"):
+        Server("http://127.0.0.1:9/v1")
+
+
+def test_the_setting_server_needs_an_address():
+    from needlemap.models.base import Traits
+    from needlemap.resolve import load_tokenizer
+
+    with pytest.raises(SettingsError, match="give --base-url"):
+        load_tokenizer(Settings(model="openai/m", tokenizer="server"), Traits())
+
+
+def test_auto_asks_the_server_only_where_no_vocabulary_is_known(serve, vocabulary):
+    from needlemap.models.base import Traits
+    from needlemap.resolve import load_tokenizer
+
+    address, seen = serve(like_llama(vocabulary))
+    settings = Settings(model="openai/m", base_url=f"{address}/v1")
+    assert load_tokenizer(settings, Traits(tokenizer="cl100k_base")).name == "cl100k_base"
+    assert not seen.asked
+    assert load_tokenizer(settings, Traits()).name == f"server:{address}"
+    gone, _ = serve(lambda _: None)
+    with pytest.raises(SettingsError, match=r"Which tokens shall lengths count .* has no tokenizer end point"):
+        load_tokenizer(settings.model_copy(update={"base_url": gone}), Traits())

@@ -1,0 +1,179 @@
+"""The tables in docs/ that are made from the code: settings, record fields, the older tools' names.
+
+python tools/doc_tables.py        rewrites them in place, between their marks; tests/test_docs.py compares
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from needlemap.runs.record import Record
+from needlemap.seed_names import TABLE
+from needlemap.settings import Settings
+
+DOCS = Path(__file__).parent.parent / "docs"
+PLAIN = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    dict: "mapping",
+    tuple: "list",
+}
+
+# What each field of a record means, in the order of runs/record.py; a field without a line here is an error.
+MEANINGS = {
+    "schema": "version of this list",
+    "key": "hash of all that can change the answer or its score; resume goes by it",
+    "task": "the task's name",
+    "model": "as set: BACKEND/NAME",
+    "length_tokens": "the cell's length",
+    "depth": "the cell's depth, a share in [0, 1]; in mode lattice where the position comes to",
+    "repeat": "number of the repeat, from 0",
+    "seed": "the run's seed",
+    "question": "what was asked",
+    "reference": "the reference answer",
+    "keywords": "words that a right answer holds",
+    "needles[].meant": "the depth it was meant for, a share in [0, 1]",
+    "needles[].realised": "haystack tokens before it, as a share of all haystack tokens",
+    "needles[].byte": "its first byte's offset in the context (haystack with needles)",
+    "prompt.sha256": "hash of roles and bytes of all messages",
+    "prompt.tokens": "the prompt's tokens by our tokenizer, without the reserve",
+    "prompt.haystack_tokens": "of which haystack",
+    "prompt.positions": "haystack tokens before each needle",
+    "prompt.pad": "what was added at the haystack's end to reach the exact length; mostly nothing",
+    "prompt.off_by": "tokens by which the asked length was missed; 0 but for rare seams",
+    "prompt.haystack_repeated": "whether documents come more than once in this prompt",
+    "prompt.collisions": "needles, key words or answers that the haystack held already (--collisions warn)",
+    "answer": "the answer, unchanged; null if there is none",
+    "finish": "`stop`, `length`, or the provider's own word",
+    "score": "in [0, 1]; null if the trial could not be measured",
+    "scorer.name": "the scorer",
+    "scorer.options": "its options as resolved",
+    "scorer.scale": "lowest and highest native score",
+    "scorer.native": "the score on that scale",
+    "scorer.why": "what decided it: words found, distance, the judge's words and usage",
+    "prompt_tokens": "as the provider counted them; null if it does not say",
+    "cached_tokens": "of which it read from a cache",
+    "shared_tokens": "of the prompt, what the plan promised that a cache holds; null where the mode shares nothing",
+    "completion_tokens": "tokens of the answer",
+    "usage": "the provider's usage report, unchanged",
+    "usd": "price of this answer in US dollars; null if no price is known",
+    "latency_s": "seconds of the attempt that was answered",
+    "attempts": "how often it was sent; 0 if it was not (a shorter prompt was already too long)",
+    "failure": "why it could not be measured; null if it was",
+    "error": "the same in the server's or library's words, without keys",
+    "answered_by": "the model that the provider names in its reply",
+    "finished_at": "UTC time",
+}
+
+
+def settings_table() -> str:
+    """Every setting by group, with its default."""
+    groups: dict[str, list[tuple[str, FieldInfo]]] = {}
+    for name, field in Settings.model_fields.items():
+        extra = field.json_schema_extra
+        groups.setdefault(str(extra["group"]) if isinstance(extra, dict) else "", []).append((name, field))
+    parts = [f"### {group}\n\n{_settings(rows)}" for group, rows in groups.items()]
+    return "\n\n".join(parts)
+
+
+def _settings(rows: Sequence[tuple[str, FieldInfo]]) -> str:
+    return table(
+        ("setting", "default", "what it is"),
+        [(f"`{name}`", _default(field.default), _described(field)) for name, field in rows],
+    )
+
+
+def _described(field: FieldInfo) -> str:
+    choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+    listed = ", ".join(f"`{choice}`" for choice in choices)
+    return f"{field.description} One of {listed}." if listed else str(field.description)
+
+
+def _default(value: Any) -> str:
+    if value is None or value in ("", [], {}):
+        return "none"
+    return f"`{str(value).lower()}`" if isinstance(value, bool) else f"`{value}`"
+
+
+def record_table() -> str:
+    """Every field of a record, parts included."""
+    rows = list(_fields(Record, ""))
+    unknown = set(MEANINGS) - {name for name, _ in rows}
+    if unknown:
+        raise ValueError(f"No such field of a record: {', '.join(sorted(unknown))}")
+    return table(
+        ("field", "type", "what it is"), [(f"`{name}`", kind, MEANINGS[name]) for name, kind in rows]
+    )
+
+
+def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
+    for name, field in model.model_fields.items():
+        full = prefix + (field.alias or name)
+        part, many = _part(field.annotation)
+        if part is None:
+            yield full, _kind(field.annotation)
+        else:
+            yield from _fields(part, f"{full}[]." if many else f"{full}.")
+
+
+def _part(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
+    """The model that a field holds, if it holds one, and whether it holds a list of them."""
+    for kind in (annotation, *get_args(annotation)):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind, get_origin(annotation) is tuple
+    return None, False
+
+
+def _kind(annotation: Any) -> str:
+    if get_origin(annotation) in (Union, types.UnionType):
+        return " or ".join(_kind(kind) for kind in get_args(annotation))
+    if annotation is type(None):
+        return "null"
+    return PLAIN[get_origin(annotation) or annotation]
+
+
+def names_table() -> str:
+    """Every older name and what it means here."""
+    return table(("older name", "tool", "here"), [(f"`{row.name}`", row.tool, row.ours) for row in TABLE])
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    cells = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells)
+
+
+TABLES: dict[str, tuple[str, Callable[[], str]]] = {
+    "settings": ("run.md", settings_table),
+    "record fields": ("records.md", record_table),
+    "older names": ("coming-from.md", names_table),
+}
+
+
+def renewed(page: str, name: str, text: str) -> str:
+    """A page with the text between its two marks of that name replaced."""
+    pattern = re.compile(rf"(<!-- {name}: .*?-->\n).*?(<!-- end of {name} -->)", re.DOTALL)
+    found, times = pattern.subn(lambda match: f"{match[1]}\n{text}\n\n{match[2]}", page)
+    if times != 1:
+        raise ValueError(f"The page has {times} places for '{name}'.")
+    return found
+
+
+def main() -> None:
+    """Rewrite all tables in place."""
+    for name, (file, make) in TABLES.items():
+        page = DOCS / file
+        page.write_text(renewed(page.read_text("utf-8"), name, make()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
