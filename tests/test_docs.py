@@ -1,11 +1,10 @@
-"""README and docs say what is true: their commands run, their outputs are what is printed, links lead somewhere,
-and the tables made from the code are those of the code.
+"""README and docs say what is true: commands run, outputs are what is printed, links lead somewhere, and the
+tables made from the code are those of the code.
 
 A fenced block is read by its language. `sh`: run in a folder of the page's own, block by block, with a test
 server in the place of every endpoint. `text` right behind it: what its last command prints; `...` stands for
-anything. `python`, `yaml` and `toml` with a first line `# NAME.EXT`: a file of that name. Other `python`: run at the end,
-as one program.
-`bash`: shown only, as it needs a GPU, a download or a data set.
+anything. `python`, `yaml` and `toml` with a first line `# NAME.EXT`: a file of that name. Other `python`: run
+at the end, as one program. `bash`: shown only, as it needs a GPU, a download, a data set or much time.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -27,7 +28,9 @@ from needlemap import __version__
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
-RUN = [page for page in PAGES if re.search(r"^```(sh|python)$", page.read_text("utf-8"), re.MULTILINE)]
+REAL = ("servers.md",)  # its commands are for the real servers that it is about
+SHOWN = re.compile(r"^```(sh|python)$", re.MULTILINE)
+RUN = [page for page in PAGES if page.name not in REAL and SHOWN.search(page.read_text("utf-8"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<img[^>]* src=\"([^\"]+)\"")
 NAMED = re.compile(r"# ([\w.-]+\.(?:py|yaml|toml))\n")
@@ -61,17 +64,37 @@ def blocks(page: Path) -> list[Block]:
 
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
-def test_what_a_page_shows_works(page: Path, tmp_path: Path, wire: Any) -> None:
+def test_what_a_page_shows_works(page: Path, running: dict[Path, Future[None]]) -> None:
+    running[page].result()
+
+
+@pytest.fixture(scope="module")
+def running(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, _wire_process: Any
+) -> Iterator[dict[Path, Future[None]]]:
+    """The pages that are to be tested, each being worked through in a folder of its own."""
+    _wire_process.reset()
+    chosen = [item.callspec.params.get("page") for item in request.session.items if "shows" in item.name]
+    with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as threads:
+        yield {
+            page: threads.submit(work_through, page, tmp_path_factory.mktemp(page.stem), _wire_process)
+            for page in RUN
+            if page in chosen
+        }
+
+
+def work_through(page: Path, folder: Path, wire: Any) -> None:
+    """Does what a page shows."""
     environment = endpoints(wire)
     for block in blocks(page):
         if block.file:
-            (tmp_path / block.file).write_text(block.text, encoding="utf-8")
-            install(tmp_path, block)
+            (folder / block.file).write_text(block.text, encoding="utf-8")
+            install(folder, block)
         elif block.kind == "sh":
             text = block.text.replace("http://127.0.0.1:8000", wire.root)
-            printed = shell(text, tmp_path, environment)
+            printed = shell(text, folder, environment)
             assert block.expected is None or matches(printed, block.expected), printed
-    assert python(page, tmp_path, environment) == ""
+    assert python(page, folder, environment) == ""
 
 
 def endpoints(wire: Any) -> dict[str, str]:
@@ -95,7 +118,7 @@ def shell(text: str, folder: Path, environment: dict[str, str]) -> str:
     *first, last = [line for line in text.splitlines() if line and not line.startswith("#")]
     script = "\n".join(["set -eu", *first, f"printf '%s' '{PRINTED}'", last])
     done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr, done.stderr
@@ -111,7 +134,7 @@ def python(page: Path, folder: Path, environment: dict[str, str]) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     return done.stderr if done.returncode else ""
 

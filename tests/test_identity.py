@@ -19,6 +19,7 @@ BASE: dict[str, Any] = {
     "depths": [0, 50],
     "needle": "Ann eats figs.",
     "question": "What does Ann eat?",
+    "answer": "Figs.",
     "keywords": ["figs"],
     "model": "baseline/bm25",
     "repeats": 2,
@@ -51,7 +52,7 @@ def test_every_trial_has_a_key_of_its_own():
     [
         {"needle": "Ann eats plums."},
         {"question": "What fruit does Ann eat?"},
-        {"answer": "figs"},
+        {"answer": "Plums."},
         {"keywords": ["fig"]},
         {"template": "text-en"},
         {"language": "chinese"},

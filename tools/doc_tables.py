@@ -62,7 +62,7 @@ MEANINGS = {
     "scorer.why": "what decided it: words found, distance, the judge's words and usage",
     "prompt_tokens": "as the provider counted them; null if it does not say",
     "cached_tokens": "of which it read from a cache",
-    "shared_tokens": "of the prompt, what the plan promised that a cache holds; null where the mode shares nothing",
+    "shared_tokens": "tokens that the plan promised a cache holds; null where the mode shares nothing",
     "completion_tokens": "tokens of the answer",
     "usage": "the provider's usage report, unchanged",
     "usd": "price of this answer in US dollars; null if no price is known",

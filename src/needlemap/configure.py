@@ -72,7 +72,8 @@ def configure(named: str | None = None, given: Mapping[str, Any] | None = None) 
     settled = {**settled, **_translated(given or {}, settled, "the command line")}
     if settled.get("task", "single") == "single" and not any(settled.get(name) for name in _ITEM):
         settled |= DEFAULT_ITEMS.get(str(settled.get("language", "english")), {})
-    return checked(settled, " or ".join(filter(None, [named, "the command line" if given or not named else ""])))
+    sources = ([named] if named else []) + (["the command line"] if given or not named else [])
+    return checked(settled, " or ".join(sources))
 
 
 def checked(raw: Mapping[str, Any], where: str) -> Settings:

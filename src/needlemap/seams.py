@@ -13,6 +13,7 @@ from needlemap.boundaries import Cuts
 from needlemap.tokens import Span, Tokenizer, TokenText
 
 _MARGIN = 16  # tokens on either side of a seam that are always counted again
+_Piece = tuple[TokenText, int, int]  # a span as a plain tuple, which costs less to make and to look up
 
 
 class SeamCounter:
@@ -25,23 +26,24 @@ class SeamCounter:
         self._tokenizer = tokenizer
         self._haystack = haystack
         self._cuts = cuts
-        self._known: dict[tuple[bool, bytes], int] = {}
+        self._known: dict[tuple[bool, tuple[_Piece, ...]], int] = {}
         self.windowed = _adds_up(tokenizer, haystack, cuts)
 
     def count(self, spans: Sequence[Span]) -> int:
         """Number of tokens of the joined text."""
         if not self.windowed:
             return self._tokenizer.count(_whole_characters(b"".join([span.data for span in spans])))
-        total, window, inside = 0, [], False
+        total, inside = 0, False
+        window: list[_Piece] = []
         for span in spans:
             inner = self._inner(span)
             if inner is None:
-                window.append(span.data)
+                window.append((span.text, span.start, span.stop))
                 continue
             start, stop = inner
-            window.append(Span(span.text, span.start, start).data)
+            window.append((span.text, span.start, start))
             total += self._window(inside, window) + stop - start
-            window, inside = [Span(span.text, stop, span.stop).data], True
+            window, inside = [(span.text, stop, span.stop)], True
         return total + self._window(inside, window)
 
     def _inner(self, span: Span) -> tuple[int, int] | None:
@@ -52,14 +54,13 @@ class SeamCounter:
         stop = int(self._cuts.safe_before[span.stop - _MARGIN])
         return (start, stop) if start < stop else None
 
-    def _window(self, inside: bool, window: list[memoryview]) -> int:
-        data = b"".join(window)
-        if not data:
-            return 0
-        known = self._known.get((inside, data))
+    def _window(self, inside: bool, pieces: list[_Piece]) -> int:
+        key = inside, tuple(pieces)
+        known = self._known.get(key)
         if known is None:
             count = self._tokenizer.count_inside if inside else self._tokenizer.count
-            known = self._known[inside, data] = count(_whole_characters(data))
+            data = b"".join([Span(*piece).data for piece in pieces])
+            known = self._known[key] = count(_whole_characters(data)) if data else 0
         return known
 
 

@@ -188,12 +188,16 @@ class _Frames:
 def _places(
     settings: Settings, grid: Grid, builder: Builder, task: Task, frames: _Frames, repeat: int
 ) -> list[tuple[Cell, int | None]]:
-    """The cells to ask, with the first needle's position where the mode chooses it."""
+    """The cells to ask, with the first needle's position where the mode chooses it.
+
+    A lattice's cells follow from haystack sizes, so they are those of the first draw in every repeat.
+    """
+    drawn = 0 if settings.mode == "lattice" else repeat
     sizes = []
     for length in grid.lengths:
         cell = Cell(length, grid.depths[0])
-        item = task.item(cell, repeat, settings.seed)
-        frame = frames.frame(item.question, cell, repeat)
+        item = task.item(cell, drawn, settings.seed)
+        frame = frames.frame(item.question, cell, drawn)
         sizes.append(builder.haystack_tokens(frame, item.needles, length))
     return places(settings.mode, grid, sizes, builder.haystack.cuts, _tolerance(settings))
 

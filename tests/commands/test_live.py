@@ -40,7 +40,7 @@ class Terminal:
         return process.returncode
 
     def read(self, data: bytes) -> None:
-        """Do as the few control codes say that a progress display uses; keep the screen before each erasure."""
+        """Do as a progress display's few control codes say; keep the screen before each erasure."""
         lines, row, written = [""], 0, False
         for found in CODES.finditer(data):
             text = found[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from itertools import pairwise
 
@@ -140,6 +141,15 @@ def test_a_function_of_ones_own_is_a_model(needlemap):
     records = needlemap.records()
     assert {record["answer"] for record in records} == {"The locker code for Turin is 51328? \x1b[31m."}
     assert {record["prompt_tokens"] for record in records} == {None}
+
+
+def test_a_function_that_never_returns_is_timed_out_and_does_not_hold_the_end_up(needlemap):
+    (needlemap.folder / "mine.py").write_text("import time\ndef answer(messages):\n    time.sleep(100)\n")
+    start = time.monotonic()
+    flags = ("--lengths", "400", "--depths", "0", "--timeout-s", "0.5", "--retries", "0")
+    ended = needlemap("run", "--model", "python/mine:answer", *flags, "-o", "r", code=1)
+    assert "not measured: 1 timed out." in ended.stderr
+    assert time.monotonic() - start < 50
 
 
 def test_a_function_that_always_raises_ends_the_run_early(needlemap):

@@ -19,7 +19,7 @@ from needlemap.settings import Settings
 from needlemap.trials import Trial
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
-pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
+transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
 
 from needlemap.models.hf_engine import HuggingFaceEngine  # noqa: E402
 from needlemap.models.hf_loading import load_model  # noqa: E402
@@ -164,6 +164,24 @@ def test_a_question_leaves_the_cache_as_it_found_it_bit_for_bit(
     distinct = len({trial.prompt.ids.tobytes() for trial in asked})
     assert watched.questions >= distinct
     assert watched.unequal == 0
+
+
+@pytest.mark.parametrize("architecture", CROPPABLE)
+def test_a_cache_that_is_written_in_place_holds_what_transformers_own_would(
+    folders: Folders, trials: Trials, architecture: str
+) -> None:
+    folder = folders(architecture)
+    ids = trials(folder, "exact")[-1].prompt.ids
+    engine = HuggingFaceEngine(loaded(folder), 100)
+    theirs = transformers.DynamicCache()
+    for start in range(0, len(ids), 100):
+        engine.extend(ids[start : start + 100])
+        tokens = torch.from_numpy(ids[start : start + 100].astype(np.int64))[None]
+        with torch.inference_mode():
+            loaded(folder)(tokens, past_key_values=theirs, logits_to_keep=1)
+    assert states(engine)[0].shape[-2] == len(ids)
+    own = [tensor for layer in theirs.layers for tensor in (layer.keys, layer.values)]
+    assert all(torch.equal(*pair) for pair in zip(states(engine), own, strict=True))
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "single"])

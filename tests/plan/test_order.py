@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needlemap.configure import configure
-from needlemap.plan.order import ordered
+from needlemap.plan.order import cut, ordered, promised
+from needlemap.plan.order import shared as shared_in
+from needlemap.plan.tree import reused
 from needlemap.trials import Trial, prepare
 
 SHORT: dict[str, Any] = {"max_answer_tokens": 10, "repeats": 2}
@@ -92,3 +94,25 @@ def test_the_walk_does_not_depend_on_the_order_it_is_given():
 def test_modes_without_sharing_keep_the_grids_order(mode):
     found = trials(lengths=[300, 500], depths=[0, 50], mode=mode)
     assert ordered(found, mode) == list(found)
+
+
+def test_no_prompt_shares_more_than_it_has():
+    """Of two equal prompts the spans' tokens add up to more than the joined text has: one lane became two."""
+    walk = ordered(trials(lengths=[130, 150, 170, 200, 260], depths="0:100:11", repeats=1, seed=2), "exact")
+    sizes = [trial.prompt.tokens for trial in walk]
+    apart = reused([trial.prompt for trial in walk])
+    assert any(common > size for common, size in zip(apart, sizes, strict=True))
+    assert all(common <= size for common, size in zip(shared_in(walk, "exact"), sizes, strict=True))
+    assert len(cut(walk, "exact", 1).bounds) == 1
+
+
+def test_each_trial_knows_what_a_cache_should_hold_of_it():
+    walk = ordered(trials(lengths=[300, 500], depths=[0, 50, 100]), "exact")
+    lanes = cut(walk, "exact", 2)
+    told = [trial.shared_tokens for trial in promised(walk, "exact", lanes)]
+    common = shared_in(walk, "exact")
+    starts = {start for start, _ in lanes.bounds}
+    assert len(starts) == 2
+    assert told == [0 if place in starts else tokens for place, tokens in enumerate(common)]
+    assert sum(told) == sum(trial.prompt.tokens for trial in walk) - sum(lanes.tokens)
+    assert {trial.shared_tokens for trial in promised(walk, "single", lanes)} == {None}

@@ -23,7 +23,7 @@ from urllib.request import urlopen
 
 import pytest
 
-_STARTED_WITHIN_S = 120.0
+_STARTED_WITHIN_S = 240.0
 _SERVING = ("torch", "transformers", "fastapi", "uvicorn")
 _CHAT = 'messages:\n  - {role: user, text: "{haystack}\\n\\n{question}"}\n'
 _TEXT = 'text: "<|im_start|>user\\n{haystack}\\n\\n{question}<|im_end|>\\n<|im_start|>assistant\\n"\n'
@@ -166,6 +166,29 @@ def transformers_serve(
     try:
         yield started.start(
             str(checkpoint), *command, *options, HF_HUB_OFFLINE="1", HF_HOME=str(folder / "home")
+        )
+    finally:
+        started.end()
+
+
+@pytest.fixture(scope="module")
+def vllm(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """vLLM's CPU build: 3.5 GB and a third party's, so an optional check, never asked for in CI."""
+    binary = os.environ.get("NEEDLEMAP_VLLM", "")
+    if not Path(binary).is_file():
+        pytest.skip("optional: set NEEDLEMAP_VLLM to the path of a `vllm` that runs here")
+    started = Servers(tmp_path_factory.mktemp("vllm"))
+    size = ("--dtype", "float32", "--max-model-len", 2048, "--max-num-seqs", 8, "--enforce-eager")
+    where = ("--served-model-name", "tiny", "--enable-prompt-tokens-details", "--host", "127.0.0.1", "--port")
+    quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    small = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    try:
+        yield started.start(
+            "tiny",
+            *(binary, "serve", checkpoint, *size, *where),
+            **quiet,
+            **small,
+            VLLM_CPU_NUM_OF_RESERVED_CPU="0",
         )
     finally:
         started.end()

@@ -1,4 +1,4 @@
-"""`transformers serve`: reports no cached tokens and refuses no length. A run claims nothing it cannot know."""
+"""`transformers serve`: reports no cached tokens, refuses no length. A run claims nothing it cannot know."""
 
 from __future__ import annotations
 

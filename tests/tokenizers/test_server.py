@@ -122,12 +122,10 @@ def test_its_tokens_are_those_of_the_vocabulary(serve, vocabulary, dialect):
 
 
 def test_another_vocabulary_has_another_fingerprint(serve, vocabulary):
-    one, other = like_llama(vocabulary), like_llama(vocabulary)
-    shifted = {"tokens": []}
+    one = like_llama(vocabulary)
 
     def moved(body: dict[str, Any]) -> Any:
-        rows = other(body)["tokens"]
-        return {**shifted, "tokens": [row | {"id": row["id"] + 1} if isinstance(row, dict) else row for row in rows]}
+        return {"tokens": [{"id": row["id"] + 1, "piece": row["piece"]} for row in one(body)["tokens"]]}
 
     assert Server(serve(one)[0]).fingerprint != Server(serve(moved)[0]).fingerprint
 
@@ -170,7 +168,7 @@ def test_tokens_that_lose_bytes_are_refused(serve):
         Server(serve(lambda _: {"tokens": [{"id": 0, "piece": "<unk>"}]})[0])
 
 
-def test_a_server_that_is_down_is_said_to_be(serve, vocabulary):
+def test_a_server_that_is_down_is_said_to_be():
     with pytest.raises(VocabularyMissing, match=r"No connection to server:http://127.0.0.1:9: .* Is it up\?"):
         Server("http://127.0.0.1:9/v1")
 
@@ -193,5 +191,5 @@ def test_auto_asks_the_server_only_where_no_vocabulary_is_known(serve, vocabular
     assert not seen.asked
     assert load_tokenizer(settings, Traits()).name == f"server:{address}"
     gone, _ = serve(lambda _: None)
-    with pytest.raises(SettingsError, match=r"Which tokens shall lengths count .* has no tokenizer end point"):
+    with pytest.raises(SettingsError, match=r"Which tokens shall .* has no tokenizer end point"):
         load_tokenizer(settings.model_copy(update={"base_url": gone}), Traits())

@@ -13,6 +13,7 @@ from needlemap.reports.figure import write_figure
 from needlemap.reports.opencompass import summary_csv
 from needlemap.reports.table import cells_csv, trials_csv
 from needlemap.reports.terminal import plain_summary, terminal_map
+from needlemap.reports.usage import cache_lines
 from needlemap.runs.session import load_map
 from needlemap.runs.store import RunFolder
 
@@ -23,8 +24,10 @@ def report_command(runs: list[Path], out: Path | None, format: str, title: str |
     """Draw each run on the terminal, or write one file."""
     maps = {path: load_map(path) for path in runs}
     if out is None:
-        for map in maps.values():
+        for path, map in maps.items():
             _show(map, palette)
+            for line in cache_lines(RunFolder(path).records()):
+                print(line, file=sys.stderr)
         return
     if out.suffix.lower() == ".csv":
         out.parent.mkdir(parents=True, exist_ok=True)

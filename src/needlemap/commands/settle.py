@@ -13,5 +13,5 @@ DEFAULT = "demo"
 
 
 def settle(preset: str | None, flags: Mapping[str, Any]) -> Settings:
-    """Settings from a preset and flags. Without a preset and without a flag that changes answers: the demo."""
+    """Settings from a preset and flags. With neither a preset nor a flag that changes answers: the demo."""
     return configure(preset or (DEFAULT if set(flags) <= FREE else None), flags)

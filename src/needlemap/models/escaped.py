@@ -1,6 +1,6 @@
 """Prompts as JSON strings: a haystack is escaped once, and every prompt's JSON is joined from slices of that.
 
-Escaping each prompt (0.4 ms at 128k tokens) would be a sixth of what a request costs us; this is a memory copy.
+Escaping every prompt (0.4 ms at 128k tokens) would be a sixth of what a request costs; this is a copy.
 It knows of strings only, not of JSON documents.
 """
 

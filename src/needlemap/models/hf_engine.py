@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from needlemap.errors import Failure, Unmeasured
+from needlemap.models.hf_cache import roomy_cache
 from needlemap.models.walk import Ids, Logits
 
 _NO_ROOM = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
@@ -30,38 +31,31 @@ class HuggingFaceEngine:
 
     def __init__(self, model: Any, chunk_tokens: int, *, full_cache: bool = False) -> None:
         import torch
-        import transformers
 
-        self._torch, self._transformers, self._model = torch, transformers, model
+        self._torch, self._model = torch, model
         self._chunk = chunk_tokens
         self._device = model.get_input_embeddings().weight.device
         takes = inspect.signature(model.forward).parameters
         self._cache_field = "cache_params" if "cache_params" in takes else "past_key_values"
         names = ("logits_to_keep", "num_logits_to_keep")
         self._keep_field = next((name for name in names if name in takes), None)
-        self._full = False
+        self._roomy = False
         self._cache: Any = None
         self._length = 0
         self._recurrent = False
         self.check: Callable[[], None] = _nothing
-        self._look()
-        if full_cache and self.sliding:
-            self._full = True
-            self._look()
+        self.vocabulary = len(self.extend(np.zeros(1, np.int32)))  # a first token shows what cache it makes
+        self.obstacle, self._recurrent = obstacle(self._cache)
+        layers = getattr(self._cache, "layers", ())
+        self.sliding = any(getattr(layer, "is_sliding", False) for layer in layers)
+        if self.obstacle is None or (full_cache and self.sliding and not self._recurrent):
+            self.obstacle, self.sliding, self._roomy = None, False, True
+        self.crop(0)
 
     @property
     def cache(self) -> Any:
         """The model's own cache object, None while it is empty; for those who check it."""
         return self._cache
-
-    def _look(self) -> None:
-        """Compute one token, to see what cache the model makes."""
-        self.vocabulary = len(self.extend(np.zeros(1, np.int32)))
-        self.sliding = any(
-            getattr(layer, "is_sliding", False) for layer in getattr(self._cache, "layers", ())
-        )
-        self.obstacle, self._recurrent = obstacle(self._cache)
-        self.crop(0)
 
     def extend(self, ids: Ids) -> Logits:
         """Compute ids behind the cache; the last position's logits. Raises Unmeasured(MEMORY)."""
@@ -114,8 +108,8 @@ class HuggingFaceEngine:
 
     def _compute(self, ids: Ids, keep: int) -> Logits:
         fields: dict[str, Any] = {} if self._keep_field is None else {self._keep_field: keep}
-        if self._cache is None and self._full:
-            self._cache = self._transformers.DynamicCache()
+        if self._cache is None and self._roomy:
+            self._cache = roomy_cache()
         fields[self._cache_field] = self._cache
         with self._torch.inference_mode():
             tokens = self._torch.from_numpy(ids.astype(np.int64))[None].to(self._device)

@@ -8,8 +8,9 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
+from threading import Thread
 from time import perf_counter
 from typing import Any
 
@@ -19,20 +20,18 @@ from needlemap.models.base import Answer, Decoding, Traits
 from needlemap.options import Checked
 from needlemap.prompts import Prompt
 
-MOST_THREADS = 128  # plain functions run in threads; how many at once is the run's concurrency
-
 
 class PythonModel(metaclass=Checked):
     """Calls `function(messages)` with [{"role": ..., "content": ...}, ...], or with a plain prompt's text.
 
     It returns a str or an Answer, and may be async. The current directory can be imported from. A plain
-    function that runs out of time is left running in its thread: Python cannot stop one.
+    function that runs out of time is left running in its thread, since Python cannot stop one; the program's
+    end does not wait for it.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._function = load(name)
-        self._threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="needlemap-python")
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
@@ -57,13 +56,14 @@ class PythonModel(metaclass=Checked):
         return self._answer(said, perf_counter() - start)
 
     async def close(self) -> None:
-        """Let the threads go without waiting for them."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """Nothing to release."""
 
     async def _call(self, asked: object) -> object:
         if is_async(self._function):
             return await self._function(asked)
-        said = await asyncio.get_running_loop().run_in_executor(self._threads, self._function, asked)
+        done: Future[object] = Future()
+        Thread(target=_work, args=(done, self._function, asked), daemon=True).start()
+        said = await asyncio.wrap_future(done)
         return await said if inspect.isawaitable(said) else said
 
     def _answer(self, said: object, latency_s: float) -> Answer:
@@ -74,6 +74,15 @@ class PythonModel(metaclass=Checked):
             return replace(said, text=whole, latency_s=said.latency_s or latency_s)
         problem = f"{self.name} must return a str or a needlemap Answer, it returned {type(said).__name__}"
         raise faults.unreadable(problem, repr(said))
+
+
+def _work(done: Future[object], function: Callable[..., object], asked: object) -> None:
+    """Call a function and hand over what it returns or raises, wanted or not."""
+    done.set_running_or_notify_cancel()
+    try:
+        done.set_result(function(asked))
+    except BaseException as error:
+        done.set_exception(error)
 
 
 def question(prompt: Prompt) -> list[dict[str, str]] | str:

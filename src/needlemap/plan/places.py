@@ -62,11 +62,15 @@ def _bins(grid: Grid, sizes: Sequence[int], tolerance: float | None) -> Bins:
 
 
 def _lattice(grid: Grid, sizes: Sequence[int], cuts: Cuts) -> list[tuple[Cell, int | None]]:
-    """Positions at the grid's depths of its longest haystack, each asked at every length that reaches it."""
+    """Positions at the grid's depths of its longest haystack, each asked at every length that reaches it.
+
+    A cell's depth is what its point comes to before it moves back to a sentence end, so that repeats with
+    other documents fall into the same cells.
+    """
     longest = min(max(0, max(sizes) - _SLACK), len(cuts.sentence) - 1)
-    points = sorted({int(cuts.sentence[int(depth * longest)]) for depth in grid.depths})
+    points = sorted({int(depth * longest) for depth in grid.depths})
     return [
-        (Cell(length, point / size if point else 0.0), point)
+        (Cell(length, point / size if point else 0.0), int(cuts.sentence[point]))
         for length, size in zip(grid.lengths, sizes, strict=True)
         for point in points
         if not point or point <= size - _SLACK  # 0 always: a length without room is an error, not left out

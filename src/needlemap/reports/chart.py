@@ -31,7 +31,9 @@ def heat_map(map: Map, *, title: str | None = None, palette: str = "amber") -> a
     title: instead of model, task, tokenizer and lengths. Raises SettingsError for an unknown palette.
     """
     layout, colours = make_layout(map), palette_colours(palette)
-    cells = alt.layer(_scored(layout, colours), _missing(layout), _partial(layout), data=_data(layout.cells))
+    drawn = [_scored(layout, colours), _missing(layout), _partial(layout)]
+    drawn += [_realised(layout)] if layout.realised else []
+    cells = alt.layer(*drawn, data=_data(layout.cells))
     means = alt.layer(_mean_line(layout), _mean_points(layout), data=_data(layout.means))
     chart = alt.layer(cells, means).resolve_scale(y="independent")
     return _dressed(
@@ -67,6 +69,16 @@ def _partial(layout: Layout) -> alt.Chart:
         x=_length_axis(layout, band=1.0), y=_depth_axis(layout)
     )
     return corner
+
+
+def _realised(layout: Layout) -> alt.Chart:
+    """A white tick in each cell at the depth where its needle really was."""
+    size = 0.6 * layout.width / max(1, len(layout.means))
+    mark = alt.Chart().mark_tick(orient="horizontal", size=size, thickness=1.2, color="white", opacity=0.9)
+    place = _depth_axis(layout)
+    place.shorthand = "at:Q"
+    ticks: alt.Chart = mark.transform_filter("isValid(datum.at)").encode(x=_length_axis(layout), y=place)
+    return ticks
 
 
 def _cell_mark(layout: Layout, fill: Any = alt.Undefined) -> alt.Chart:
@@ -165,7 +177,8 @@ def _title(map: Map, title: str | None, layout: Layout) -> alt.TitleParams:
     known = title or f"{map.model} · {map.task} · {length_range(map.lengths)}"
     lines = [
         f"Overall {score_label(map.overall)} · n = {map.n} trials, 95 % Wilson intervals in tooltips",
-        f"Tokenizer {map.tokenizer} · scorer {map.scorer} · mode {map.mode}",
+        f"Tokenizer {map.tokenizer} · scorer {map.scorer} · mode {map.mode}"
+        + (" · white ticks: realised depth in its bin" if layout.realised else ""),
         *_missing_line(map),
     ]
     subtitle = [part for line in lines for part in _wrapped(line, width / 6.4)]

@@ -6,13 +6,14 @@ cell reaches half way to its neighbours at the same length, and the vertical axi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
 
 from needlemap.grid import percent
 from needlemap.maps.map import CellScore, Map
+from needlemap.plan.bins import bin_edges
 from needlemap.reports.labels import depth_labels, interval_label, length_labels, missing_label, score_label
 from needlemap.reports.margins import Margin, length_margins
 
@@ -27,7 +28,8 @@ RAGGED_BELOW = 0.5  # share of lengths x depths that are cells
 class Layout:
     """width, height: pixels of the map itself. rows: the vertical axis runs from 0 (top) to rows.
 
-    length_ticks: labels by length in tokens. depth_ticks: labels by place on the vertical axis.
+    length_ticks: labels by length in tokens. depth_ticks: labels by place on the vertical axis. realised:
+    whether cells say where in their bin the needle really was (mode bins, which chooses it).
     """
 
     width: int
@@ -37,20 +39,23 @@ class Layout:
     depth_ticks: dict[float, str]
     cells: tuple[dict[str, Any], ...]
     means: tuple[dict[str, Any], ...]
+    realised: bool
 
 
 def make_layout(map: Map) -> Layout:
     """The layout of a map: sizes, ticks, one data row per cell and per length."""
     bands, rows, ticks = _ragged_bands(map) if is_ragged(map) else _even_bands(map)
     labels = length_labels(map.lengths)
+    bins = dict(zip(map.depths, bin_edges(map.depths), strict=True)) if map.mode == "bins" else {}
     return Layout(
         _width(max(1, len(map.lengths))),
         _height(max(1, len(ticks))),
         rows,
         {length: labels[length] for length in thinned(map.lengths, MAX_LENGTH_LABELS)},
         {place: ticks[place] for place in thinned(list(ticks), MAX_DEPTH_LABELS)},
-        tuple(_cell_row(cell, band) for cell, band in zip(map.cells, bands, strict=True)),
+        tuple(_cell_row(cell, band, bins) for cell, band in zip(map.cells, bands, strict=True)),
         tuple(_mean_row(margin) for margin in length_margins(map)),
+        bool(bins),
     )
 
 
@@ -97,8 +102,11 @@ def _height(rows: int) -> int:
     return rows * max(2, round(wished / rows))
 
 
-def _cell_row(cell: CellScore, band: tuple[float, float]) -> dict[str, Any]:
+def _cell_row(
+    cell: CellScore, band: tuple[float, float], bins: Mapping[float, tuple[float, float]]
+) -> dict[str, Any]:
     return {
+        **_realised(cell, band, bins),
         "length": cell.length_tokens,
         "top": band[0],
         "bottom": band[1],
@@ -108,6 +116,17 @@ def _cell_row(cell: CellScore, band: tuple[float, float]) -> dict[str, Any]:
         "depth": f"{percent(cell.depth):.4g} %, realised {percent(cell.realised):.4g} %",
         **_counts(cell),
     }
+
+
+def _realised(
+    cell: CellScore, band: tuple[float, float], bins: Mapping[float, tuple[float, float]]
+) -> dict[str, float]:
+    """Where between its band's edges a cell's needle really was; nothing where no bin was to choose from."""
+    if cell.depth not in bins or cell.score is None:
+        return {}
+    low, high = bins[cell.depth]
+    share = min(1.0, max(0.0, (cell.realised - low) / (high - low))) if high > low else 0.5
+    return {"at": round(band[0] + share * (band[1] - band[0]), 4)}
 
 
 def _state(cell: CellScore) -> str:

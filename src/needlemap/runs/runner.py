@@ -1,9 +1,9 @@
 """The loop of a run: asks the model, scores the answers, appends the records.
 
 Requests run concurrently, in lanes. A lane asks on when its last answer is on the disk, so that a crash loses
-what is in flight and no more. A judge, which may be slow, works beside the lanes: up to `_UNSCORED` answers of
-each may wait for it. The loop knows nothing of terminals and files: it tells a `Watcher` what happens, and a
-`Keeper` keeps the records.
+what is in flight and no more. A judge, which may be slow, works beside the lanes: up to `_UNSCORED` answers
+of each may wait for it. The loop knows nothing of terminals and files: it tells a `Watcher` what happens, and
+a `Keeper` keeps the records.
 """
 
 from __future__ import annotations

@@ -1,0 +1,179 @@
+"""What sharing prefixes saves: prompt tokens computed and wall time, by mode, beside asking one by one.
+
+    python benchmarks/prefill.py [--smoke] [--skip-wall]
+
+Tokens: real prompts (generated haystack, cl100k_base), counted over one walk; beside `bins` the factor that no
+choice of positions inside the bins can exceed (of haystack tokens alone). Wall: see `sides/walls.py`; without
+torch that part is null.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from time import perf_counter
+
+import numpy as np
+from machine import machine
+from sides.walls import Wall, measure
+from table import rounded, show
+
+from needlemap.boundaries import Cuts
+from needlemap.configure import configure
+from needlemap.grid import make_grid
+from needlemap.plan.bins import chain_tokens, lower_bound
+from needlemap.plan.order import cut, ordered
+from needlemap.plan.places import make_bins_of, places
+from needlemap.plan.summary import Walked, summarise
+from needlemap.trials import Experiment, prepare
+
+MODES = ("exact", "bins", "lattice")
+GRIDS = {
+    "10x10_16k": ("1k:16k:10", "0:100:10"),
+    "15x15_128k": ("1k:128k:15", "0:100:15"),
+    "35x35_128k": ("1k:128k:35", "0:100:35"),
+    "35x35_1M": ("1k:1M:35", "0:100:35"),
+}
+LARGE = {"200x100_128k": ("1k:128k:200", "0:100:100"), "100x200_128k": ("1k:128k:100", "0:100:200")}
+SMOKE = {"15x15_128k": ("400:1200:3", "0:100:3"), "35x35_128k": ("400:1600:4", "0:100:4")}
+REPORTED = (("exact", "35x35_128k"), ("bins", "35x35_128k"), ("bins", "15x15_128k"), ("lattice", "35x35_128k"))
+_OUTSIDE = 400  # tokens of a prompt that are not haystack, where no prompt is made
+_SENTENCE = 20  # tokens, where there is no text
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A grid's tokens. factors: times fewer than one by one, by mode; bound: the most that bins can reach.
+
+    plan_s: seconds to choose the positions of mode bins, to order the walk and to cut it. prepare_s: to make
+    all prompts, planning included; None where none is made.
+    """
+
+    asked: int
+    factors: dict[str, float]
+    bound: float
+    plan_s: float
+    prepare_s: float | None
+
+
+def main() -> None:
+    """Measure, compare, print."""
+    options = _options()
+    counted = {name: count(*grid) for name, grid in (SMOKE if options.smoke else GRIDS).items()}
+    counted |= {} if options.smoke else {name: plan_alone(*grid) for name, grid in LARGE.items()}
+    reason = "--skip-wall" if options.skip_wall else _missing()
+    about, walls = ("", []) if reason else measure(options.smoke)
+    _report(counted, about, walls, reason)
+
+
+def count(lengths: str, depths: str) -> Counted:
+    """Tokens of a grid in every mode, from real prompts."""
+    grid = {"lengths": lengths, "depths": depths, "tokenizer": "cl100k_base"}
+    factors: dict[str, float] = {}
+    for mode in MODES:
+        experiment = prepare(configure(None, {**grid, "mode": mode}))
+        factors[mode] = summarise(Walked.of(experiment, 1)).factor
+    start = perf_counter()
+    experiment = prepare(configure(None, {**grid, "mode": "bins"}))
+    prepare_s = perf_counter() - start
+    sizes = sizes_of(experiment)
+    least = lower_bound(make_bins_of(experiment.grid, sizes, None))
+    bound = sum(sizes) * len(experiment.grid.depths) / least
+    return Counted(experiment.tokens_asked, factors, bound, planning_s(experiment, sizes), prepare_s)
+
+
+def sizes_of(experiment: Experiment) -> list[int]:
+    """Haystack tokens of each length."""
+    sizes = {trial.cell.length_tokens: trial.prompt.haystack_tokens for trial in experiment.trials}
+    return [sizes[length] for length in experiment.grid.lengths]
+
+
+def planning_s(experiment: Experiment, sizes: Sequence[int]) -> float:
+    """Seconds to choose positions, to order the walk and to cut it into lanes."""
+    longest = max((trial.prompt for trial in experiment.trials), key=lambda prompt: prompt.haystack_tokens)
+    cuts = Cuts.of(max((span.text for span in longest.context_spans), key=len))
+    start = perf_counter()
+    places("bins", experiment.grid, sizes, cuts)
+    cut(ordered(experiment.trials, "bins"), "bins", 4)
+    return perf_counter() - start
+
+
+def plan_alone(lengths: str, depths: str) -> Counted:
+    """Positions alone, for a text that has a sentence end every 20 tokens."""
+    grid = make_grid(lengths, depths)
+    sizes = [length - _OUTSIDE for length in grid.lengths]
+    at = np.arange(sizes[-1] + 1, dtype=np.int32)
+    cuts = Cuts(at, at - at % _SENTENCE, at, at)
+    start = perf_counter()
+    found = places("bins", grid, sizes, cuts)
+    plan_s = perf_counter() - start
+    bins = make_bins_of(grid, sizes, None)
+    chosen = np.array([position for _, position in found]).reshape(bins.low.shape)
+    asked = sum(sizes) * len(grid.depths)
+    factor = asked / chain_tokens(chosen, bins.sizes)
+    return Counted(asked, {"bins": factor}, asked / lower_bound(bins), plan_s, None)
+
+
+def _missing() -> str | None:
+    """Why the wall part cannot run."""
+    missing = [name for name in ("torch", "transformers") if find_spec(name) is None]
+    return f"no {' and no '.join(missing)}: pip install 'needlemap[hf]'" if missing else None
+
+
+def _report(counted: dict[str, Counted], about: str, walls: Sequence[Wall], reason: str | None) -> None:
+    notes = [f"Wall time not measured: {reason}."] if reason else [about, *_wall_lines(walls)]
+    compared = [wall for wall in walls if wall.equal is not None]
+    equal = sum(wall.equal or 0 for wall in compared) / max(1, sum(wall.prompts for wall in compared))
+    faster = {wall.mode: walls[0].wall_s / wall.wall_s for wall in compared}
+    result: dict[str, object] = {"benchmark": "prefill"}
+    result |= {f"{mode}_{grid}": rounded(counted[grid].factors[mode]) for mode, grid in REPORTED}
+    result |= {f"wall_{mode}": rounded(faster[mode]) if faster else None for mode in ("exact", "bins")}
+    result |= {"equal_answers": equal if compared else None}
+    result |= {f"plan_s_{name}": rounded(found.plan_s) for name, found in counted.items()}
+    show(
+        "Prompt tokens, times fewer than one by one",
+        machine("needlemap", "numpy", "torch", "transformers"),
+        ("grid", "asked", "exact", "bins", "bins at most", "lattice", "plan s", "prompts s"),
+        [_row(name, found) for name, found in counted.items()],
+        notes,
+        result,
+    )
+
+
+def _row(name: str, found: Counted) -> tuple[str, ...]:
+    factors = {mode: f"{found.factors[mode]:.2f}" if mode in found.factors else "" for mode in MODES}
+    return (
+        name,
+        f"{found.asked / 1e6:,.1f}M",
+        factors["exact"],
+        factors["bins"],
+        f"{found.bound:.2f}",
+        factors["lattice"],
+        f"{found.plan_s:.2f}",
+        "" if found.prepare_s is None else f"{found.prepare_s:.2f}",
+    )
+
+
+def _wall_lines(walls: Sequence[Wall]) -> list[str]:
+    """The second table, line by line."""
+    lines = [f"{'':<24}{'wall s':>9}{'CPU s':>9}{'tokens':>11}{'faster':>9}{'equal':>9}"]
+    for wall in walls:
+        equal = "" if wall.equal is None else f"{wall.equal}/{wall.prompts}"
+        lines.append(
+            f"{wall.name:<24}{wall.wall_s:>9.2f}{wall.cpu_s:>9.2f}{wall.computed:>11,}"
+            f"{walls[0].wall_s / wall.wall_s:>9.2f}{equal:>9}"
+        )
+    return lines
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="What sharing prefixes saves.")
+    parser.add_argument("--skip-wall", action="store_true", help="count tokens only")
+    parser.add_argument("--smoke", action="store_true", help="tiny grids: does it work at all?")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
