@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from needlemap.cli import main
-
 SMALL = ("--lengths", "400", "--depths", "0,50")
 SERVED = ("run", "--model", "openai/m", "--base-url", "http://127.0.0.1:9/v1", "--tokenizer", "cl100k_base")
 WRONG = {
@@ -140,17 +138,10 @@ def test_a_mistake_gives_one_line_that_says_what_to_type(folder, command_in, nam
 
 
 @pytest.mark.parametrize("name", sorted(set(WRONG) - set(IN_A_PROCESS)))
-def test_so_does_every_other_mistake(folder, monkeypatch, capsys, name):
+def test_so_does_every_other_mistake(folder, typed, name):
     arguments, said = WRONG[name]
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "argv", ["needlemap", *arguments])
-    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"):
-        monkeypatch.delenv(variable, raising=False)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    shown = capsys.readouterr()
-    assert isinstance(ended.value.code, int)
-    says_what_to_type(said, ended.value.code, shown.out, shown.err)
+    ended = typed(*arguments, code=2, folder=folder)
+    says_what_to_type(said, ended.returncode, ended.stdout, ended.stderr)
 
 
 def test_keys_are_in_no_file_and_no_output_even_when_the_server_repeats_them(needlemap, wire):

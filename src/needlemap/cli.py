@@ -32,7 +32,7 @@ Runs = Annotated[list[Path], typer.Argument(help="Run folders.")]
 @app.command(cls=GroupedCommand)
 @with_settings
 def run(preset: Preset = None, out: Out = None, **flags: Any) -> None:
-    """Ask, score, draw. Without arguments: a real run that needs no key, no download and no GPU."""
+    """Ask, score, draw. Without arguments: preset demo, a real run without key, download or GPU."""
     from needlemap.commands.run import run_command
 
     raise typer.Exit(run_command(preset, out, flags))

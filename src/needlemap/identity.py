@@ -41,10 +41,12 @@ def prefix_hashes(text: TokenText, stops: Iterable[int]) -> dict[int, str]:
     return hashes
 
 
-def settings_hash(settings: Settings, scorer: str, scorer_options: dict[str, Any], tokenizer: str) -> str:
+def settings_hash(
+    settings: Settings, scorer: str, scorer_options: dict[str, Any], tokenizer: str, weights: str
+) -> str:
     """Hash of what all trials of a run share."""
     shared = {name: getattr(settings, name) for name in ASKED}
-    return _hash([shared, scorer, scorer_options, tokenizer])
+    return _hash([shared, scorer, scorer_options, tokenizer, weights])
 
 
 def trial_key(

@@ -189,7 +189,7 @@ class Builder:
         return int(cuts.character[wanted])
 
     def _old_positions(self, needles: Sequence[Needle], stop: int) -> list[int]:
-        """Positions as the older tools place them; see `reference` in docs/coming-from.md."""
+        """Positions as the older tools place them; see docs/coming-from.md."""
         if self._chained is not None:
             point = int(stop * needles[0].depth)
             points = [point]

@@ -101,7 +101,7 @@ class Settings(BaseModel):
     answer_prefix: str = _field("", "Template", "The answer's beginning, given to the model.")
     # scoring
     scorer: str = _field(
-        "auto", "Scoring", "levenshtein, keyword, substring, exact, judge; auto: the task's."
+        "auto", "Scoring", "levenshtein, keyword, substring, exact, judge, logprob; auto: the task's."
     )
     scorer_options: dict[str, Any] = _field({}, "Scoring", "The scorer's own options, KEY=VALUE.")
     # run

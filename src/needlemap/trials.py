@@ -91,7 +91,8 @@ def prepare(settings: Settings) -> Experiment:
     tokenizer, task = load_tokenizer(settings, traits), make_task(settings)
     scorer, template = make_scorer(settings, task, traits), make_template(settings, traits)
     source = make_source(settings)
-    shared = settings_hash(settings, scorer.name, dict(scorer.options), tokenizer.fingerprint)
+    options, vocabulary = dict(scorer.options), tokenizer.fingerprint
+    shared = settings_hash(settings, scorer.name, options, vocabulary, traits.weights)
     haystacks: list[tuple[str, str]] = []
     trials: list[Trial] = []
     builder: Builder | None = None

@@ -41,10 +41,10 @@ def test_prompts_of_base_models_are_one_text_and_files_are_counted(needlemap, wi
     assert [row["prompt"] for row in rows] == [request["body"]["prompt"] for request in wire.log()]
 
 
-def test_the_same_settings_give_the_same_bytes(needlemap):
+def test_the_same_settings_give_the_same_bytes(typed):
     flags = ("prompts", "--model", "baseline/bm25", "--lengths", "500", "--depths", "50", "--repeats", "2")
-    first = needlemap(*flags).stdout
-    assert needlemap(*flags).stdout == first
-    assert needlemap(*flags, "--seed", "1").stdout != first
+    first = typed(*flags).stdout
+    assert typed(*flags).stdout == first
+    assert typed(*flags, "--seed", "1").stdout != first
     chosen = [json.loads(line)["question"] for line in first.splitlines()]
     assert len(set(chosen)) == 2  # each repeat draws afresh

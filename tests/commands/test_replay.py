@@ -33,10 +33,10 @@ def test_it_prints_what_was_sent_and_asks_again_if_told_to(run, wire):
     assert "answered 500" in failed.stderr
 
 
-def test_lengths_and_repeats_of_every_start_can_be_replayed_and_others_are_named(run):
-    assert "the same bytes" in run("replay", "r", "--length", "300", "--depth", "0").stderr
-    assert "the same bytes" in run("replay", "r", "--length", "500", "--depth", "0", "--repeat", "1").stderr
-    assert run("replay", "r", "--length", "500", "--depth", "0", code=2).stderr == (
+def test_lengths_and_repeats_of_every_start_can_be_replayed_and_others_are_named(run, typed):
+    assert "the same bytes" in typed("replay", "r", "--length", "300", "--depth", "0").stderr
+    assert "the same bytes" in typed("replay", "r", "--length", "500", "--depth", "0", "--repeat", "1").stderr
+    assert typed("replay", "r", "--length", "500", "--depth", "0", code=2).stderr == (
         "needlemap: This run has no cell of length 500, depth 0 and repeat 0. Lengths: 300, 400, 500. "
         "Depths: 0, 33.333333, 66.666667, 100. Repeats: 0, 1.\n"
     )

@@ -32,15 +32,15 @@ def test_without_a_file_it_prints_a_line_per_length_of_every_run(reports):
     ("suffix", "start"),
     [("png", b"\x89PNG"), ("svg", b"<svg"), ("pdf", b"%PDF"), ("html", b"<!DOCTYPE html>")],
 )
-def test_a_figure_is_written_by_its_suffix_into_a_new_folder(reports, suffix, start):
-    ended = reports("report", "r", "-o", f"figures/map.{suffix}")
+def test_a_figure_is_written_by_its_suffix_into_a_new_folder(reports, typed, suffix, start):
+    ended = typed("report", "r", "-o", f"figures/map.{suffix}", folder=reports.folder)
     assert ended.stderr == f"figures/map.{suffix}\n"
     assert (reports.folder / "figures" / f"map.{suffix}").read_bytes().lstrip().startswith(start)
 
 
-def test_tables_hold_a_row_per_cell_or_per_trial(reports):
-    reports("report", "r", "-o", "tables/cells.csv")
-    reports("report", "r", "-o", "tables/trials.csv", "--format", "trials")
+def test_tables_hold_a_row_per_cell_or_per_trial(reports, typed):
+    typed("report", "r", "-o", "tables/cells.csv", folder=reports.folder)
+    typed("report", "r", "-o", "tables/trials.csv", "--format", "trials", folder=reports.folder)
     with (reports.folder / "tables" / "cells.csv").open(newline="") as file:
         cells = list(csv.DictReader(file))
     with (reports.folder / "tables" / "trials.csv").open(newline="") as file:
@@ -56,8 +56,8 @@ def test_tables_hold_a_row_per_cell_or_per_trial(reports):
         assert float(row["score"]) == percent(record["score"])
 
 
-def test_the_opencompass_table_has_a_column_per_run(reports):
-    reports("report", "r", "short", "-o", "summary.csv", "--format", "opencompass")
+def test_the_opencompass_table_has_a_column_per_run(reports, typed):
+    typed("report", "r", "short", "-o", "summary.csv", "--format", "opencompass", folder=reports.folder)
     rows = (reports.folder / "summary.csv").read_text().splitlines()
     assert rows[0] == "dataset,version,metric,mode,baseline/bm25@r,baseline/bm25@short"
     assert rows[1].startswith("CDME_Length500Depth0,")
@@ -75,8 +75,8 @@ def test_the_opencompass_table_has_a_column_per_run(reports):
         (["r", "-o", "x.png", "--palette", "ambr"], "Did you mean 'amber'?"),
     ],
 )
-def test_what_cannot_be_drawn_is_said_in_a_line(reports, flags, said):
-    ended = reports("report", *flags, code=2)
+def test_what_cannot_be_drawn_is_said_in_a_line(reports, typed, flags, said):
+    ended = typed("report", *flags, code=2, folder=reports.folder)
     assert said in ended.stderr
     assert ended.stderr.startswith("needlemap: ")
     assert not (reports.folder / flags[-1]).exists()

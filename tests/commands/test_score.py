@@ -14,13 +14,13 @@ LINES = [
 
 
 @pytest.fixture
-def scored(needlemap):
+def scored(typed):
     """Scores the lines above with some flags: (rows, what was said beside them)."""
 
     def score(*flags, code=0):
         text = "\n".join(json.dumps(line) for line in LINES) + "\n\n"
-        (needlemap.folder / "answers.jsonl").write_text(text)
-        ended = needlemap("score", "answers.jsonl", *flags, code=code)
+        (typed.folder / "answers.jsonl").write_text(text)
+        ended = typed("score", "answers.jsonl", *flags, code=code)
         return [json.loads(line) for line in ended.stdout.splitlines()], ended.stderr
 
     return score
@@ -71,14 +71,21 @@ def test_a_judge_scores_and_is_asked_again_when_its_server_stumbles(scored, wire
         ),
     ],
 )
-def test_a_broken_line_is_named(needlemap, text, said):
-    (needlemap.folder / "answers.jsonl").write_text(text)
-    ended = needlemap("score", "answers.jsonl", "--scorer", "exact", "-o", "out.jsonl", code=2)
+def test_a_broken_line_is_named(typed, text, said):
+    (typed.folder / "answers.jsonl").write_text(text)
+    ended = typed("score", "answers.jsonl", "--scorer", "exact", "-o", "out.jsonl", code=2)
     assert ended.stderr.startswith("needlemap: answers.jsonl, line ")
     assert said in ended.stderr
-    assert not (needlemap.folder / "out.jsonl").exists()
+    assert not (typed.folder / "out.jsonl").exists()
 
 
 def test_an_unknown_scorer_is_named_with_the_nearest(scored):
     _, said = scored("--scorer", "substrng", code=2)
     assert said.startswith("needlemap: Unknown scorer 'substrng'. Did you mean 'substring'?")
+
+
+def test_it_is_a_command(needlemap):
+    (needlemap.folder / "answers.jsonl").write_text(json.dumps(LINES[0]))
+    ended = needlemap("score", "answers.jsonl", "--scorer", "exact", "-o", "scored.jsonl")
+    assert ended.stdout == ""
+    assert json.loads((needlemap.folder / "scored.jsonl").read_text())["score"] == 100

@@ -124,7 +124,7 @@ def test_a_haystack_that_changed_since_is_refused(needlemap, wire):
     assert len(wire.log()) == 2
 
 
-def test_a_run_of_a_newer_version_or_a_broken_run_file_is_refused_with_words(needlemap, wire):
+def test_a_run_of_a_newer_version_or_a_broken_run_file_is_refused_with_words(needlemap, typed, wire):
     needlemap.run(wire, "--lengths", "200", "--depths", "0")
     about = json.loads((needlemap.folder / "r" / "run.json").read_text())
     newer, partial, torn = (needlemap.folder / name for name in ("newer", "partial", "torn"))
@@ -135,7 +135,7 @@ def test_a_run_of_a_newer_version_or_a_broken_run_file_is_refused_with_words(nee
     ):
         shutil.copytree(needlemap.folder / "r", folder)
         (folder / "run.json").write_text(text)
-    assert "written by a newer needlemap (schema 99" in needlemap("report", "newer", code=2).stderr
-    assert "it holds no settings, tokenizer" in needlemap("report", "partial", code=2).stderr
-    assert "'torn/run.json' is not a run's" in needlemap("report", "torn", code=2).stderr
-    assert "No run at 'nowhere'" in needlemap("report", "nowhere", code=2).stderr
+    assert "written by a newer needlemap (schema 99" in typed("report", "newer", code=2).stderr
+    assert "it holds no settings, tokenizer" in typed("report", "partial", code=2).stderr
+    assert "'torn/run.json' is not a run's" in typed("report", "torn", code=2).stderr
+    assert "No run at 'nowhere'" in typed("report", "nowhere", code=2).stderr

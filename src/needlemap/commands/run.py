@@ -15,6 +15,7 @@ from rich.console import Console
 from needlemap.commands.settle import settle
 from needlemap.errors import SettingsError
 from needlemap.maps.map import Map
+from needlemap.models.base import Model
 from needlemap.reports.live import Lines, LiveMap, Silent, Tally, View
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.usage import usage_lines
@@ -43,6 +44,7 @@ def _run(settings: Settings, path: Path) -> int:
     model = make_model(settings) if session.todo else None
     if not settings.quiet:
         _announce(session)
+        _notes(model)
     outcome = Outcome()
     if model is not None:
         view = _view(session)
@@ -92,6 +94,12 @@ def _announce(session: Session) -> None:
     missed = sum(trial.prompt.off_by != 0 for trial in experiment.trials)
     lines += [f"warning: {missed} prompts miss their length by a token or two (recorded)"] if missed else []
     print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+def _notes(model: Model | None) -> None:
+    """What a back end has to say about its model before it is asked."""
+    for note in getattr(model, "notes", ()):
+        print(f"note: {note}", file=sys.stderr, flush=True)
 
 
 def _view(session: Session) -> View:

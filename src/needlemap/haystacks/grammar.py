@@ -56,7 +56,7 @@ class Piece(Protocol):
 class Literal:
     text: str
 
-    def write(self, scene: Scene) -> str:  # noqa: ARG002
+    def write(self, scene: Scene) -> str:
         return self.text
 
 

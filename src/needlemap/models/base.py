@@ -75,6 +75,7 @@ class Traits:
     teacher: whether the model is a `Teacher`. serial: answers come one after another from one cache, so that
     asking several at a time only mixes up their order. breakpoints: whether a provider's cache wants to be
     told where prompts part. remote: whether it is asked over a network, so that what it counts is its word.
+    weights: hash of a local model's files, so that a retrained one is asked anew.
     """
 
     chat: bool = True
@@ -84,10 +85,11 @@ class Traits:
     serial: bool = False
     breakpoints: bool = False
     remote: bool = False
+    weights: str = ""
 
 
 class Model(Protocol):
-    """A back end bound to one model. Built as `Backend(name, **options)`, `name` being what follows the slash.
+    """A back end bound to one model. Built as `Backend(name, **options)`; `name` is what follows the slash.
 
     Raises SettingsError at once when it cannot work (a missing key, an unknown option).
     """

@@ -42,7 +42,7 @@ class Baseline(metaclass=Checked):
         """Chat messages; lengths count cl100k_base tokens unless told otherwise."""
         return Traits(tokenizer="cl100k_base")
 
-    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:  # noqa: ARG002
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """The chosen sentence. Raises Unmeasured for a prompt without a context or a question."""
         if not prompt.context_spans or not prompt.question:
             raise Unmeasured(Failure.MODEL, "A baseline needs a prompt with a context and a question.")

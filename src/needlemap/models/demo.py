@@ -25,6 +25,7 @@ from needlemap.models import faults
 from needlemap.models.base import MARK, Answer, Decoding, Forced, Render, Traits
 from needlemap.models.numpy_engine import NumpyEngine, Weights
 from needlemap.models.walk import Walk
+from needlemap.models.weights import weights_fingerprint
 from needlemap.options import Checked
 from needlemap.prompts import TEXT, Prompt
 from needlemap.tokenizers.catalogue import load
@@ -53,8 +54,10 @@ class DemoModel(metaclass=Checked):
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
         """One plain text, in tokens of its own vocabulary, fed as ids."""
         check_name(name)
-        path = tokenizer_in(Path(options.get("folder", DATA)))
-        return Traits(chat=False, tokenizer=path, render=render_with(path), teacher=True, serial=True)
+        folder = Path(options.get("folder", DATA))
+        path = tokenizer_in(folder)
+        weights = weights_fingerprint(folder)
+        return Traits(False, path, render_with(path), teacher=True, serial=True, weights=weights)
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once. Raises Unmeasured for decoding that it cannot do, and when time or memory runs out."""

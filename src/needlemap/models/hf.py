@@ -25,6 +25,7 @@ from needlemap.models.hf_loading import load_model, position_limit, stop_tokens
 from needlemap.models.model_files import ModelFiles
 from needlemap.models.sampling import Sampler
 from needlemap.models.walk import Ids, Logits, Walk, greedy
+from needlemap.models.weights import weights_fingerprint
 from needlemap.options import Checked, checked
 from needlemap.prompts import Prompt
 
@@ -93,8 +94,10 @@ class HuggingFaceModel(metaclass=Checked):
         known = checked(cls, options)
         wanted = {key: known[key] for key in ("base", "revision", "template_options") if key in known}
         chat = chat_of(name, **wanted)
-        path = str(ModelFiles(name, wanted.get("revision")).tokenizer)
-        return Traits(chat.template is not None, path, chat.render, teacher=True, serial=True)
+        model = ModelFiles(name, wanted.get("revision"))
+        weights = weights_fingerprint(model.folder) if model.folder else ""
+        is_chat, path = chat.template is not None, str(model.tokenizer)
+        return Traits(is_chat, path, chat.render, teacher=True, serial=True, weights=weights)
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once. Raises Unmeasured: too long for its positions, no memory, out of time, or it raised."""

@@ -162,8 +162,8 @@ def unscored(folder: RunFolder, experiment: Experiment) -> list[Trial]:
         if keys.get((length, depth, repeat), record.key) != record.key:
             raise NeedlemapError(
                 f"'{folder.path}' holds answers to other prompts (first: length {length}, depth "
-                f"{percent(depth):g}, repeat {repeat}): the haystack, a template or needlemap itself changed "
-                f"since. Give another folder with -o."
+                f"{percent(depth):g}, repeat {repeat}): the haystack, a template, the model's weights or "
+                f"needlemap itself changed since. Give another folder with -o."
             )
         if record.scored:
             done.add(record.key)

@@ -25,7 +25,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """share: in [0, 1]. native: on the scorer's own scale. why: what decided it (distance, words found, ...)."""
+    """share: in [0, 1]. native: on the scorer's own scale. why: what decided it (distance, words, ...)."""
 
     share: float
     native: float

@@ -31,7 +31,7 @@ class Logprob(metaclass=Checked):
     def __init__(self) -> None:
         self.options: Mapping[str, Any] = {}
 
-    async def score(self, answer: str, reference: Reference) -> Score:  # noqa: ARG002
+    async def score(self, answer: str, reference: Reference) -> Score:
         """Raises SettingsError: a text has no probabilities."""
         raise SettingsError(
             "Scorer 'logprob' reads probabilities, not answers: use it in a run, with --model hf/PATH."
