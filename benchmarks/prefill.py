@@ -17,7 +17,7 @@ from time import perf_counter
 
 import numpy as np
 from machine import machine
-from sides.walls import Wall, measure
+from sides.walls import Cost, Wall, measure
 from table import rounded, show
 
 from needlemap.boundaries import Cuts
@@ -124,13 +124,12 @@ def _missing() -> str | None:
 
 def _report(counted: dict[str, Counted], about: str, walls: Sequence[Wall], reason: str | None) -> None:
     notes = [f"Wall time not measured: {reason}."] if reason else [about, *_wall_lines(walls)]
-    compared = [wall for wall in walls if wall.equal is not None]
-    equal = sum(wall.equal or 0 for wall in compared) / max(1, sum(wall.prompts for wall in compared))
-    faster = {wall.mode: walls[0].wall_s / wall.wall_s for wall in compared}
+    equal = sum(wall.equal for wall in walls) / max(1, sum(wall.prompts for wall in walls))
+    faster = {wall.mode: rounded(wall.alone.wall_s / wall.walked.wall_s) for wall in walls}
     result: dict[str, object] = {"benchmark": "prefill"}
     result |= {f"{mode}_{grid}": rounded(counted[grid].factors[mode]) for mode, grid in REPORTED}
-    result |= {f"wall_{mode}": rounded(faster[mode]) if faster else None for mode in ("exact", "bins")}
-    result |= {"equal_answers": equal if compared else None}
+    result |= {f"wall_{mode}": faster.get(mode) for mode in ("exact", "bins")}
+    result |= {"equal_answers": equal if walls else None}
     result |= {f"plan_s_{name}": rounded(found.plan_s) for name, found in counted.items()}
     show(
         "Prompt tokens, times fewer than one by one",
@@ -158,14 +157,18 @@ def _row(name: str, found: Counted) -> tuple[str, ...]:
 
 def _wall_lines(walls: Sequence[Wall]) -> list[str]:
     """The second table, line by line."""
-    lines = [f"{'':<24}{'wall s':>9}{'CPU s':>9}{'tokens':>11}{'faster':>9}{'equal':>9}"]
+    heads = ("tokens", "wall s", "CPU s", "faster", "by CPU s", "equal")
+    lines = [f"{'':<28}" + "".join(f"{head:>10}" for head in heads)]
     for wall in walls:
-        equal = "" if wall.equal is None else f"{wall.equal}/{wall.prompts}"
-        lines.append(
-            f"{wall.name:<24}{wall.wall_s:>9.2f}{wall.cpu_s:>9.2f}{wall.computed:>11,}"
-            f"{walls[0].wall_s / wall.wall_s:>9.2f}{equal:>9}"
-        )
+        alone, walked = wall.alone, wall.walked
+        lines.append(f"{wall.mode + ', one by one (generate)':<28}" + _costs(alone))
+        faster = f"{alone.wall_s / walked.wall_s:>10.2f}{alone.cpu_s / walked.cpu_s:>10.2f}"
+        lines.append(f"{wall.mode + ', one cache':<28}{_costs(walked)}{faster}{wall.equal:>6}/{wall.prompts}")
     return lines
+
+
+def _costs(cost: Cost) -> str:
+    return f"{cost.computed:>10,}{cost.wall_s:>10.2f}{cost.cpu_s:>10.2f}"
 
 
 def _options() -> argparse.Namespace:

@@ -1,14 +1,15 @@
-"""The wall side of prefill.py: a small random Llama in float32 on the CPU, asked in three ways in one process.
+"""The wall side of prefill.py: a small random Llama in float32 on the CPU, asked in two ways by turns.
 
-One by one with transformers' own `generate`, then mode `exact` and mode `bins` as `hf/FOLDER` asks them, with
-one KV cache. Every answer is compared with that of `generate` to the same prompt.
+Each prompt of a walk is asked of transformers' own `generate`, from nothing, and then as `hf/FOLDER` asks it,
+with one KV cache for all. So both meet the same load of the machine, and every answer is compared.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
@@ -20,39 +21,45 @@ from tinymodel import write_model
 from needlemap.configure import configure
 from needlemap.models.base import Decoding
 from needlemap.models.hf import HuggingFaceModel
+from needlemap.models.walk import Ids
 from needlemap.plan.order import ordered
 from needlemap.trials import Trial, prepare
 
-ANSWER_TOKENS = 8
+ANSWER_TOKENS = 4
 POSITIONS = 4096
-FULL = {"layers": 2, "hidden": 192, "lengths": "400:4k:10", "depths": "0:100:10"}
+FULL = {"layers": 3, "hidden": 256, "lengths": "400:4k:10", "depths": "0:100:10"}
 SMOKE = {"layers": 2, "hidden": 64, "lengths": "400:700:3", "depths": "0:100:3"}
+
+
+@dataclass(slots=True)
+class Cost:
+    """What asking took. computed: prompt tokens."""
+
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    computed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """One way of asking. mode: 'single' for one by one. computed: prompt tokens. equal: how many answers are
-    those of `generate`; None for itself."""
+    """A mode's walk beside one by one. equal: how many of the answers are the same."""
 
     mode: str
-    name: str
     prompts: int
-    wall_s: float
-    cpu_s: float
-    computed: int
-    equal: int | None
+    alone: Cost
+    walked: Cost
+    equal: int
 
 
 def measure(smoke: bool) -> tuple[str, list[Wall]]:
-    """What was asked, in words, and the three ways, one by one first."""
+    """What was asked, in words, and modes `exact` and `bins`."""
     size = SMOKE if smoke else FULL
     with TemporaryDirectory() as scratch:
         folder = Path(scratch)
         parameters = write_model(folder, layers=size["layers"], hidden=size["hidden"], positions=POSITIONS)
-        trials = {mode: trials_of(folder, mode, size) for mode in ("exact", "bins")}
-        walls = _walls(folder, trials)
+        walls = asyncio.run(_walls(folder, size))
     about = (
-        f"Llama of {size['layers']} layers and {parameters / 1e6:.1f} M parameters, float32, CPU; "
+        f"Llama of {size['layers']} layers and {parameters / 1e6:.1f} M parameters, float32, CPU, one thread; "
         f"{size['lengths']} tokens x {size['depths']} percent, answers of {ANSWER_TOKENS} tokens"
     )
     return about, walls
@@ -65,27 +72,40 @@ def trials_of(folder: Path, mode: str, size: dict[str, Any]) -> list[Trial]:
     return ordered(prepare(configure(None, given)).trials, mode)
 
 
-def _walls(folder: Path, trials: dict[str, list[Trial]]) -> list[Wall]:
+async def _walls(folder: Path, size: dict[str, Any]) -> list[Wall]:
     reference, model = Reference(folder), HuggingFaceModel(str(folder), dtype="float32", device="cpu")
-    asyncio.run(_walk(model, "", trials["exact"][:1], ()))  # what a first call alone does is nobody's cost
-    alone, said = reference.ask(trials["exact"])
-    walls = [alone]
-    for mode, asked in trials.items():
-        expected = said if mode == "exact" else reference.ask(asked)[1]
-        walls.append(asyncio.run(_walk(model, mode, asked, expected)))
-    asyncio.run(model.close())
+    walls = []
+    for mode in ("exact", "bins"):
+        trials = trials_of(folder, mode, size)
+        await model.answer(trials[0].prompt, Decoding(1))  # what a first call alone does is nobody's cost
+        walls.append(await _by_turns(mode, reference, model, trials))
+    await model.close()
     return walls
 
 
-async def _walk(model: HuggingFaceModel, mode: str, trials: Sequence[Trial], expected: Sequence[str]) -> Wall:
-    start, cpu, computed, answers = perf_counter(), process_time(), 0, []
+async def _by_turns(
+    mode: str, reference: Reference, model: HuggingFaceModel, trials: Sequence[Trial]
+) -> Wall:
+    wall = Wall(mode, len(trials), Cost(), Cost(), 0)
+    equal = 0
     for trial in trials:
-        answer = await model.answer(trial.prompt, Decoding(ANSWER_TOKENS))
-        answers.append(answer.text)
-        computed += (answer.prompt_tokens or 0) - (answer.cached_tokens or 0)
-    wall_s, cpu_s = perf_counter() - start, process_time() - cpu
-    equal = sum(map(str.__eq__, answers, expected))
-    return Wall(mode, f"{mode} (one cache)", len(trials), wall_s, cpu_s, computed, equal)
+        with timed(wall.alone):
+            expected = reference.answer(trial.prompt.ids)
+        with timed(wall.walked):
+            answer = await model.answer(trial.prompt, Decoding(ANSWER_TOKENS))
+        equal += answer.text == expected
+        wall.alone.computed += len(trial.prompt.ids)
+        wall.walked.computed += len(trial.prompt.ids) - (answer.cached_tokens or 0)
+    return replace(wall, equal=equal)
+
+
+@contextmanager
+def timed(cost: Cost) -> Iterator[None]:
+    """Add what the block takes."""
+    wall, cpu = perf_counter(), process_time()
+    yield
+    cost.wall_s += perf_counter() - wall
+    cost.cpu_s += process_time() - cpu
 
 
 class Reference:
@@ -100,18 +120,10 @@ class Reference:
         self._torch = torch
         self._model: Any = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         self._vocabulary = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._answer(np.arange(8))
+        self.answer(np.arange(8, dtype=np.int32))
 
-    def ask(self, trials: Sequence[Trial]) -> tuple[Wall, list[str]]:
-        """Each prompt from nothing, and the answers."""
-        start, cpu = perf_counter(), process_time()
-        answers = [self._answer(trial.prompt.ids) for trial in trials]
-        wall_s, cpu_s = perf_counter() - start, process_time() - cpu
-        tokens = sum(len(trial.prompt.ids) for trial in trials)
-        name = "one by one (generate)"
-        return Wall("single", name, len(trials), wall_s, cpu_s, tokens, None), answers
-
-    def _answer(self, prompt: Any) -> str:
+    def answer(self, prompt: Ids) -> str:
+        """What it says to a prompt, from nothing."""
         ids = self._torch.from_numpy(prompt.astype(np.int64))[None]
         mask = self._torch.ones_like(ids)
         with self._torch.inference_mode():

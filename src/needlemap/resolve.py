@@ -1,11 +1,13 @@
-"""From settings to the things that they name: traits, tokenizer, task, scorer, template, source, builder."""
+"""From settings to the things that they name: grid, traits, tokenizer, task, scorer, template, source."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
-from needlemap.haystacks.assembly import Haystack
+from needlemap.grid import Grid, make_grid
+from needlemap.haystacks.assembly import assemble
 from needlemap.haystacks.base import Source
 from needlemap.models.base import Traits
 from needlemap.placement import Builder
@@ -18,6 +20,45 @@ from needlemap.tokenizers.catalogue import BUNDLED, load
 from needlemap.tokens import Tokenizer
 
 _SUFFIX = {"english": "en", "chinese": "zh"}
+_DIGITS = {"none": None, "round": 0, "truncate": -1}
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What a run's settings come to. traits: what the model takes."""
+
+    settings: Settings
+    grid: Grid
+    traits: Traits
+    tokenizer: Tokenizer
+    task: Task
+    scorer: Scorer
+    template: Template
+    source: Source
+
+    @property
+    def workers(self) -> int:
+        """How many prompts are asked at a time."""
+        return 1 if self.traits.serial else self.settings.concurrency
+
+    @property
+    def tolerance(self) -> float | None:
+        """Half a depth bin as a share, None for half a step."""
+        return None if self.settings.bin_tolerance is None else self.settings.bin_tolerance / 100
+
+
+def resolve(settings: Settings) -> Resolved:
+    """Everything that the settings name. Raises NeedlemapError for whatever the user can mend."""
+    grid = make_grid(
+        settings.lengths,
+        settings.depths,
+        ends=settings.sigmoid_ends,
+        depth_digits=_DIGITS[settings.depth_rounding],
+    )
+    traits = model_traits(settings)
+    tokenizer, task = load_tokenizer(settings, traits), make_task(settings)
+    scorer, template = make_scorer(settings, task, traits), make_template(settings, traits)
+    return Resolved(settings, grid, traits, tokenizer, task, scorer, template, make_source(settings))
 
 
 def model_traits(settings: Settings) -> Traits:
@@ -123,16 +164,25 @@ def make_source(settings: Settings) -> Source:
     return made
 
 
-def make_builder(
-    settings: Settings, haystack: Haystack, tokenizer: Tokenizer, *, ids: bool = False
-) -> Builder:
-    """The builder of one haystack's prompts."""
+def make_builder(resolved: Resolved, repeat: int) -> Builder:
+    """The builder of one repeat's prompts, over as much haystack as the longest one needs."""
+    settings = resolved.settings
+    haystack = assemble(
+        resolved.source,
+        resolved.tokenizer,
+        max(1, max(resolved.grid.lengths) - settings.reserve),
+        order=settings.order,
+        joined=settings.joined,
+        seed=settings.seed,
+        repeat=repeat,
+        repeat_allowed=settings.haystack_repeat,
+    )
     return Builder(
         haystack,
-        tokenizer,
+        resolved.tokenizer,
         placement=settings.placement,
         counts=settings.counts,
         reserve_tokens=settings.reserve,
         chained=settings.diff / 100 if settings.spread == "chain-as-coded" else None,
-        ids=ids,
+        ids=resolved.traits.render is not None,
     )

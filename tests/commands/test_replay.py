@@ -33,7 +33,8 @@ def test_it_prints_what_was_sent_and_asks_again_if_told_to(run, wire):
     assert "answered 500" in failed.stderr
 
 
-def test_lengths_and_repeats_of_every_start_can_be_replayed_and_others_are_named(run, typed):
+@pytest.mark.usefixtures("run")
+def test_lengths_and_repeats_of_every_start_can_be_replayed_and_others_are_named(typed):
     assert "the same bytes" in typed("replay", "r", "--length", "300", "--depth", "0").stderr
     assert "the same bytes" in typed("replay", "r", "--length", "500", "--depth", "0", "--repeat", "1").stderr
     assert typed("replay", "r", "--length", "500", "--depth", "0", code=2).stderr == (

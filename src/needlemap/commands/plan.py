@@ -176,8 +176,8 @@ def _notes(settings: Settings, rows: list[Summary], bound: int, terms: Terms) ->
         notes.append(f"dollars: at most, every answer using all {budget} tokens; prices: {source}")
     if chosen.held_tokens is not None and chosen.held_tokens < 0.9 * chosen.cached:
         notes.append(
-            f"warning: a cache of {_short(terms.cache_tokens or 0)} tokens serves {_short(chosen.held_tokens)} "
-            f"of the {_short(chosen.cached)} that could be shared. Use fewer lanes (--concurrency) or a larger "
-            f"cache."
+            f"warning: a cache of {_short(terms.cache_tokens or 0)} tokens serves "
+            f"{_short(chosen.held_tokens)} of the {_short(chosen.cached)} that could be shared. "
+            f"Use fewer lanes (--concurrency) or a larger cache."
         )
     return notes
