@@ -24,8 +24,8 @@ from needlemap.tokens import Tokenizer
 @dataclass(frozen=True, slots=True)
 class Trial:
     """One prompt to ask. key: its identity. collisions: texts that the haystack already held before the
-    needle was hidden. haystack_repeated: whether documents come more than once in it. shared_tokens: what it
-    has in common with the one asked before it in its lane; set when a run cuts its walk, else None."""
+    needle was hidden. haystack_repeated: whether documents come more than once in it. shared_tokens: what the
+    prompt has in common with the one before it in its lane; None where the run's mode shares nothing."""
 
     key: str
     cell: Cell

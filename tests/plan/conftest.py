@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np

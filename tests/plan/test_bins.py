@@ -87,9 +87,7 @@ def test_chain_tokens_are_the_nodes_of_the_haystacks_tree(lengths, data):
 @given(sizes(14, 3), DEPTHS, TOLERANCES)
 def test_no_choice_of_positions_on_a_tiny_grid_is_below_the_lower_bound(lengths, depths, tolerance):
     bins = make_bins(lengths, bin_edges(depths, tolerance))
-    ranges = [
-        range(low, high + 1) for low, high in zip(bins.low.ravel(), bins.high.ravel(), strict=True)
-    ]
+    ranges = [range(low, high + 1) for low, high in zip(bins.low.ravel(), bins.high.ravel(), strict=True)]
     assume(np.prod([len(accepted) for accepted in ranges]) <= 3000)
     shape = bins.low.shape
     choices = (np.array(choice).reshape(shape) for choice in product(*ranges))

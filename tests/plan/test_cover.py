@@ -51,9 +51,7 @@ def test_every_position_is_a_legal_cut_inside_its_bin(cuts, lengths, depths, tol
 @given(st.lists(st.integers(4, 16), min_size=2, max_size=3, unique=True), st.integers(2, 3))
 def test_on_tiny_grids_it_comes_near_the_best_of_all_choices(cuts, lengths, depths):
     bins = grid(sorted(lengths), depths)
-    ranges = [
-        range(low, high + 1) for low, high in zip(bins.low.ravel(), bins.high.ravel(), strict=True)
-    ]
+    ranges = [range(low, high + 1) for low, high in zip(bins.low.ravel(), bins.high.ravel(), strict=True)]
     assume(np.prod([len(accepted) for accepted in ranges]) <= 3000)
     best = min(
         chain_tokens(np.array(choice).reshape(bins.low.shape), bins.sizes) for choice in product(*ranges)

@@ -52,7 +52,8 @@ def test_the_longest_lane_is_as_short_as_any_cutting_makes_it(walk, count):
     places = range(1, len(walk[0]))
     best = min(
         max(
-            computed(walk, start, stop) for start, stop in zip((0, *inner), (*inner, len(walk[0])), strict=True)
+            computed(walk, start, stop)
+            for start, stop in zip((0, *inner), (*inner, len(walk[0])), strict=True)
         )
         for cuts in range(min(count, len(walk[0])))
         for inner in combinations(places, cuts)

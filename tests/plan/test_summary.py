@@ -78,9 +78,7 @@ def test_operations_are_those_of_what_is_computed(prepared):
 
 def test_a_servers_cache_serves_less_the_smaller_it_is(prepared):
     walked = Walked.of(prepared(**GRID, mode="bins"), 4)
-    held = [
-        summarise(walked, cache_tokens=tokens).held_tokens for tokens in (1_000, 4_000, 16_000, 10**6)
-    ]
+    held = [summarise(walked, cache_tokens=tokens).held_tokens for tokens in (1_000, 4_000, 16_000, 10**6)]
     assert held == sorted(held)
     assert held[0] < 0.5 * held[-1]
     alone = Walked.of(prepared(**GRID, mode="bins"), 1)
