@@ -2,8 +2,9 @@
 
 STATUS below and `too_long.json` (`too-long:vllm`, as each server words it) name the refusals. Others: ok,
 slow:SECONDS, say:TEXT, half-character (in the answer), reset, cut, invalid-json, wrong-shape, array,
-empty-choices, null-content, no-usage, empty-answer, refusal, filtered, thinking (cut off before the first word), unwritten (LMDeploy's refusal), and
-error-200:STATUS (an error in a reply of status 200, as gateways send them).
+empty-choices, null-content, no-usage, empty-answer, refusal, filtered, thinking (cut off before the first
+word), unwritten (LMDeploy's refusal), and error-200:STATUS (an error in a reply of status 200, as gateways
+send them).
 """
 
 from __future__ import annotations

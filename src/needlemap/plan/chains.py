@@ -114,14 +114,12 @@ class Cover:
         for line, place in enumerate((useful + start).tolist()):
             if place in self.chains:
                 cost[line] = self.pierced.further(self.chains[place])
-        worth = weight[cells]
-        while worth.any():
+        while (worth := weight[cells]).any():
             ratio = np.cumsum(worth, axis=1) / cost * (worth > 0)
             line, top = divmod(int(ratio.argmax()), ratio.shape[1])
             place = int(useful[line]) + start
-            newly = self.reach(place, top)
+            weight[self.reach(place, top)] = 0.0
             cost[line] = self.pierced.further(self.chains[place])
-            worth[np.isin(cells, newly)] = 0.0
 
     def prune(self, places: Iterable[int]) -> None:
         """Shorten chains, dearest first, to the last length that only they pierce; drop the needless."""
