@@ -20,7 +20,7 @@ from needlemap.plan.chains import Pierced, improved
 
 _SWEEPS = 20
 _GAPS = (0.5, 0.7)  # a new position lies this share of a bin from its neighbour
-_LEAST_ROUNDS = 600  # of improvement, and one for every second cell: about a second for 35 x 35
+_ROUNDS, _MOST_ROUNDS = 1000, 6000  # of improvement, and one more for every second cell: a second for 35 x 35
 
 
 def positions(bins: Bins, cuts: Cuts) -> Ints:
@@ -30,7 +30,7 @@ def positions(bins: Bins, cuts: Cuts) -> Ints:
     swept = [_swept(bins, cuts, legal, random) for _ in range(_SWEEPS)]
     first = min(swept, key=lambda chosen: chain_tokens(chosen, bins.sizes))
     pierced = Pierced.of(bins, legal, first)
-    return improved(pierced, first, _LEAST_ROUNDS + bins.low.size // 2, random)
+    return improved(pierced, first, min(_MOST_ROUNDS, _ROUNDS + bins.low.size // 2), random)
 
 
 def _swept(bins: Bins, cuts: Cuts, legal: Ints, random: Random) -> Ints:
