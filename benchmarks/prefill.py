@@ -2,9 +2,9 @@
 
     python benchmarks/prefill.py [--smoke] [--skip-wall]
 
-Tokens: real prompts (generated haystack, cl100k_base), counted over one walk; beside `bins` the factor that no
-choice of positions inside the bins can exceed (of haystack tokens alone). Wall: see `sides/walls.py`; without
-torch that part is null.
+Tokens: real prompts (generated haystack, cl100k_base), counted over one walk; beside `bins` the factor that
+no choice of positions inside the bins can exceed (of haystack tokens alone). Wall: see `sides/walls.py`;
+without torch that part is null.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from importlib.util import find_spec
 from time import perf_counter
 
 import numpy as np
-from machine import machine
-from sides.walls import Cost, Wall, measure
-from table import rounded, show
 
+from machine import machine
 from needlemap.boundaries import Cuts
 from needlemap.configure import configure
 from needlemap.grid import make_grid
@@ -28,6 +26,8 @@ from needlemap.plan.order import cut, ordered
 from needlemap.plan.places import make_bins_of, places
 from needlemap.plan.summary import Walked, summarise
 from needlemap.trials import Experiment, prepare
+from sides.walls import Cost, Wall, measure
+from table import rounded, show
 
 MODES = ("exact", "bins", "lattice")
 GRIDS = {
@@ -38,7 +38,12 @@ GRIDS = {
 }
 LARGE = {"200x100_128k": ("1k:128k:200", "0:100:100"), "100x200_128k": ("1k:128k:100", "0:100:200")}
 SMOKE = {"15x15_128k": ("400:1200:3", "0:100:3"), "35x35_128k": ("400:1600:4", "0:100:4")}
-REPORTED = (("exact", "35x35_128k"), ("bins", "35x35_128k"), ("bins", "15x15_128k"), ("lattice", "35x35_128k"))
+REPORTED = (
+    ("exact", "35x35_128k"),
+    ("bins", "35x35_128k"),
+    ("bins", "15x15_128k"),
+    ("lattice", "35x35_128k"),
+)
 _OUTSIDE = 400  # tokens of a prompt that are not haystack, where no prompt is made
 _SENTENCE = 20  # tokens, where there is no text
 

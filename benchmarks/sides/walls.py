@@ -16,7 +16,6 @@ from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
-from tinymodel import write_model
 
 from needlemap.configure import configure
 from needlemap.models.base import Decoding
@@ -24,11 +23,12 @@ from needlemap.models.hf import HuggingFaceModel
 from needlemap.models.walk import Ids
 from needlemap.plan.order import ordered
 from needlemap.trials import Trial, prepare
+from tinymodel import write_model
 
 ANSWER_TOKENS = 4
 POSITIONS = 4096
-FULL = {"layers": 3, "hidden": 256, "lengths": "400:4k:10", "depths": "0:100:10"}
-SMOKE = {"layers": 2, "hidden": 64, "lengths": "400:700:3", "depths": "0:100:3"}
+FULL: dict[str, Any] = {"layers": 3, "hidden": 256, "lengths": "400:4k:10", "depths": "0:100:10"}
+SMOKE: dict[str, Any] = {"layers": 2, "hidden": 64, "lengths": "400:700:3", "depths": "0:100:3"}
 
 
 @dataclass(slots=True)
@@ -59,8 +59,8 @@ def measure(smoke: bool) -> tuple[str, list[Wall]]:
         parameters = write_model(folder, layers=size["layers"], hidden=size["hidden"], positions=POSITIONS)
         walls = asyncio.run(_walls(folder, size))
     about = (
-        f"Llama of {size['layers']} layers and {parameters / 1e6:.1f} M parameters, float32, CPU, one thread; "
-        f"{size['lengths']} tokens x {size['depths']} percent, answers of {ANSWER_TOKENS} tokens"
+        f"Llama of {size['layers']} layers and {parameters / 1e6:.1f} M parameters, float32, CPU, one "
+        f"thread; {size['lengths']} tokens x {size['depths']} percent, answers of {ANSWER_TOKENS} tokens"
     )
     return about, walls
 
@@ -118,7 +118,9 @@ class Reference:
 
         torch.set_num_threads(1)  # for both sides: on a shared machine two threads wait for one another
         self._torch = torch
-        self._model: Any = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        self._model: Any = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32
+        ).eval()
         self._vocabulary = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.answer(np.arange(8, dtype=np.int32))
 

@@ -36,7 +36,7 @@ def prepared() -> Callable[..., Experiment]:
 
 @pytest.fixture(scope="session")
 def fed_ids(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Settings of a model that is fed token ids: a folder with a tokenizer and a chat template, no weights."""
+    """Settings of a model that is fed token ids: a folder with tokenizer and chat template, no weights."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())

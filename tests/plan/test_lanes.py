@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ def walks(draw: st.DrawFn, most: int = 7) -> Walk:
     """Sizes of prompts, and what each shares with the one before."""
     sizes = draw(st.lists(st.integers(1, 30), min_size=1, max_size=most))
     shared = [0]
-    for left, right in zip(sizes, sizes[1:], strict=False):
+    for left, right in pairwise(sizes):
         shared.append(draw(st.integers(0, min(left, right))))
     return sizes, shared
 

@@ -126,9 +126,10 @@ def test_without_a_needle_the_reference_answer_is_the_truth():
     assert "Eat a sandwich." in question("x", Reference("Eat a sandwich.")).messages[1].content
 
 
-def test_a_missing_key_is_found_when_the_judge_is_made():
+def test_a_missing_key_is_found_when_the_judge_is_opened_so_that_a_plan_needs_none():
+    judge = Judge()
     with pytest.raises(SettingsError, match="export OPENAI_API_KEY="):
-        Judge()
+        judge.open()
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ def test_a_missing_key_is_found_when_the_judge_is_made():
 )
 def test_mistakes_say_what_is_allowed(options, message):
     with pytest.raises(SettingsError, match=message):
-        Judge(**options)
+        Judge(**options).open()
 
 
 def test_options_for_the_record_hold_no_key(wire, monkeypatch):

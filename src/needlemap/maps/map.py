@@ -86,16 +86,21 @@ def make_map(
 
     Of several records of one trial (a failure, then a score) the last scored one counts, else the last.
     """
-    latest: dict[str, Record] = {}
-    for record in records:
-        if record.scored or record.key not in latest or not latest[record.key].scored:
-            latest[record.key] = record
     cells: dict[tuple[int, float], list[Record]] = defaultdict(list)
-    for record in latest.values():
+    for record in latest_records(records):
         cells[record.length_tokens, record.depth].append(record)
     places = sorted({*expected, *cells})
     rows = tuple(_cell(place, cells.get(place, []), expected.get(place, 0)) for place in places)
     return Map(rows, model, tokenizer, task, scorer, mode)
+
+
+def latest_records(records: Iterable[Record]) -> list[Record]:
+    """One record a trial: of several (a failure, then a score) the last scored one, else the last."""
+    latest: dict[str, Record] = {}
+    for record in records:
+        if record.scored or record.key not in latest or not latest[record.key].scored:
+            latest[record.key] = record
+    return list(latest.values())
 
 
 def _cell(place: tuple[int, float], records: list[Record], expected: int) -> CellScore:

@@ -1,9 +1,9 @@
 """Improving a cover of depth bins: a few neighbouring chains are torn out and the hole is filled anew.
 
-A chain is a position and the longest length asked along it; it pierces one bin of each length up to that. Holes
-are filled greedily, by least cost per token that the newly pierced cells would cost alone, which is blurred now
-and then so that other covers are found; what is then needless is cut off. A worse cover is dropped (large
-neighbourhood search: Shaw 1998, doi 10.1007/3-540-49481-2_30).
+A chain is a position and the longest length asked along it; it pierces one bin of each length up to that.
+Holes are filled greedily, by least cost per token that the newly pierced cells would cost alone, which is
+blurred now and then so that other covers are found; what is then needless is cut off. A worse cover is
+dropped (large neighbourhood search: Shaw 1998, doi 10.1007/3-540-49481-2_30).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Chains = dict[int, int]  # candidate -> its longest length, as a row
 
 @dataclass(frozen=True, slots=True)
 class Pierced:
-    """Candidate positions, ascending, and what they pierce and cost. Cells are numbered row by row; the number
-    `none` stands for no cell.
+    """Candidate positions, ascending, and what they pierce and cost. Cells are numbered row by row; the
+    number `none` stands for no cell.
 
     bins: (candidates, lengths) cells. cost: (candidates, lengths) tokens of a chain up to that length. alone:
     (cells + 1,) tokens that a cell would cost alone. low, high: (cells,) accepted positions.
@@ -55,7 +55,8 @@ class Pierced:
 
     def further(self, top: int) -> NDArray[np.float64]:
         """(lengths,): what a chain costs beyond its longest length so far."""
-        return np.maximum(self.sizes - self.sizes[top], 1).astype(float)
+        further: NDArray[np.float64] = np.maximum(self.sizes - self.sizes[top], 1).astype(float)
+        return further
 
     def within(self, cells: Ints) -> tuple[int, int]:
         """The range of candidates that may pierce one of some cells."""
