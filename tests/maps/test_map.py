@@ -6,7 +6,8 @@ import pytest
 
 from needlemap.maps.intervals import wilson
 from needlemap.maps.map import Map, make_map
-from needlemap.runs.record import NeedleRecord, Record
+from needlemap.reports.margins import length_margins
+from needlemap.runs.record import NeedleRecord, PromptRecord, Record
 
 
 def record(key: str, length: int, depth: float, score: float | None, failure: str | None = None) -> Record:
@@ -90,3 +91,21 @@ def test_wilson_of_nothing_is_none_and_of_nonsense_an_error():
     with pytest.raises(ValueError, match=r"hits must lie in 0\.\.5"):
         wilson(6, 5)
     assert wilson(sum([0.1] * 10), 1) is not None  # 0.9999999999999999 and its like
+
+
+def asked(key: str, depth: float, repeat: int, sha256: str) -> Record:
+    prompt = PromptRecord(sha256=sha256, tokens=10, haystack_tokens=5)
+    return record(key, 10, depth, 1.0).model_copy(update={"repeat": repeat, "prompt": prompt})
+
+
+def test_a_prompt_that_two_depths_share_counts_once_in_the_sums_and_in_each_of_its_cells():
+    records = [
+        asked("a", 0.0, 0, "x"),
+        asked("b", 0.5, 0, "x"),
+        asked("c", 1.0, 0, "y"),
+        asked("d", 0.5, 1, "x"),
+    ]
+    map = made(records, {})
+    assert [cell.n for cell in map.cells] == [1, 2, 1]
+    assert map.n == 3  # repeat 1 asked it of another haystack: a prompt of its own
+    assert [margin.n for margin in length_margins(map)] == [3]

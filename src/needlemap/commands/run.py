@@ -91,9 +91,20 @@ def _announce(session: Session) -> None:
         lines.append("warning: the haystack is shorter than the longest prompt and is repeated")
     collided = sorted({word for trial in experiment.trials for word in trial.collisions})
     lines += [f"warning: the haystack already holds {', '.join(map(repr, collided))}"] if collided else []
+    lines += _same(experiment)
     missed = sum(trial.prompt.off_by != 0 for trial in experiment.trials)
     lines += [f"warning: {missed} prompts miss their length by a token or two (recorded)"] if missed else []
     print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+def _same(experiment: Experiment) -> list[str]:
+    """How many prompts are also a neighbouring depth's: sentences are longer than the steps in depth."""
+    trials = experiment.trials
+    places = {(t.repeat, t.cell.length_tokens, t.prompt.positions, t.prompt.haystack_tokens) for t in trials}
+    same = len(trials) - len(places)
+    if not same or experiment.settings.mode == "cold":
+        return []
+    return [f"note: {same} of {len(trials)} prompts equal a neighbouring depth's; n counts them once"]
 
 
 def _notes(model: Model | None) -> None:

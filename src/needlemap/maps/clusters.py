@@ -64,22 +64,12 @@ def cluster_mean(scores: Array) -> ClusterMean | None:
 
 
 def effective_wilson(score: float, n: int, design_effect: float, clusters: int) -> tuple[float, float]:
-    """Wilson interval as of n / design_effect independent trials; clusters give the degrees of freedom.
+    """Wilson interval as of n / design_effect independent trials; clusters give t's degrees of freedom.
 
-    Without clustering (a design effect of 1) n - 1 degrees of freedom are left.
+    A design effect of 1 shows no clustering: then it is the plain Wilson interval.
     """
-    dof = clusters - 1 if design_effect > 1 else n - 1
-    t = t_quantile(0.975, dof) if dof > 0 else Z
+    z = t_quantile(0.975, clusters - 1) if design_effect > 1 else Z
     effective = n / design_effect
-    low, high = _wilson(score, effective, t)
-    return low, high
-
-
-def _wilson(p: float, n: float, z: float) -> tuple[float, float]:
-    """The Wilson interval for a number of trials that need not be whole."""
-    w = z * z / n
-    half = z * sqrt(p * (1 - p) / n + w / (4 * n))
-    return max(0.0, (p + w / 2 - half) / (1 + w)), min(1.0, (p + w / 2 + half) / (1 + w))
-
-
-__all__ = ["ClusterMean", "cluster_mean", "robust_error", "wilson"]
+    interval = wilson(score * effective, effective, z)
+    assert interval is not None  # n is at least 1
+    return interval

@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import sqrt
 
 
-def wilson(hits: float, n: int, z: float = 1.959963984540054) -> tuple[float, float] | None:
+def wilson(hits: float, n: float, z: float = 1.959963984540054) -> tuple[float, float] | None:
     """Interval of the rate hits/n, or None when n is 0 (Wilson 1927, JASA 22:209).
 
     Graded scores may be summed into hits: their variance is at most that of pass or fail, so the interval is
-    then on the safe side.
+    then on the safe side. n may be an effective number of trials, which need not be whole.
 
     >>> [round(x, 2) for x in wilson(17, 20)]
     [0.64, 0.95]

@@ -16,6 +16,8 @@ class CellScore:
 
     score: mean in [0, 1], None when nothing was measured. n: trials scored. low, high: 95 % Wilson interval.
     missing: trials that could not be measured or were not asked yet. failures: how many of each kind.
+    repeated: scored trials whose prompt a shallower cell of the same length asked too: where sentences are
+    longer than the steps in depth, neighbouring cells are one prompt, which counts once in every sum.
     """
 
     length_tokens: int
@@ -27,6 +29,7 @@ class CellScore:
     high: float | None
     missing: int
     failures: Mapping[str, int]
+    repeated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,8 @@ class Map:
 
     @property
     def n(self) -> int:
-        """Trials scored."""
-        return sum(cell.n for cell in self.cells)
+        """Different prompts scored."""
+        return sum(cell.n - cell.repeated for cell in self.cells)
 
     @property
     def by_length(self) -> dict[int, float | None]:
@@ -89,8 +92,9 @@ def make_map(
     cells: dict[tuple[int, float], list[Record]] = defaultdict(list)
     for record in latest_records(records):
         cells[record.length_tokens, record.depth].append(record)
+    seen: set[tuple[int, int, str]] = set()
     places = sorted({*expected, *cells})
-    rows = tuple(_cell(place, cells.get(place, []), expected.get(place, 0)) for place in places)
+    rows = tuple(_cell(place, cells.get(place, []), expected.get(place, 0), seen) for place in places)
     return Map(rows, model, tokenizer, task, scorer, mode)
 
 
@@ -103,7 +107,13 @@ def latest_records(records: Iterable[Record]) -> list[Record]:
     return list(latest.values())
 
 
-def _cell(place: tuple[int, float], records: list[Record], expected: int) -> CellScore:
+def _cell(
+    place: tuple[int, float], records: list[Record], expected: int, seen: set[tuple[int, int, str]]
+) -> CellScore:
+    """One cell. seen: length, repeat and hash of the prompts that cells before it asked; grows."""
+    prompts = {(place[0], r.repeat, r.prompt.sha256) for r in records if r.prompt and r.score is not None}
+    repeated = len(prompts & seen)
+    seen |= prompts
     scores = [record.score for record in records if record.score is not None]
     failures: dict[str, int] = defaultdict(int)
     for record in records:
@@ -121,6 +131,7 @@ def _cell(place: tuple[int, float], records: list[Record], expected: int) -> Cel
         interval[1] if interval else None,
         max(expected, len(records)) - len(scores),
         dict(failures),
+        repeated,
     )
 
 

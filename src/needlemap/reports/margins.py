@@ -11,9 +11,9 @@ from needlemap.maps.map import CellScore, Map
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """One length. score: mean of its cells' means in [0, 1], None if nothing was measured; n: trials scored.
+    """One length. score: mean of its cells' means in [0, 1], None if nothing was measured.
 
-    low, high: 95 % Wilson interval of that mean, as of n trials of equal weight.
+    n: different prompts scored. low, high: 95 % Wilson interval of that mean, as of n trials of equal weight.
     """
 
     length_tokens: int
@@ -36,7 +36,7 @@ def length_margins(map: Map) -> tuple[Margin, ...]:
 def _margin(length_tokens: int, cells: list[CellScore]) -> Margin:
     means = [cell.score for cell in cells if cell.score is not None]
     score = sum(means) / len(means) if means else None
-    n = sum(cell.n for cell in cells)
+    n = sum(cell.n - cell.repeated for cell in cells)
     low, high = (None, None) if score is None else wilson(score * n, n) or (None, None)
     failures: Counter[str] = Counter()
     for cell in cells:

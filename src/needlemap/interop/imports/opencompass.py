@@ -1,0 +1,94 @@
+"""OpenCompass's summary, CSV or TXT: a row a data set, a column a model, scores 0..100, '-' for missing.
+
+A score is the mean of however many answers that cell had; the summary does not say how many, so each cell
+comes in as one trial, and its interval says little. NeedleBench's own summary holds totals only: refused.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+
+from needlemap.errors import NeedlemapError
+from needlemap.interop.imports.row import Fields, Row
+
+TOOL = "OpenCompass"
+HEADER = ("dataset", "version", "metric", "mode")
+NO_SCORE = "-"
+_CELL = re.compile(r"^(?P<before>.*?)_?Length(?P<length>\d+)_?Depth(?P<depth>\d+(?:\.\d+)?)(?P<after>.*)$")
+_SECTION = re.compile(r"^csv format\s*\n\^+\n(.*?)^\$+\s*$", re.MULTILINE | re.DOTALL)
+
+
+def from_txt(text: str, name: str) -> list[Row]:
+    """Rows of the table under 'csv format'. Raises NeedlemapError when there is none."""
+    found = _SECTION.search(text.replace("\r\n", "\n"))
+    if found is None:
+        raise NeedlemapError(
+            f"{name}: no section 'csv format', as OpenCompass's summary has one. Give a summary .txt or .csv."
+        )
+    return from_csv(found[1], name)
+
+
+def from_csv(text: str, name: str) -> list[Row]:
+    """Rows of a summary, one for each model and cell. Raises NeedlemapError."""
+    lines = [line for line in csv.reader(text.splitlines()) if line]
+    header = lines[0] if lines else []
+    if tuple(header[:4]) != HEADER:
+        raise NeedlemapError(_refusal(name, header, lines))
+    if len(header) == len(HEADER) or len(set(header)) != len(header):
+        raise NeedlemapError(f"{name}: a column a model is expected behind '{HEADER[-1]}', got {header[4:]}.")
+    rows = [
+        row
+        for number, line in enumerate(lines[1:], 2)
+        for row in _rows(line, header, f"{name}, row {number}")
+    ]
+    if not rows:
+        raise NeedlemapError(f"{name}: no data set with length and depth in its name, as {_EXAMPLE}.")
+    return rows
+
+
+_EXAMPLE = "CDME_Length1000Depth50"
+
+
+def _refusal(name: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    if header[:1] == ["dataset"] and any("Needle" in line[0] for line in lines):
+        return (
+            f"{name} is NeedleBench's summary: totals, without length and depth, so no map can be made of it. "
+            f"Give the summary of the default summarizer, whose rows are named as {_EXAMPLE}."
+        )
+    return f"{name}: the first row must be {','.join(HEADER)},MODEL..., got {','.join(header):.80}."
+
+
+def _rows(line: Sequence[str], header: Sequence[str], place: str) -> list[Row]:
+    if len(line) != len(header):
+        raise NeedlemapError(f"{place}: {len(header)} columns expected, got {len(line)}.")
+    found = _CELL.match(line[0])
+    if found is None:
+        return []
+    named = Fields({"length": found["length"], "depth": found["depth"]}, f"{place} ({line[0]})")
+    length, depth = named.whole("length", 1), named.depth("depth")
+    scores = zip(header[len(HEADER) :], line[len(HEADER) :], strict=True)
+    return [_row(place, length, depth, model, said, _series(found, line)) for model, said in scores]
+
+
+def _series(found: re.Match[str], line: Sequence[str]) -> str:
+    """Data set, metric and mode: what a map must not mix."""
+    dataset = "-".join(part for part in (found["before"].strip("_"), found["after"].strip("_")) if part)
+    return " ".join([dataset or "needle", line[2], line[3]])
+
+
+def _row(place: str, length: int, depth: float, model: str, said: str, series: str) -> Row:
+    missing = said.strip() == NO_SCORE
+    return Row(
+        place,
+        length,
+        depth,
+        None if missing else Fields({model: said}, place).number(model),
+        model=model,
+        series=series,
+        task=series.split(" ")[0],
+        scorer=TOOL,
+        scale=(0.0, 100.0),
+        error=f"'{NO_SCORE}' in the summary" if missing else "",
+    )

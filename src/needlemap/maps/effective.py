@@ -1,0 +1,146 @@
+"""Effective length: how far a model's score holds, by four named rules, each with a bootstrap interval.
+
+The score at a length is the mean over depths of the cells' means; between tested lengths it is taken to be
+straight over the logarithm of the length. It does not fit a model of the surface, and never extrapolates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, isnan, log2
+from typing import Literal
+
+import numpy as np
+
+from needlemap.errors import SettingsError
+from needlemap.maps.bootstrap import DRAWS, SEED, expanded_interval, weights
+from needlemap.maps.cube import Array, Cube
+
+Kind = Literal["absolute", "relative", "worst-depth", "auc"]
+RULES = ("absolute:85", "relative:85", "worst-depth:85", "auc")
+KINDS = ("absolute", "relative", "worst-depth", "auc")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule and its threshold, a share in [0, 1]. name: as it was written."""
+
+    name: str
+    kind: Kind
+    threshold: float
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """What a rule gives: tokens, or for auc a score in [0, 1]. low, high: 95 %, None with too few haystacks.
+
+    value, low and high are infinite where the score never falls below the threshold up to the longest length
+    tested, and 0 where it is below it at the shortest. shortest, longest: lengths tested, in tokens.
+    """
+
+    rule: Rule
+    value: float | None
+    low: float | None
+    high: float | None
+    shortest: int
+    longest: int
+    clusters: int
+
+
+def parse_rule(text: str) -> Rule:
+    """A rule by its name: 'absolute:85' and its like, or 'auc'. Raises SettingsError.
+
+    >>> parse_rule("relative:90").threshold
+    0.9
+    """
+    name, colon, number = text.partition(":")
+    if name == "auc" and not colon:
+        return Rule(text, "auc", 0.0)
+    for kind in KINDS[:3]:
+        if name == kind and _percent(number) is not None:
+            return Rule(text, kind, (_percent(number) or 0.0) / 100)  # type: ignore[arg-type]
+    raise SettingsError(f"Unknown rule '{text}' of effective length. Write one as {', '.join(RULES)}.")
+
+
+def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEED) -> Effective | None:
+    """A rule's value, with an interval from a bootstrap over haystacks (`bootstrap.py`); None without scores.
+
+    absolute: the length at which the score first falls below the threshold (RULER, arXiv:2404.06654, takes the
+    longest tested length above one). relative: the threshold is a share of the score at the shortest length
+    (NoLiMa, arXiv:2502.05167). worst-depth: the score is that of the worst depth; the least of few noisy cells
+    lies below the least true one, so it errs on the short side. auc: mean score over log2 of the length.
+    """
+    used = np.flatnonzero(cube.known.any(axis=(1, 2)))
+    if not len(used):
+        return None
+    measured = cube.known.any(axis=(0, 2))
+    lengths = np.array(cube.lengths, dtype=np.float64)[measured]
+    scores = cube.scores[used][:, measured]
+    point = rule_values(curves(scores, np.ones((1, len(used))), rule), lengths, rule)[0]
+    again = rule_values(curves(scores, weights(len(used), draws, seed), rule), lengths, rule)
+    low, high = expanded_interval(again, len(used)) or (None, None)
+    ends = int(lengths[0]), int(lengths[-1])
+    return Effective(rule, None if isnan(point) else float(point), low, high, *ends, len(used))
+
+
+def curves(scores: Array, drawn: Array, rule: Rule) -> Array:
+    """Score by length for each draw: (draws, lengths), from scores (clusters, lengths, depths), NaN missing."""
+    return np.stack([_column(scores[:, at], drawn, rule) for at in range(scores.shape[1])], axis=1)
+
+
+def rule_values(by_length: Array, lengths: Array, rule: Rule) -> Array:
+    """The rule applied to curves (draws, lengths): tokens, infinite or 0 as `Effective` says, or scores."""
+    if rule.kind == "auc":
+        return _area(by_length, lengths)
+    base = by_length[:, :1] if rule.kind == "relative" else np.ones((len(by_length), 1))
+    return _crossing(by_length - rule.threshold * base, lengths)
+
+
+def _column(cells: Array, drawn: Array, rule: Rule) -> Array:
+    """One length: (clusters, depths) to (draws,)."""
+    known = ~np.isnan(cells)
+    present = known.any(axis=0)
+    counts = drawn @ known[:, present].astype(np.float64)
+    sums = drawn @ np.nan_to_num(cells[:, present])
+    means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+    fold = np.fmin.reduce if rule.kind == "worst-depth" else _mean_of_known
+    return np.asarray(fold(means, axis=1), dtype=np.float64)
+
+
+def _mean_of_known(means: Array, axis: int) -> Array:
+    known = ~np.isnan(means)
+    count = known.sum(axis=axis)
+    total = np.nansum(means, axis=axis)
+    return np.divide(total, count, out=np.full(len(means), np.nan), where=count > 0)
+
+
+def _crossing(above: Array, lengths: Array) -> Array:
+    """Where curves (draws, lengths) first fall below 0, straight over log2 of the length."""
+    above = np.where(np.abs(above) < 1e-12, 0.0, above)
+    below = above < 0
+    first = below.argmax(axis=1)
+    rows = np.arange(len(above))
+    right, left = above[rows, first], above[rows, np.maximum(first - 1, 0)]
+    fall = np.where(left - right > 0, left - right, 1.0)
+    logs = np.log2(lengths)
+    start = logs[np.maximum(first - 1, 0)]
+    found = 2 ** (start + (logs[first] - start) * left / fall)
+    found = np.where(first == 0, 0.0, found)
+    return np.where(np.isnan(above).any(axis=1), np.nan, np.where(below.any(axis=1), found, inf))
+
+
+def _area(by_length: Array, lengths: Array) -> Array:
+    """Trapezoids over log2 of the length, divided by its range; one length is its own mean."""
+    if len(lengths) == 1:
+        return by_length[:, 0]
+    widths = np.diff(np.log2(lengths))
+    heights = (by_length[:, 1:] + by_length[:, :-1]) / 2
+    return np.asarray(heights @ widths / log2(lengths[-1] / lengths[0]), dtype=np.float64)
+
+
+def _percent(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if 0 < number <= 100 else None
