@@ -1,3 +1,32 @@
-"""needlemap: where in its context does a language model find a fact, and where does it lose it?"""
+"""needlemap: where in its context does a language model find a fact, and where does it lose it?
+
+    run = needlemap.run(model="openai/gpt-4o", lengths="1k,8k", repeats=3)
+    run.map().overall
+
+Importing it loads nothing; the first use of `run`, `load` or `Run` does.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from needlemap.api import Run, load, run
 
 __version__ = "0.1.0"
+__all__ = ["Run", "__version__", "load", "run"]
+
+_LATE = {"Run": "needlemap.api", "load": "needlemap.api", "run": "needlemap.api"}
+
+
+def __getattr__(name: str) -> Any:
+    """A name of the Python interface, imported when it is first used."""
+    if name in _LATE:
+        return getattr(import_module(_LATE[name]), name)
+    raise AttributeError(f"module 'needlemap' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return list(__all__)

@@ -98,6 +98,46 @@ def report(
     report_command(runs, out, format, title, palette)
 
 
+@app.command(name="import")
+def import_(
+    files: Annotated[list[Path], typer.Argument(metavar="FOLDER|FILE...", help="Results of another tool.")],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", help="The new run's folder; of several runs, the folder of these.")
+    ],
+    model: Annotated[str, typer.Option(help="The model's name, where files do not tell it.")] = "",
+    scale: Annotated[str, typer.Option(help="LOWEST:HIGHEST score, where files do not show it.")] = "",
+    tokenizer: Annotated[str, typer.Option(help="Whose tokens lengths count, to be shown.")] = "",
+    dataset_length: Annotated[
+        str, typer.Option("--dataset-length", "--dataset_length", help="For the figure's title, as 200K.")
+    ] = "",
+) -> None:
+    """Make runs of other tools' results: needlehaystack 1 and 2, OpenCompass summaries."""
+    from needlemap.commands.import_ import import_command
+    from needlemap.interop.imports.imported import Said
+    from needlemap.interop.imports.scales import parsed_scale
+
+    said = Said(model, parsed_scale(scale) if scale else None, tokenizer, dataset_length)
+    raise typer.Exit(import_command(files, out, said))
+
+
+@app.command()
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="RUN_A", help="The reference run's folder.")],
+    second: Annotated[Path, typer.Argument(metavar="RUN_B", help="The folder of the run to judge.")],
+    margin: Annotated[
+        float | None, typer.Option(help="The loss in points that does not matter (2 if not given).")
+    ] = None,
+    fail_if_worse: Annotated[
+        float | None, typer.Option(help="As --margin, and exit with 1 when the verdict is 'worse'.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare two runs on the same trials, paired: difference, interval, verdict."""
+    from needlemap.commands.compare import compare_command
+
+    raise typer.Exit(compare_command(first, second, margin, fail_if_worse, json))
+
+
 @app.command(name="list")
 def list_(
     kind: Annotated[

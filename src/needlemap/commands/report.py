@@ -14,7 +14,7 @@ from needlemap.reports.opencompass import summary_csv
 from needlemap.reports.table import cells_csv, trials_csv
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.usage import cache_lines
-from needlemap.runs.session import load_map
+from needlemap.runs.session import load_map, stored_title
 from needlemap.runs.store import RunFolder
 
 FORMATS = ("cells", "trials", "opencompass")
@@ -37,7 +37,7 @@ def report_command(runs: list[Path], out: Path | None, format: str, title: str |
             f"A {out.suffix or 'figure'} holds one run. Give one run, or a .csv with --format opencompass."
         )
     else:
-        write_figure(maps[runs[0]], out, title=title, palette=palette)
+        write_figure(maps[runs[0]], out, title=title or stored_title(runs[0]), palette=palette)
     print(out, file=sys.stderr)
 
 

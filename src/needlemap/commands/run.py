@@ -31,7 +31,7 @@ def run_command(preset: str | None, out: Path | None, flags: Mapping[str, Any]) 
     """Run or resume; returns the exit code."""
     settings = settle(preset, flags)
     if settings.save:
-        return _run(settings, out or _fresh(settings))
+        return _run(settings, out or fresh(settings))
     if settings.save_contexts:
         raise SettingsError("--save-contexts writes into the run folder, and --no-save keeps none. Give one.")
     with tempfile.TemporaryDirectory() as folder:
@@ -66,7 +66,7 @@ def _interrupted(settings: Settings, path: Path) -> int:
     return 130
 
 
-def _fresh(settings: Settings) -> Path:
+def fresh(settings: Settings) -> Path:
     """A folder that no run has used: runs/MODEL-TASK-TIME."""
     name = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in settings.model)
     path = Path("runs") / f"{name}-{settings.task}-{datetime.now():%Y%m%d-%H%M%S}"

@@ -17,8 +17,8 @@ FEWEST = 5  # haystacks: fewer have so few different draws that their interval m
 def weights(clusters: int, draws: int = DRAWS, seed: int = SEED) -> Array:
     """How often each cluster is drawn: (draws, clusters), each row summing to clusters.
 
-    Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 6; Field and Welsh 2007, JRSS B 69:369,
-    for whole clusters. The same seed gives the same draws.
+    Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 6; Field and Welsh 2007, JRSS B
+    69:369, for whole clusters. The same seed gives the same draws.
     """
     share = np.full(clusters, 1 / clusters)
     return np.random.default_rng(seed).multinomial(clusters, share, size=draws).astype(np.float64)

@@ -18,7 +18,8 @@ Z = 1.959963984540054
 class ClusterMean:
     """A mean in [0, 1] over n trials in so many clusters (haystacks).
 
-    standard_error, design_effect: None with one cluster, which cannot show how haystacks differ; low, high: 95 %.
+    standard_error, design_effect: None with one cluster, which cannot show how haystacks differ; low, high:
+    95 %.
     """
 
     score: float
@@ -33,9 +34,9 @@ class ClusterMean:
 def robust_error(sums: Array, counts: Array) -> float:
     """Standard error of sum(sums) / sum(counts), sums and counts being per cluster.
 
-    sqrt(G/(G-1) sum_g (S_g - p N_g)^2) / N: the linearised ratio estimator (Cochran 1977, Sampling Techniques,
-    section 9A), the same as CR1 of an intercept-only regression (Cameron and Miller 2015, J. Human Resources
-    50:317); for evaluations Miller 2024, arXiv:2411.00640.
+    sqrt(G/(G-1) sum_g (S_g - p N_g)^2) / N: the linearised ratio estimator (Cochran 1977, Sampling
+    Techniques, section 9A), the same as CR1 of an intercept-only regression (Cameron and Miller 2015, J.
+    Human Resources 50:317); for evaluations Miller 2024, arXiv:2411.00640.
     """
     clusters, n = len(sums), counts.sum()
     left = sums - sums.sum() / n * counts

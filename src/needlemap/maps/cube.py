@@ -21,9 +21,9 @@ Place = tuple[int, int, float]  # repeat, length in tokens, depth
 
 @dataclass(frozen=True, slots=True)
 class Cube:
-    """scores: (repeats, lengths, depths) in [0, 1], NaN where not measured. asked: same shape, was to be asked.
+    """scores: (repeats, lengths, depths) in [0, 1], NaN where not measured.
 
-    lengths and depths ascend; repeats are numbers of repeats, ascending.
+    asked: same shape, whether it was to be asked. lengths, depths and repeats' numbers ascend.
     """
 
     repeats: tuple[int, ...]

@@ -65,10 +65,11 @@ def parse_rule(text: str) -> Rule:
 def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEED) -> Effective | None:
     """A rule's value, with an interval from a bootstrap over haystacks (`bootstrap.py`); None without scores.
 
-    absolute: the length at which the score first falls below the threshold (RULER, arXiv:2404.06654, takes the
-    longest tested length above one). relative: the threshold is a share of the score at the shortest length
-    (NoLiMa, arXiv:2502.05167). worst-depth: the score is that of the worst depth; the least of few noisy cells
-    lies below the least true one, so it errs on the short side. auc: mean score over log2 of the length.
+    absolute: the length at which the score first falls below the threshold (RULER, arXiv:2404.06654, takes
+    the longest tested length above one). relative: the threshold is a share of the score at the shortest
+    length (NoLiMa, arXiv:2502.05167). worst-depth: the score is that of the worst depth; the least of few
+    noisy cells lies below the least true one, so it errs on the short side. auc: mean score over log2 of
+    the length.
     """
     used = np.flatnonzero(cube.known.any(axis=(1, 2)))
     if not len(used):
@@ -84,7 +85,7 @@ def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEE
 
 
 def curves(scores: Array, drawn: Array, rule: Rule) -> Array:
-    """Score by length for each draw: (draws, lengths), from scores (clusters, lengths, depths), NaN missing."""
+    """Score by length for each draw: (clusters, lengths, depths), NaN missing, to (draws, lengths)."""
     return np.stack([_column(scores[:, at], drawn, rule) for at in range(scores.shape[1])], axis=1)
 
 
@@ -111,7 +112,7 @@ def _mean_of_known(means: Array, axis: int) -> Array:
     known = ~np.isnan(means)
     count = known.sum(axis=axis)
     total = np.nansum(means, axis=axis)
-    return np.divide(total, count, out=np.full(len(means), np.nan), where=count > 0)
+    return np.asarray(np.divide(total, count, out=np.full(len(means), np.nan), where=count > 0))
 
 
 def _crossing(above: Array, lengths: Array) -> Array:

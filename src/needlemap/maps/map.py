@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from needlemap.maps.intervals import wilson
 from needlemap.runs.record import Record
@@ -73,6 +74,12 @@ class Map:
     def overall(self) -> float | None:
         """Mean over lengths of the mean over depths, as OpenCompass prints it."""
         return _mean(list(self.by_length.values()))
+
+    def to_pandas(self) -> Any:
+        """One row a cell: length, depth, score, n, low, high, realised, missing. Raises NeedlemapError."""
+        from needlemap.maps.frame import cell_frame
+
+        return cell_frame(self.cells)
 
 
 def make_map(

@@ -20,7 +20,7 @@ def missing_bounds(total: float, n: int, missing: int) -> tuple[float, float] | 
 
 
 def difference_bounds(first: Array, second: Array) -> tuple[float, float] | None:
-    """Lowest and highest mean of second - first, NaN standing for any score in [0, 1]; None without trials."""
+    """Lowest and highest mean of second - first, NaN being any score in [0, 1]; None without trials."""
     if not first.size:
         return None
     lowest = np.nan_to_num(second, nan=0.0) - np.nan_to_num(first, nan=1.0)

@@ -17,7 +17,7 @@ class DepthScore:
 
 
 def depth_scores(cube: Cube) -> tuple[DepthScore, ...]:
-    """Score by depth with clustered intervals (`clusters.py`), ascending; depths without a score are left out."""
+    """Score by depth with clustered intervals (`clusters.py`); depths without a score are left out."""
     means = ((depth, cluster_mean(cube.scores[:, :, at])) for at, depth in enumerate(cube.depths))
     return tuple(DepthScore(depth, mean) for depth, mean in means if mean is not None)
 

@@ -15,9 +15,9 @@ def trials_needed(
 ) -> int:
     """Paired trials that show a drop (a share) at the two-sided 5 % level with so much power.
 
-    n = deff (z_a sqrt(D) + z_b sqrt(D - drop^2))^2 / drop^2, D being the share of pairs that differ (McNemar's
-    test: Connor 1987, Biometrics 43:207; Miettinen 1968). D is at least the drop; not given, six answers are
-    lost for each one gained.
+    n = deff (z_a sqrt(D) + z_b sqrt(D - drop^2))^2 / drop^2, D being the share of pairs that differ
+    (McNemar's test: Connor 1987, Biometrics 43:207; Miettinen 1968). D is at least the drop; not given, six
+    answers are lost for each one gained.
 
     >>> trials_needed(0.05)
     218

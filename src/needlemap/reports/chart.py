@@ -199,7 +199,8 @@ def _wrapped(text: str, columns: float) -> list[str]:
     """Lines of at most so many letters; wide letters count twice."""
     wide = sum(east_asian_width(letter) in "WF" for letter in text)
     share = 1 + wide / max(1, len(text))
-    return textwrap.wrap(text, max(12, int(columns / share))) or [""]
+    limit = max(12, int(columns / share))
+    return [part for line in text.splitlines() for part in textwrap.wrap(line, limit)] or [""]
 
 
 def _dressed(chart: alt.LayerChart) -> alt.LayerChart:

@@ -196,6 +196,12 @@ def load_map(path: str | Path) -> Map:
     return map_of(folder.about(), folder.records())
 
 
+def stored_title(path: str | Path) -> str | None:
+    """The figure's title that a run was given; None for the one made from its settings."""
+    title = RunFolder(path).about().get("title")
+    return None if title is None else str(title)
+
+
 def map_of(about: Mapping[str, Any], records: Iterable[Record]) -> Map:
     """The map of records, with what run.json says about them."""
     settings = about["settings"]

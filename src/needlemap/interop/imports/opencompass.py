@@ -54,7 +54,7 @@ _EXAMPLE = "CDME_Length1000Depth50"
 def _refusal(name: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     if header[:1] == ["dataset"] and any("Needle" in line[0] for line in lines):
         return (
-            f"{name} is NeedleBench's summary: totals, without length and depth, so no map can be made of it. "
+            f"{name} is NeedleBench's summary: totals, without length and depth, no map can be made of it. "
             f"Give the summary of the default summarizer, whose rows are named as {_EXAMPLE}."
         )
     return f"{name}: the first row must be {','.join(HEADER)},MODEL..., got {','.join(header):.80}."

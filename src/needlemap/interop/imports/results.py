@@ -38,7 +38,7 @@ def from_json(data: bytes, name: str) -> list[Row]:
     if wrong or not objects:
         where = f"{name}, entry {wrong[0]}" if wrong and isinstance(value, list) else name
         raise NeedlemapError(
-            f"{where}: no needlehaystack result. Expected fields: {' or '.join(LENGTHS)}, depth_percent, score."
+            f"{where}: no needlehaystack result. It needs {' or '.join(LENGTHS)}, depth_percent, score."
         )
     listed = isinstance(value, list)
     places = [f"{name}, entry {number}" if listed else name for number in range(1, len(objects) + 1)]
@@ -54,7 +54,7 @@ def _table(reader: csv.DictReader[str], name: str) -> Iterator[Row]:
     columns = reader.fieldnames or ()
     if "score_mean" in columns and "score" not in columns:
         raise NeedlemapError(
-            f"{name} holds means of cells, from which no repeats can be had. Give the table of single results "
+            f"{name} holds means of cells, without the repeats. Give the table of single results "
             f"(column 'score')."
         )
     for number, values in enumerate(reader, 2):

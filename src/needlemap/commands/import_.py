@@ -1,0 +1,53 @@
+"""`needlemap import`: other tools' results as runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from needlemap.interop.imports.imported import Imported, Said, imported
+from needlemap.interop.imports.sources import Found, read
+from needlemap.interop.imports.writing import refuse_taken, write
+from needlemap.runs.session import load_map
+
+_SHOWN = 3  # reasons for files left out
+
+
+def import_command(paths: Sequence[Path], out: Path, said: Said) -> int:
+    """Write a run, or a folder of runs where there are several; say what was read. Returns the exit code."""
+    found = read(paths)
+    runs = imported(found.sources, said)
+    places = {run.name: out if len(runs) == 1 else out / run.name for run in runs}
+    for place in places.values():
+        refuse_taken(place)
+    _left_out(found)
+    for run in runs:
+        write(run, places[run.name])
+        print(_summary(run, places[run.name]), file=sys.stderr)
+    return 0
+
+
+def _left_out(found: Found) -> None:
+    """What lay in a folder and was no result, or could not be read: never passed over in silence."""
+    for reason in found.left_out[:_SHOWN]:
+        print(f"left out: {reason}", file=sys.stderr)
+    if len(found.left_out) > _SHOWN:
+        print(f"left out: {len(found.left_out) - _SHOWN} more files", file=sys.stderr)
+
+
+def _summary(run: Imported, path: Path) -> str:
+    """Where a run is, how many results it holds, and its mean as the other tool would write it."""
+    map, settings = load_map(path), run.about["settings"]
+    low, high = run.scale
+    mean = "-" if map.overall is None else f"{run.native(map.overall):.4f} on {low:g}..{high:g}"
+    missing = sum(cell.missing for cell in map.cells)
+    lines = [
+        f"{path}: {settings['model']} · {settings['task']} · {map.n} results in {len(map.cells)} cells, "
+        f"{missing} missing · overall {mean}"
+    ]
+    if run.moved:
+        lines.append(f"  {run.moved} results came again for the same cell and version: counted as repeats")
+    if settings["model"] == "unknown":
+        lines.append("  the file names no model: --model NAME")
+    return "\n".join(lines)

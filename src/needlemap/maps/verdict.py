@@ -1,0 +1,63 @@
+"""Is B no worse than A? Non-inferiority against a margin given beforehand, and what it would take to tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import Literal
+
+from needlemap.maps.difference import Difference
+
+Word = Literal["no worse", "worse", "cannot tell"]
+CEILING = 0.99
+FLOOR = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """word; more: further pairs that would tell if the difference stays, None when told or no number would.
+
+    warning: why the reference proves little or nothing here; empty when it does.
+    """
+
+    word: Word
+    more: int | None
+    warning: str
+
+
+def verdict(difference: Difference, margin: float) -> Verdict:
+    """Judge a difference against a margin, a share (Piaggio et al. 2012, JAMA 308:2594, figure 1).
+
+    no worse: the whole 95 % interval lies above -margin. worse: it lies below 0, and is not no worse.
+    cannot tell: else, or where the reference scores so little that it could not lose the margin.
+    """
+    warning = _warning(difference, margin)
+    if difference.first <= max(margin, FLOOR):
+        return Verdict("cannot tell", None, warning)
+    if difference.low > -margin:
+        return Verdict("no worse", None, warning)
+    if difference.high < 0:
+        return Verdict("worse", None, warning)
+    return Verdict("cannot tell", more_pairs(difference, margin), warning)
+
+
+def more_pairs(difference: Difference, margin: float) -> int | None:
+    """Further pairs after which the interval, narrowed by the root of n, clears -margin or 0; None if never.
+
+    Takes the observed difference to be the true one.
+    """
+    half = (difference.high - difference.low) / 2
+    gap = max(difference.value + margin, -difference.value)
+    needed = difference.n * (half / gap) ** 2 if gap > 1e-9 else inf
+    return ceil(needed) - difference.n if needed > difference.n and needed < inf else None
+
+
+def _warning(difference: Difference, margin: float) -> str:
+    if difference.first <= max(margin, FLOOR):
+        return "the reference is at the floor: there is nothing that could be lost, so this proves nothing"
+    if difference.first >= CEILING:
+        return (
+            "the reference is at the ceiling: trials as easy as these show only gross losses; "
+            "use longer lengths or a harder task"
+        )
+    return ""
