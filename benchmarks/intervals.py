@@ -2,11 +2,11 @@
 
     python benchmarks/statistics.py [--maps N] [--smoke]     (runs this file)
 
-Each simulated map has 12 repeats of a 8 x 11 grid. A trial is right with a chance that falls with length, dips
-in the middle depths, and moves with its haystack: the trials of one repeat have one normal effect on the logit
-in common. The truth is the same chance averaged over haystacks, by quadrature, not by the code under test. The
-second run of a pair answers as the first but for independent losses and gains, whose rates move with a haystack
-effect of their own.
+Each simulated map has 12 repeats of a 8 x 11 grid. A trial is right with a chance that falls with length,
+dips in the middle depths, and moves with its haystack: the trials of one repeat have one normal effect on
+the logit in common. The truth is the same chance averaged over haystacks, by quadrature, not by the code
+under test. The second run of a pair answers as the first but for independent losses and gains, whose rates
+move with a haystack effect of their own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import argparse
 from dataclasses import dataclass
 
 import numpy as np
+
 from machine import machine
 from needlemap.maps.clusters import cluster_mean
 from needlemap.maps.cube import Array, Cube
@@ -140,7 +141,7 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Coverage of the intervals, by simulation.")
-    parser.add_argument("--maps", type=int, default=1_000, help="simulated maps")
+    parser.add_argument("--maps", type=int, default=2_000, help="simulated maps")
     parser.add_argument("--smoke", action="store_true", help=f"{SMOKE} maps, and no coverage is asserted")
     options = parser.parse_args()
     if options.smoke:

@@ -248,11 +248,11 @@ def _train_sentencepiece(file: Path, lines: list[str], **options: Any) -> None:
     file.write_bytes(model.getvalue())
 
 
-_OPTIONAL = ("NEEDLEMAP_CLAUDE_TOKENIZER", "vLLM", "vllm")  # suites that even CI may lack
+_OPTIONAL = ("vLLM", "vllm")  # suites that even CI may lack
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Where all real parts are said to be installed, a suite that was skipped for want of one is a failure."""
+    """Where all real parts are said to be here, a suite that was skipped for want of one is a failure."""
     if not os.environ.get("NEEDLEMAP_REQUIRE_REAL_PARTS"):
         return
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")

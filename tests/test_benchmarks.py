@@ -13,6 +13,7 @@ import pytest
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 PROMISED = {
     "prompts": {"times_peer_cold", "times_peer_cold_settings", "times_peer_build", "times_memcpy"},
+    "statistics": {"coverage_cell", "coverage_margin", "coverage_effective", "coverage_paired"},
     "scoring": {"levenshtein_25_times", "levenshtein_2000_times", "levenshtein_20000_times"},
     "runner": {
         "share_of_limit_1k",

@@ -125,7 +125,7 @@ def test_an_import_never_touches_a_run_that_is_there(typed, folder):
     before = (typed.folder / "r" / "run.json").read_bytes()
     assert "'r' holds a run already." in typed("import", folder, "-o", "r", code=2).stderr
     assert "other settings" in typed("run", "-o", "r", code=2).stderr
-    typed("replay", "r", "--length", "1000", "--depth", "50", code=2)
+    assert "was imported" in typed("replay", "r", "--length", "1000", "--depth", "50", code=2).stderr
     assert (typed.folder / "r" / "run.json").read_bytes() == before
 
 

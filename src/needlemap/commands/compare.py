@@ -39,8 +39,8 @@ def compare_runs(first: str | Path, second: str | Path, margin: float = MARGIN) 
     found = contrast(*abouts)
     if "scorer" in found:
         raise NeedlemapError(
-            f"'{first}' and '{second}' are scored differently: {phrase({'scorer': found['scorer']})}. Score both "
-            f"alike: needlemap run with the same --scorer, or needlemap score on their answers."
+            f"'{first}' and '{second}' are scored differently: {phrase({'scorer': found['scorer']})}. "
+            f"Score both alike: needlemap run with the same --scorer."
         )
     cells = abouts[0]["cells"], abouts[1]["cells"]
     pairs = pair_up(folders[0].records(), folders[1].records(), cells)
@@ -64,13 +64,13 @@ def _refuse(pairs: Pairs, differ: str, runs: str) -> None:
         repeat, length, depth = pairs.unlike[0]
         raise NeedlemapError(
             f"{runs} ask different prompts in {len(pairs.unlike)} trials (first: length {length}, depth "
-            f"{percent(depth):g}, repeat {repeat}), so they cannot be paired. They differ in: {why}. Run both with "
-            f"the same settings but the model."
+            f"{percent(depth):g}, repeat {repeat}), so they cannot be paired. They differ in: {why}. "
+            f"Run both with the same settings but the model."
         )
     if not pairs.first.asked.any():
         raise NeedlemapError(
-            f"{runs} have no trial (length, depth, repeat) in common. They differ in: {why}. Run both with the same "
-            f"--lengths, --depths and --repeats."
+            f"{runs} have no trial (length, depth, repeat) in common. They differ in: {why}. "
+            f"Run both with the same --lengths, --depths and --repeats."
         )
 
 

@@ -27,6 +27,8 @@ def replay_command(folder: Path, length: str, depth: float, repeat: int, ask: bo
     Raises NeedlemapError when the prompt cannot be rebuilt as it was.
     """
     run = RunFolder(folder)
+    if "imported" in run.about():
+        raise NeedlemapError(f"'{folder}' was imported: its prompts are not known, so none is rebuilt.")
     settings = checked(run.about()["settings"], str(folder / "run.json"))
     trial = _trial(settings, run.about()["cells"], int(tokens(length)), depth, repeat)
     record = _recorded(run, trial)

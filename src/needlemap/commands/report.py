@@ -8,9 +8,11 @@ from pathlib import Path
 from rich.console import Console
 
 from needlemap.errors import SettingsError, did_you_mean
+from needlemap.maps.cube import make_cube
 from needlemap.maps.map import Map
 from needlemap.reports.figure import write_figure
 from needlemap.reports.opencompass import summary_csv
+from needlemap.reports.summary import summary_lines
 from needlemap.reports.table import cells_csv, trials_csv
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.usage import cache_lines
@@ -26,6 +28,7 @@ def report_command(runs: list[Path], out: Path | None, format: str, title: str |
     if out is None:
         for path, map in maps.items():
             _show(map, palette)
+            _summary(path)
             for line in cache_lines(RunFolder(path).records()):
                 print(line, file=sys.stderr)
         return
@@ -46,6 +49,13 @@ def _show(map: Map, palette: str) -> None:
         Console().print(terminal_map(map, palette=palette))
     else:
         sys.stdout.write(plain_summary(map))
+
+
+def _summary(path: Path) -> None:
+    """What the run comes to, under its map."""
+    folder = RunFolder(path)
+    for line in summary_lines(make_cube(folder.records(), folder.about()["cells"])):
+        print(line)
 
 
 def _table(maps: dict[Path, Map], format: str) -> str:

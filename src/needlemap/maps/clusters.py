@@ -7,6 +7,7 @@ from math import sqrt
 
 import numpy as np
 
+from needlemap.maps.bootstrap import FEWEST
 from needlemap.maps.cube import Array
 from needlemap.maps.intervals import wilson
 from needlemap.maps.student import t_quantile
@@ -18,8 +19,8 @@ Z = 1.959963984540054
 class ClusterMean:
     """A mean in [0, 1] over n trials in so many clusters (haystacks).
 
-    standard_error, design_effect: None with one cluster, which cannot show how haystacks differ; low, high:
-    95 %.
+    standard_error, design_effect: None with fewer than FEWEST clusters: too few to see how haystacks
+    differ. low, high: 95 %, then as of independent trials.
     """
 
     score: float
@@ -57,7 +58,7 @@ def cluster_mean(scores: Array) -> ClusterMean | None:
         return None
     sums = np.nansum(scores, axis=1)
     score = min(1.0, max(0.0, float(sums.sum() / n)))
-    error = robust_error(sums, counts) if clusters > 1 else None
+    error = robust_error(sums, counts) if clusters >= FEWEST else None
     plain = score * (1 - score) / n
     effect = None if error is None else max(1.0, error**2 / plain) if plain > 1e-12 else 1.0
     low, high = effective_wilson(score, n, effect or 1.0, clusters)

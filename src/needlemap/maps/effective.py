@@ -11,6 +11,7 @@ from math import inf, isnan, log2
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from needlemap.errors import SettingsError
 from needlemap.maps.bootstrap import DRAWS, SEED, expanded_interval, weights
@@ -78,15 +79,20 @@ def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEE
     lengths = np.array(cube.lengths, dtype=np.float64)[measured]
     scores = cube.scores[used][:, measured]
     point = rule_values(curves(scores, np.ones((1, len(used))), rule), lengths, rule)[0]
-    again = rule_values(curves(scores, weights(len(used), draws, seed), rule), lengths, rule)
+    order = np.random.default_rng(seed).permutation(draws)
+    again = rule_values(curves(scores, weights(len(used), draws, seed), rule, order), lengths, rule)
     low, high = expanded_interval(again, len(used)) or (None, None)
     ends = int(lengths[0]), int(lengths[-1])
     return Effective(rule, None if isnan(point) else float(point), low, high, *ends, len(used))
 
 
-def curves(scores: Array, drawn: Array, rule: Rule) -> Array:
-    """Score by length for each draw: (clusters, lengths, depths), NaN missing, to (draws, lengths)."""
-    return np.stack([_column(scores[:, at], drawn, rule) for at in range(scores.shape[1])], axis=1)
+def curves(scores: Array, drawn: Array, rule: Rule, order: NDArray[np.intp] | None = None) -> Array:
+    """Score by length for each draw: (clusters, lengths, depths), NaN missing, to (draws, lengths).
+
+    order: a permutation of the draws. With it, a length (for worst-depth: a cell) at which all haystacks
+    agree gets the spread of `agreed`, as the bootstrap would see no doubt there however few the trials.
+    """
+    return np.stack([_column(scores[:, at], drawn, rule, order) for at in range(scores.shape[1])], axis=1)
 
 
 def rule_values(by_length: Array, lengths: Array, rule: Rule) -> Array:
@@ -97,21 +103,44 @@ def rule_values(by_length: Array, lengths: Array, rule: Rule) -> Array:
     return _crossing(by_length - rule.threshold * base, lengths)
 
 
-def _column(cells: Array, drawn: Array, rule: Rule) -> Array:
+def _column(cells: Array, drawn: Array, rule: Rule, order: NDArray[np.intp] | None) -> Array:
     """One length: (clusters, depths) to (draws,)."""
+    cells = cells[:, ~np.isnan(cells).all(axis=0)]
+    means = _cell_means(cells, drawn)
+    if rule.kind == "worst-depth":
+        columns = [_doubted(means[:, at], cells[:, at], order) for at in range(cells.shape[1])]
+        return np.asarray(np.fmin.reduce(columns), dtype=np.float64)
+    return _doubted(_mean_of_known(means), cells, order)
+
+
+def _doubted(drawn_means: Array, scores: Array, order: NDArray[np.intp] | None) -> Array:
+    """Drawn means, or where none differs from another, those of `agreed` in the order of the draws."""
+    if order is None or np.ptp(drawn_means) > 1e-12:
+        return drawn_means
+    return agreed(float(np.nansum(scores)), int((~np.isnan(scores)).sum()), len(order))[order]
+
+
+def agreed(total: float, n: int, draws: int) -> Array:
+    """Ascending draws of the rate behind n scores that sum to total: the Jeffreys posterior.
+
+    Beta(total + 1/2, n - total + 1/2); Brown, Cai and DasGupta 2001, Statistical Science 16:101. Ascending,
+    so that one order for all lengths makes them doubtful together and not one by one.
+    """
+    return np.sort(np.random.default_rng(SEED).beta(total + 0.5, max(0.0, n - total) + 0.5, draws))
+
+
+def _cell_means(cells: Array, drawn: Array) -> Array:
+    """(clusters, depths) to (draws, depths); NaN where a draw holds no score of a cell."""
     known = ~np.isnan(cells)
-    present = known.any(axis=0)
-    counts = drawn @ known[:, present].astype(np.float64)
-    sums = drawn @ np.nan_to_num(cells[:, present])
-    means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-    fold = np.fmin.reduce if rule.kind == "worst-depth" else _mean_of_known
-    return np.asarray(fold(means, axis=1), dtype=np.float64)
+    counts = drawn @ known.astype(np.float64)
+    sums = drawn @ np.nan_to_num(cells)
+    return np.asarray(np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0))
 
 
-def _mean_of_known(means: Array, axis: int) -> Array:
-    known = ~np.isnan(means)
-    count = known.sum(axis=axis)
-    total = np.nansum(means, axis=axis)
+def _mean_of_known(means: Array) -> Array:
+    """(draws, depths) to (draws,); NaN where a draw holds no score at all."""
+    count = (~np.isnan(means)).sum(axis=1)
+    total = np.nansum(means, axis=1)
     return np.asarray(np.divide(total, count, out=np.full(len(means), np.nan), where=count > 0))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from needlemap.maps.clusters import Z
+from needlemap.maps.cube import Cube
 from needlemap.maps.intervals import wilson
 
 
@@ -39,3 +40,13 @@ def noise_floor(pairs: Iterable[tuple[float, float]]) -> NoiseFloor | None:
         return None
     squares = sum(change * change for change in apart)
     return NoiseFloor(n, differing, *interval, sum(map(abs, apart)) / n, Z * sqrt(squares) / n)
+
+
+def repeat_pairs(cube: Cube) -> list[tuple[float, float]]:
+    """The first two scores of each cell that has two: A/A pairs where repeats asked the very same prompt.
+
+    So in results of tools that ask one prompt a cell again; our own repeats draw other haystacks.
+    """
+    columns = cube.scores.reshape(len(cube.repeats), -1).T
+    known = (column[column == column].tolist() for column in columns)
+    return [(scores[0], scores[1]) for scores in known if len(scores) > 1]

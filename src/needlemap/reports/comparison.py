@@ -168,10 +168,10 @@ def _noise(comparison: Comparison) -> list[str]:
     noise = comparison.noise
     if noise is None:
         return []
-    return [
-        f"the same experiment twice: {noise.differing} of {noise.n} trials differ; this is the noise floor, "
-        f"a difference of up to {100 * noise.smallest:.1f} points means nothing"
-    ]
+    line = f"the same experiment twice: {noise.differing} of {noise.n} trials differ"
+    if not noise.differing:
+        return [line]
+    return [f"{line}; noise floor: a difference of up to {100 * noise.smallest:.1f} points means nothing"]
 
 
 def _left_out(comparison: Comparison) -> str:

@@ -12,6 +12,8 @@ Contrast = Mapping[str, tuple[Any, Any]]  # by name, what the two runs say
 SUBJECT = ("model", "base_url", "model_options", "temperature", "request")  # none of them changes a prompt
 _ABSENT = "not set"
 _LONGEST = 60
+_DIGITS = 8  # of a hash
+_FEW = 1  # haystacks named: there is one for each repeat
 
 
 def contrast(first: About, second: About) -> dict[str, tuple[Any, Any]]:
@@ -42,13 +44,13 @@ def phrase(found: Contrast) -> str:
     return "; ".join(f"{name} ({_short(one)}, {_short(other)})" for name, (one, other) in found.items())
 
 
-def _brief(part: Any) -> Any:
+def _brief(part: Any) -> str:
     """Names with the first letters of their hashes, which is what people can compare."""
     if isinstance(part, list):
-        return sorted({_brief(row) for row in part})
+        return ", ".join(dict.fromkeys(_brief(row) for row in part[:_FEW])) + (" ..." if part[_FEW:] else "")
     row = part or {}
-    digest = str(row.get("fingerprint") or row.get("sha256") or "")
-    return f"{row.get('name', _ABSENT)} {digest[:24]}".strip()
+    digest = str(row.get("fingerprint") or row.get("sha256") or "").rpartition(":")[2]
+    return f"{row.get('name', _ABSENT)} {digest[:_DIGITS]}".strip()
 
 
 def _short(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""needlehaystack version 1: result files, the first OpenAI lists, tables; and how repeats get their numbers."""
+"""needlehaystack version 1: result files, the first OpenAI lists, tables, and how repeats are numbered."""
 
 from __future__ import annotations
 
@@ -99,3 +99,9 @@ def test_a_table_without_scores_says_which_it_wants():
 def test_a_row_of_another_width_is_refused():
     with pytest.raises(NeedlemapError, match=r"t\.csv, row 3: 3 columns expected"):
         from_csv("context_length,depth_percent,score\n1000,0,1\n1000,0\n", "t.csv")
+
+
+@pytest.mark.parametrize("row", ['1000,0,"1', '1000,0,"1"x', "1000,0," + "1" * 200_000])
+def test_a_broken_row_is_named_by_its_line(row):
+    with pytest.raises(NeedlemapError, match=r"^t\.csv, line \d: not readable as CSV"):
+        from_csv(f"context_length,depth_percent,score\n{row}\n", "t.csv")

@@ -72,8 +72,8 @@ def _names(keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], s
         several = sum(other[0] == key[0] for other in keys) > 1
         name = _plain(" ".join(dict.fromkeys(part for part in key if part)) if several else key[0])
         taken = {other.casefold() for other in names.values()}
-        numbered = (f"{name}-{number}" for number in range(2, len(keys) + 2))
-        names[key] = name if name.casefold() not in taken else next(n for n in numbered if n not in taken)
+        numbered = (name, *(f"{name}-{number}" for number in range(2, len(keys) + 1)))
+        names[key] = next(each for each in numbered if each.casefold() not in taken)
     return names
 
 

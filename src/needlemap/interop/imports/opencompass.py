@@ -7,6 +7,7 @@ comes in as one trial, and its interval says little. NeedleBench's own summary h
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Sequence
 
@@ -32,7 +33,10 @@ def from_txt(text: str, name: str) -> list[Row]:
 
 def from_csv(text: str, name: str) -> list[Row]:
     """Rows of a summary, one for each model and cell. Raises NeedlemapError."""
-    lines = [line for line in csv.reader(text.splitlines()) if line]
+    try:
+        lines = [line for line in csv.reader(io.StringIO(text, newline="")) if line]
+    except csv.Error as error:
+        raise NeedlemapError(f"{name}: not readable as CSV ({error}).") from None
     header = lines[0] if lines else []
     if tuple(header[:4]) != HEADER:
         raise NeedlemapError(_refusal(name, header, lines))

@@ -47,7 +47,11 @@ def from_json(data: bytes, name: str) -> list[Row]:
 
 def from_csv(text: str, name: str) -> list[Row]:
     """Rows of a table with columns context_length (or token_limit), depth_percent and score."""
-    return list(_table(csv.DictReader(io.StringIO(text, newline=""), strict=True), name))
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        return list(_table(reader, name))
+    except csv.Error as error:
+        raise NeedlemapError(f"{name}, line {reader.line_num}: not readable as CSV ({error}).") from None
 
 
 def _table(reader: csv.DictReader[str], name: str) -> Iterator[Row]:

@@ -75,11 +75,11 @@ def _listed(path: Path) -> list[Path]:
 def _source(file: Path) -> Source:
     if not file.is_file():
         raise NeedlemapError(f"No file or folder at '{file}'.")
-    data = file.read_bytes()
-    tool, rows = _rows(data, file.name, file.suffix.lower())
+    data, name = file.read_bytes(), file.name.encode("utf-8", "replace").decode("utf-8")
+    tool, rows = _rows(data, name, file.suffix.lower())
     if not rows:
-        raise NeedlemapError(f"{file.name}: no results in it.")
-    return Source(file.name, sha256(data).hexdigest(), tool, tuple(rows))
+        raise NeedlemapError(f"{name}: no results in it.")
+    return Source(name, sha256(data).hexdigest(), tool, tuple(rows))
 
 
 def _rows(data: bytes, name: str, suffix: str) -> tuple[str, list[Row]]:
@@ -92,7 +92,7 @@ def _rows(data: bytes, name: str, suffix: str) -> tuple[str, list[Row]]:
     text = _text(data, name)
     if suffix == ".txt":
         return opencompass.TOOL, opencompass.from_txt(text, name)
-    columns = text.partition("\n")[0].strip().split(",")
+    columns = [column.strip('" ') for column in text.partition("\n")[0].strip().split(",")]
     if "depth_percent" in columns:
         return results.TOOL, results.from_csv(text, name)
     if columns[0] == "dataset":

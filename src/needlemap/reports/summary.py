@@ -1,0 +1,103 @@
+"""What a run comes to, in a few lines under its map: mean, missing, effective length, depths, power."""
+
+from __future__ import annotations
+
+from math import inf
+
+from needlemap.maps.bootstrap import FEWEST
+from needlemap.maps.clusters import ClusterMean, cluster_mean
+from needlemap.maps.cube import Cube
+from needlemap.maps.effective import RULES, Effective, effective_length, parse_rule
+from needlemap.maps.missing import missing_bounds
+from needlemap.maps.position import DepthScore, position_gap
+from needlemap.maps.power import trials_needed
+from needlemap.reports.labels import depth_labels, interval_label, length_labels, score_label
+
+DROP = 0.05
+
+
+def summary_lines(cube: Cube, rules: tuple[str, ...] = RULES) -> list[str]:
+    """All lines; none without a score. Raises SettingsError for an unknown rule."""
+    mean = cluster_mean(cube.scores.reshape(len(cube.repeats), -1))
+    if mean is None:
+        return []
+    return [
+        _mean_line(mean),
+        *_missing_lines(mean, cube.missing),
+        *_effective_lines(cube, rules),
+        *_depth_lines(cube),
+        _power_line(mean),
+    ]
+
+
+def effective_label(effective: Effective) -> str:
+    """A rule's value with its interval, as '11k [8k, 18k]' or '>=128k [64k, >=128k]'; auc in percent."""
+    value = _value(effective, effective.value)
+    if effective.low is None or effective.high is None:
+        return value
+    return f"{value} [{_value(effective, effective.low)}, {_value(effective, effective.high)}]"
+
+
+def _value(effective: Effective, value: float | None) -> str:
+    if value is None or effective.rule.kind == "auc":
+        return score_label(value)
+    if value == inf:
+        return f">={_tokens(effective.longest)}"
+    return _tokens(value) if value else f"<{_tokens(effective.shortest)}"
+
+
+def _tokens(length: float) -> str:
+    return length_labels([round(length)])[round(length)]
+
+
+def _mean_line(mean: ClusterMean) -> str:
+    haystacks = f"{mean.clusters} haystack{'s' * (mean.clusters != 1)}"
+    interval = interval_label(mean.low, mean.high)
+    line = f"all trials: {score_label(mean.score)} {interval} (n={mean.n}, {haystacks}"
+    if mean.standard_error is None or mean.design_effect is None:
+        return f"{line}: too few to see how haystacks differ; interval as of independent trials)"
+    error = f"standard error {100 * mean.standard_error:.1f}"
+    return f"{line}, {error} by haystack, design effect {mean.design_effect:.1f})"
+
+
+def _missing_lines(mean: ClusterMean, missing: int) -> list[str]:
+    bounds = missing_bounds(mean.score * mean.n, mean.n, missing)
+    if not missing or bounds is None:
+        return []
+    low, high = map(score_label, bounds)
+    return [f"all {missing} missing wrong: {low}; all right: {high}"]
+
+
+def _effective_lines(cube: Cube, rules: tuple[str, ...]) -> list[str]:
+    found = [effective_length(cube, parse_rule(rule)) for rule in rules]
+    known = [each for each in found if each is not None]
+    shown = [f"{each.rule.name} {effective_label(each)}" for each in known]
+    lines = [f"effective length: {' · '.join(shown)}"]
+    if any(each.clusters < FEWEST for each in known):
+        lines.append(f"  no intervals from fewer than {FEWEST} haystacks: --repeats {FEWEST} or more")
+    return lines
+
+
+def _depth_lines(cube: Cube) -> list[str]:
+    gap = position_gap(cube)
+    if gap is None:
+        return []
+    labels = depth_labels(cube.depths)
+    worst, best = (_depth(each, labels) for each in gap)
+    if gap[0].mean.score == gap[1].mean.score:
+        return [f"by depth: {score_label(gap[0].mean.score)} at every depth"]
+    return [f"by depth: lowest at {worst}, highest at {best}"]
+
+
+def _depth(each: DepthScore, labels: dict[float, str]) -> str:
+    mean = each.mean
+    return f"{labels[each.depth]} {score_label(mean.score)} {interval_label(mean.low, mean.high)}"
+
+
+def _power_line(mean: ClusterMean) -> str:
+    """In a paired comparison; its differences are taken to cluster as the scores do."""
+    needed = trials_needed(DROP, design_effect=mean.design_effect or 1.0)
+    return (
+        f"power: to see a drop of {100 * DROP:g} points you need about {needed:,} paired trials; "
+        f"you have {mean.n:,}"
+    )

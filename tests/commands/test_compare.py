@@ -1,0 +1,147 @@
+"""`needlemap compare`: two runs on the same trials, paired; what it says, refuses and exits with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GRID = ("--model", "baseline/bm25", "--lengths", "500,900,2000", "--depths", "0,50,100", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, command_in):
+    """A folder with a run, one that loses a third of the longest length, and some that ask otherwise."""
+    command = command_in(tmp_path_factory.mktemp("compared"))
+    command("run", *GRID, "--repeats", "6", "-o", "whole")
+    command("run", *GRID, "--repeats", "6", "--model-options", "window=1200", "-o", "short")
+    command("run", *GRID, "--seed", "3", "-o", "seeded")
+    command("run", *GRID, "--scorer", "exact", "-o", "exact")
+    command("run", *GRID[:3], "700", *GRID[4:], "-o", "elsewhere")
+    return command
+
+
+@pytest.fixture
+def compare(runs, typed) -> Callable[..., Any]:
+    """`needlemap compare` in that folder."""
+    return lambda *arguments, code=0: typed("compare", *arguments, code=code, folder=runs.folder)
+
+
+def changed(runs: Any, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Path:
+    """A copy of the run `whole` with changed records."""
+    folder = Path(shutil.copytree(runs.folder / "whole", runs.folder / name, dirs_exist_ok=True))
+    for file in folder.glob("records-*.jsonl"):
+        lines = [json.dumps(change(json.loads(line))) for line in file.read_text("utf-8").splitlines()]
+        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return folder
+
+
+def unmeasured(record: dict[str, Any]) -> dict[str, Any]:
+    """A record whose trial failed, if it is of repeat 2 at 900 tokens."""
+    hit = (record["repeat"], record["length_tokens"]) == (2, 900)
+    return record | ({"score": None, "failure": "timed out"} if hit else {})
+
+
+def test_it_shows_difference_interval_lengths_and_verdict(compare):
+    lines = compare("whole", "short").stdout.splitlines()
+    assert lines[:4] == [
+        "A  baseline/bm25 (whole)",
+        "B  baseline/bm25 (short)",
+        "differ in model_options ({}, {'window': 1200})",
+        "54 pairs, 6 haystacks",
+    ]
+    assert "A 100.0, B 88.9: difference -11.1 points [-19.5, -1.9]" in lines
+    assert "B lost 6, gained 0; p=0.031 (exact McNemar, which takes trials as independent)" in lines
+    assert "   2k  100.0  66.7   -33.3 [-52.3, -7.7]  n=18  p=0.094" in lines  # 3 x 0.031, after Holm
+    assert "cells that changed most (exploration, not corrected): 2k at 0% -100.0 (n=6, p=0.031)" in lines
+    assert any(line.startswith("warning: the reference is at the ceiling") for line in lines)
+    assert lines[-1].startswith("verdict: worse ")
+
+
+def test_the_exit_code_is_1_only_when_asked_and_worse(compare):
+    compare("whole", "short", code=0)
+    compare("whole", "short", "--fail-if-worse", "2", code=1)
+    compare("short", "whole", "--fail-if-worse", "2", code=0)
+    compare("whole", "short", "--fail-if-worse", "25", code=0)  # [-19.5, ...] lies above -25
+    compare("whole", "whole", "--fail-if-worse", "2", code=0)  # cannot tell
+
+
+def test_the_margin_is_part_of_the_verdict(compare):
+    assert compare("whole", "short", "--margin", "25").stdout.endswith("verdict: no worse than 25 points\n")
+    found = compare("whole", "whole").stdout
+    assert "the same experiment twice: 0 of 54 trials differ\n" in found
+    assert "verdict: cannot tell (margin 2 points; about " in found
+
+
+def test_json_holds_the_same(compare):
+    found = json.loads(compare("whole", "short", "--json").stdout)
+    assert (found["verdict"], found["margin"], found["bounds"], found["noise"]) == ("worse", 2.0, None, None)
+    assert found["overall"]["difference"] == pytest.approx(-100 / 9, abs=1e-5)
+    assert [(row["length_tokens"], row["n"], row["lost"]) for row in found["lengths"]] == [
+        (500, 18, 0),
+        (900, 18, 0),
+        (2000, 18, 6),
+    ]
+    assert len(found["cells"]) == 9
+
+
+def test_missing_trials_are_dropped_counted_and_bounded_never_wrong(runs, compare):
+    changed(runs, "holed", unmeasured)
+    text = compare("whole", "holed").stdout
+    assert "51 pairs, 6 haystacks; 3 dropped, without both scores\n" in text
+    assert "A 100.0, B 100.0: difference +0.0 points" in text
+    assert "whatever the missing scores were, the difference lies in [-5.6, +0.0]\n" in text
+    found = json.loads(compare("holed", "whole", "--json").stdout)
+    assert (found["dropped"], found["bounds"]) == (3, [0.0, pytest.approx(100 / 18, abs=1e-5)])
+
+
+def test_the_same_experiment_twice_gives_the_noise_floor(runs, compare):
+    changed(runs, "again", lambda record: record | {"score": float(record["repeat"] != record["depth"] * 2)})
+    found = json.loads(compare("whole", "again", "--json").stdout)
+    assert found["noise"]["differing"] == 9
+    assert f"noise floor: a difference of up to {found['noise']['smallest']:.1f} points means nothing" in (
+        compare("whole", "again").stdout
+    )
+
+
+def test_graded_scores_are_bootstrapped(runs, compare):
+    changed(runs, "graded", lambda record: record | {"score": 0.9 + 0.01 * record["repeat"]})
+    text = compare("whole", "graded").stdout
+    assert "difference -7.5 points [-9.8, -5.2]" in text or "difference -7.5 points [-" in text
+    assert "(sign flips of whole haystacks; interval by bootstrap over haystacks)" in text
+
+
+def test_trials_of_one_run_alone_are_left_out_and_counted(runs, compare, typed):
+    typed("run", *GRID, "--repeats", "8", "-o", "longer", folder=runs.folder)
+    assert "54 pairs, 6 haystacks; 18 trials of B alone\n" in compare("whole", "longer").stdout
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ("seeded", "ask different prompts in 9 trials (first: length 500, depth 0, repeat 0)"),
+        ("seeded", "They differ in: seed (0, 3); haystacks ('generated/english "),
+        ("exact", "are scored differently: scorer ({'name': 'substring', "),
+        ("elsewhere", "have no trial (length, depth, repeat) in common."),
+        ("nowhere", "No run at 'nowhere'"),
+    ],
+)
+def test_runs_that_ask_something_else_are_refused_with_what_differs(compare, other, said):
+    ended = compare("whole", other, "--fail-if-worse", "2", code=2)
+    assert said in ended.stderr
+    assert ended.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--margin", "0"], "A margin is in points above 0 and up to 100, got 0."),
+        (["--margin", "1", "--fail-if-worse", "2"], "--fail-if-worse sets the margin."),
+    ],
+)
+def test_a_margin_that_means_nothing_is_refused(compare, flags, said):
+    assert said in compare("whole", "short", *flags, code=2).stderr

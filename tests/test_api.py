@@ -1,0 +1,118 @@
+"""The Python interface: `run`, `load`, and what a `Run` shows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+
+import pytest
+
+import needlemap
+from needlemap.errors import NeedlemapError, SettingsError
+
+GRID = {"lengths": [500, 900], "depths": [0, 50, 100], "quiet": True}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A run of the baseline."""
+    out = tmp_path_factory.mktemp("api") / "r"
+    return needlemap.run(model="baseline/bm25", out=out, repeats=2, **GRID)
+
+
+def test_a_run_asks_keeps_and_shows(made):
+    assert made.outcome.scored == 12
+    assert made.map().overall == 1.0
+    assert [cell.n for cell in made.map().cells] == [2] * 6
+    assert len(made.records()) == 12
+    assert repr(made).endswith(": baseline/bm25, single, 500–900 tokens, overall 100.0 (n=12, 0 missing))")
+
+
+def test_the_same_call_again_asks_nothing(made):
+    again = needlemap.run(model="baseline/bm25", out=made.path, repeats=2, **GRID)
+    assert again.outcome.scored == 0
+    assert again.map() == made.map()
+
+
+def test_what_is_on_the_disk_is_loaded(made):
+    loaded = needlemap.load(str(made.path))
+    assert (loaded.map(), loaded.outcome) == (made.map(), None)
+    assert loaded.about()["settings"]["model"] == "baseline/bm25"
+    with pytest.raises(NeedlemapError, match="No run at 'nowhere'"):
+        needlemap.load("nowhere")
+
+
+def test_without_a_folder_a_new_one_is_made(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = needlemap.run(model="baseline/bm25", **GRID)
+    assert run.path.parent.name == "runs"
+    assert run.path.is_dir()
+
+
+def test_it_works_where_a_loop_runs_already(tmp_path):
+    async def cell() -> needlemap.Run:
+        return needlemap.run(model="baseline/bm25", out=tmp_path / "r", **GRID)
+
+    assert asyncio.run(cell()).outcome.scored == 6
+
+
+def test_presets_files_and_older_names_are_taken(tmp_path):
+    file = tmp_path / "own.yaml"
+    file.write_text("model: baseline/bm25\nlengths: [500]\nquiet: true\n")
+    run = needlemap.run(str(file), out=tmp_path / "r", document_depth_percents=[50])
+    assert [(cell.length_tokens, cell.depth) for cell in run.map().cells] == [(500, 0.5)]
+
+
+def test_wrong_settings_are_named_and_nothing_is_written(tmp_path):
+    with pytest.raises(SettingsError, match="Unknown setting 'modle'"):
+        needlemap.run(modle="baseline/bm25", out=tmp_path / "r")
+    with pytest.raises(SettingsError, match="save=False keeps no run"):
+        needlemap.run(model="baseline/bm25", out=tmp_path / "r", save=False)
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_run_that_cannot_succeed_says_so(tmp_path, wire, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    wire.schedule("401", cycle=True)
+    asked = {"model": "openai/m", "base_url": wire.base_url, "tokenizer": "cl100k_base"}
+    with pytest.raises(NeedlemapError, match="every request would fail"):
+        needlemap.run(**asked, out=tmp_path / "r", **{**GRID, "lengths": [900]})
+
+
+def test_it_is_drawn_by_altair_and_saved_by_its_suffix(made, tmp_path):
+    assert made.plot().to_dict()["layer"]
+    assert made.plot(title="Mine").to_dict()["title"]["text"] == ["Mine"]
+    assert made.save(tmp_path / "map.svg").read_text().startswith("<svg")
+
+
+def test_a_notebook_shows_the_chart_and_a_line(made):
+    import altair
+
+    bundle = made._repr_mimebundle_()
+    assert bundle["text/plain"] == repr(made)
+    assert "vega" in bundle["text/html"]
+    with altair.renderers.enable("png"):
+        shown, metadata = made._repr_mimebundle_()
+    assert shown["image/png"].startswith(b"\x89PNG")
+    assert metadata
+
+
+def test_an_unknown_name_is_no_attribute():
+    assert "run" in dir(needlemap)
+    with pytest.raises(AttributeError, match="no attribute 'runn'"):
+        needlemap.runn  # noqa: B018
+
+
+def test_importing_stays_light_until_a_name_is_used():
+    code = "import needlemap, sys, json; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = [name for name in json.loads(done.stdout) if name.startswith("needlemap")]
+    assert loaded == ["needlemap"]
+
+
+def test_loading_a_map_draws_nothing_and_reaches_no_provider(made):
+    code = f"import needlemap, sys; needlemap.load({str(made.path)!r}).map(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"altair", "pandas", "openai", "torch", "vl_convert"}.isdisjoint(done.stdout.split())
