@@ -89,3 +89,12 @@ def test_fewer_than_five_haystacks_give_no_interval(cube):
 def test_an_unknown_rule_is_told_how_to_be_written(text):
     with pytest.raises(SettingsError, match=f"Unknown rule '{text}'.*absolute:85, relative:85"):
         parse_rule(text)
+
+
+@pytest.mark.parametrize("rule", ["absolute:85", "relative:85", "worst-depth:85", "auc"])
+def test_an_interval_holds_its_value(cube, random, rule):
+    map = cube(
+        (random.random((6, 4, 5)) < np.array([1, 0.95, 0.9, 0.7])[:, None]).astype(float).tolist(), LENGTHS
+    )
+    found = effective_length(map, parse_rule(rule))
+    assert found.low <= found.value <= found.high

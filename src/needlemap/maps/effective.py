@@ -7,6 +7,7 @@ straight over the logarithm of the length. It does not fit a model of the surfac
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf, isnan, log2
 from typing import Literal
 
@@ -81,9 +82,16 @@ def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEE
     point = rule_values(curves(scores, np.ones((1, len(used))), rule), lengths, rule)[0]
     order = np.random.default_rng(seed).permutation(draws)
     again = rule_values(curves(scores, weights(len(used), draws, seed), rule, order), lengths, rule)
-    low, high = expanded_interval(again, len(used)) or (None, None)
+    low, high = _around(float(point), expanded_interval(again, len(used)))
     ends = int(lengths[0]), int(lengths[-1])
     return Effective(rule, None if isnan(point) else float(point), low, high, *ends, len(used))
+
+
+def _around(point: float, interval: tuple[float, float] | None) -> tuple[float | None, float | None]:
+    """An interval that holds the point: the worst depth of draws is worse still, so theirs may lie below."""
+    if interval is None or isnan(point):
+        return None, None
+    return min(interval[0], point), max(interval[1], point)
 
 
 def curves(scores: Array, drawn: Array, rule: Rule, order: NDArray[np.intp] | None = None) -> Array:
@@ -120,6 +128,7 @@ def _doubted(drawn_means: Array, scores: Array, order: NDArray[np.intp] | None) 
     return agreed(float(np.nansum(scores)), int((~np.isnan(scores)).sum()), len(order))[order]
 
 
+@lru_cache(maxsize=1_000)
 def agreed(total: float, n: int, draws: int) -> Array:
     """Ascending draws of the rate behind n scores that sum to total: the Jeffreys posterior.
 

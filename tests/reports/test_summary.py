@@ -1,0 +1,63 @@
+"""The lines under a map."""
+
+from __future__ import annotations
+
+import pytest
+
+from needlemap.errors import SettingsError
+from needlemap.maps.cube import Cube, cube_of
+from needlemap.reports.summary import summary_lines
+
+
+def cube(repeats: int, wrong_from: int = 10**9, missing: int = 0) -> Cube:
+    """Three lengths by two depths; wrong at wrong_from tokens and more, except in repeat 0 at depth 0."""
+    places = [(r, n, d) for r in range(repeats) for n in (1_000, 4_000, 16_000) for d in (0.0, 0.5)]
+    scores = {
+        place: float(place[1] < wrong_from or place == (0, place[1], 0.0)) for place in places[missing:]
+    }
+    return cube_of(scores, set(places))
+
+
+def line(lines: list[str], start: str) -> str:
+    (found,) = [each for each in lines if each.startswith(start)]
+    return found
+
+
+def test_nothing_measured_says_nothing():
+    assert summary_lines(cube_of({}, {(0, 1_000, 0.0)})) == []
+
+
+def test_every_rule_has_its_value_and_interval():
+    found = line(summary_lines(cube(8, wrong_from=16_000)), "effective length:")
+    assert found.startswith("effective length: absolute:85 5k [<1k, 5.2k] ")
+    assert "worst-depth:85 4.9k [" in found
+    assert "auc 76.6 [" in found
+
+
+def test_a_score_that_never_falls_is_a_lower_bound():
+    found = line(summary_lines(cube(40)), "effective length:")
+    assert "absolute:85 >=16k [>=16k, >=16k]" in found
+
+
+def test_missing_trials_are_bounded_not_wrong():
+    lines = summary_lines(cube(5, missing=3))
+    assert line(lines, "all trials:").startswith("all trials: 100.0 [")
+    assert "all 3 missing wrong: 90.0; all right: 100.0" in lines
+
+
+def test_few_haystacks_say_so():
+    lines = summary_lines(cube(2))
+    assert "2 haystacks: too few to see how haystacks differ" in lines[0]
+    assert "  no intervals from fewer than 5 haystacks: --repeats 5 or more" in lines
+
+
+def test_depths_show_the_lowest_and_the_highest():
+    assert "by depth: 100.0 at every depth" in summary_lines(cube(6))
+    assert line(summary_lines(cube(6, wrong_from=1_000)), "by depth:").startswith(
+        "by depth: lowest at 50% 0.0 ["
+    )
+
+
+def test_an_unknown_rule_is_refused():
+    with pytest.raises(SettingsError, match="Unknown rule 'best'"):
+        summary_lines(cube(5), rules=("best",))
