@@ -54,14 +54,13 @@ def main() -> None:
         folder, about = essays(options.essays, spare)
         grid = (str(folder.resolve()), options.lengths, options.depths)
         verified = verify(Side(*grid))
-        parts = [cold("needlemap_parts.py", *grid) for _ in range(options.runs)]
-        settings = [cold("needlemap_settings.py", *grid) for _ in range(options.runs)]
-        one_thread = [
-            cold("needlemap_parts.py", *grid, OPENBLAS_NUM_THREADS="1") for _ in range(options.runs)
-        ]
+        calm = {"OPENBLAS_NUM_THREADS": "1"}  # as the command line sets it
+        parts = [cold("needlemap_parts.py", *grid, **calm) for _ in range(options.runs)]
+        settings = [cold("needlemap_settings.py", *grid, **calm) for _ in range(options.runs)]
+        idle_threads = [cold("needlemap_parts.py", *grid) for _ in range(options.runs)]
         stages = warm(*grid, passes=options.passes)
         peer = original(options, *grid)
-    _report(options, about, verified, peer, (parts, one_thread, settings), stages)
+    _report(options, about, verified, peer, (parts, idle_threads, settings), stages)
 
 
 def cold(side: str, *arguments: str, **environment: str) -> float:
@@ -116,13 +115,13 @@ def _report(
     colds: tuple[list[float], list[float], list[float]],
     stages: dict[str, float],
 ) -> None:
-    parts, one_thread, settings = map(median, colds)
+    parts, idle_threads, settings = map(median, colds)
     cells = len(make_grid(options.lengths, options.depths, depth_digits=0).cells)
     whole = "" if peer.cells == cells else f", extrapolated from {peer.cells} of {cells:,} cells"
     costs = [
         (f"{peer.name}, cold{whole}", peer.cold_s, peer.cold_s),
         ("needlemap, cold", parts, peer.cold_s),
-        ("needlemap, cold, OPENBLAS_NUM_THREADS=1", one_thread, peer.cold_s),
+        ("needlemap, cold, with numpy's idle BLAS threads", idle_threads, peer.cold_s),
         ("needlemap, cold, from settings to a run's trials", settings, peer.cold_s),
         (f"{peer.name}, contexts alone", peer.cells_s, peer.cells_s),
         ("needlemap, placing with exact lengths alone", stages["place"], peer.cells_s),
