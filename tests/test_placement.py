@@ -234,7 +234,9 @@ def test_a_chosen_position_moves_the_needles_behind_it_and_loses_no_text():
     frame = framed(tokenizer, "text-en", QUESTIONS[0], False, False, "")
     place = int(builder.haystack.cuts.sentence[400])
     prompt = builder.build(frame, [Needle("\nOne.\n", 0.1), Needle("\nTwo.\n", 0.2)], 1000, place)
-    assert prompt.positions == (place, place)
+    first, second = prompt.positions
+    assert first == place
+    assert (second - first) / prompt.haystack_tokens == pytest.approx(0.1, abs=0.05)
     plain = prompt.context_text.replace("\nOne.\n", "").replace("\nTwo.\n", "").removesuffix(prompt.pad)
     assert plain.encode() == bytes(builder.haystack.text.span(0, prompt.haystack_tokens).data)
     assert length_of(prompt, tokenizer) == 1000 - RESERVE

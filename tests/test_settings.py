@@ -321,3 +321,10 @@ def test_what_is_derived():
     made = configure(None, {"model": "openai/org/model", "max_answer_tokens": 7})
     assert (made.backend, made.model_name, made.reserve) == ("openai", "org/model", 7)
     assert configure(None, {"reserve_tokens": 0}).reserve == 0
+
+
+def test_the_address_that_the_environment_names_is_part_of_what_is_asked(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    assert configure(None, {"model": "openai/m"}).base_url == "http://127.0.0.1:1/v1"
+    assert configure(None, {"model": "openai/m", "base_url": "http://x/v1"}).base_url == "http://x/v1"
+    assert configure(None, {"model": "baseline/bm25"}).base_url is None

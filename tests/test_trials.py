@@ -257,3 +257,17 @@ def test_cdmes_prompts_with_the_originals_words_are_the_originals(shared, tmp_pa
     trials = prepare(settings).trials
     assert [trial.prompt.messages[0].content for trial in trials] == [row["prompt"] for row in rows]
     assert {trial.item.reference.answer for trial in trials} == {row["answer"] for row in rows}
+
+
+def test_words_that_only_the_scorer_looks_for_must_not_stand_in_the_haystack_either():
+    with pytest.raises(HaystackError, match="already holds 'the'"):
+        made(scorer="substring", scorer_options={"words": ["the"]})
+
+
+def test_several_needles_keep_their_distances_where_a_plan_chooses_the_first_ones_place():
+    """They once lay glued together, as the later ones stayed at their own depth: another task."""
+    item = {"task": "multi", "needles": ["Ann lives in Oslo.", "Her dog is Rex."], "answer": "Rex"}
+    grid = {"lengths": [2000, 4000, 8000], "depths": [0, 50, 90], "mode": "bins", "diff": 10}
+    for trial in made(**item, **grid, question="Who is Ann's dog?", keywords=["Rex"]).trials:
+        first, second = trial.prompt.needles
+        assert second.realised - first.realised == pytest.approx(0.1, abs=0.03) or second.realised > 0.97

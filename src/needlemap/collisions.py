@@ -10,20 +10,20 @@ from needlemap.haystacks.assembly import Haystack
 from needlemap.tasks.base import Item
 
 
-def hidden_words(item: Item) -> tuple[str, ...]:
-    """What must not stand in the haystack: needles, keywords, and the answer."""
+def hidden_words(item: Item, scored: Iterable[str] = ()) -> tuple[str, ...]:
+    """What must not stand in the haystack: needles, keywords, answer, and what a scorer looks for."""
     texts = [needle.text.strip() for needle in item.needles]
-    return tuple(dict.fromkeys([*texts, *item.reference.keywords, item.reference.answer.strip()]))
+    return tuple(dict.fromkeys([*texts, *item.reference.keywords, *scored, item.reference.answer.strip()]))
 
 
-def collisions(haystack: Haystack, stop: int, items: Iterable[Item], *, allowed: bool) -> dict[str, int]:
-    """The byte where each hidden word first occurs in the haystack's first `stop` tokens, in any case.
+def collisions(haystack: Haystack, stop: int, words: Iterable[str], *, allowed: bool) -> dict[str, int]:
+    """The byte where each word first occurs in the haystack's first `stop` tokens, in any case.
 
     Raises HaystackError for the first one found, unless they are allowed.
     """
     text = bytes(haystack.text.span(0, stop).data).decode("utf-8", "replace")
     lowered, found = text.lower(), {}
-    for word in dict.fromkeys(word for item in items for word in hidden_words(item)):
+    for word in dict.fromkeys(words):
         if word and word.lower() in lowered:
             match = re.search(re.escape(word), text, re.IGNORECASE)
             found[word] = len(text[: match.start()].encode()) if match else 0

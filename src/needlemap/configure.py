@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -60,6 +61,7 @@ DEFAULT_ITEMS: dict[str, dict[str, Any]] = {
         "draw": {"city": _CITIES_ZH, "number": _NUMBER},
     },
 }
+_ADDRESSES = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}
 _ITEM = ("needle", "needles", "question", "answer", "keywords", "draw")
 
 
@@ -73,7 +75,15 @@ def configure(named: str | None = None, given: Mapping[str, Any] | None = None) 
     if settled.get("task", "single") == "single" and not any(settled.get(name) for name in _ITEM):
         settled |= DEFAULT_ITEMS.get(str(settled.get("language", "english")), {})
     sources = ([named] if named else []) + (["the command line"] if given or not named else [])
-    return checked(settled, " or ".join(sources))
+    return _addressed(checked(settled, " or ".join(sources)))
+
+
+def _addressed(settings: Settings) -> Settings:
+    """Settings with the server's address that the environment names, so that it is part of what was asked."""
+    address = os.environ.get(_ADDRESSES.get(settings.backend, ""))
+    return (
+        settings.model_copy(update={"base_url": address}) if address and not settings.base_url else settings
+    )
 
 
 def checked(raw: Mapping[str, Any], where: str) -> Settings:

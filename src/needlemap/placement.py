@@ -129,7 +129,8 @@ class Builder:
                 return None
             positions = _beginning(self._old_positions(needles, guess), position)
             return self._prompt(frame, needles, positions, guess, "", room)
-        positions = [self._sentence(needle.depth, max(0, guess)) for needle in needles]
+        depths = _moved(needles, position, guess)
+        positions = [self._sentence(depth, max(0, guess)) for depth in depths]
         return self._exact(frame, needles, _beginning(positions, position), room, guess)
 
     def _least(self, frame: Frame, needles: Sequence[Needle], room: int, fixed: int) -> int:
@@ -286,6 +287,14 @@ def _placed(
         PlacedNeedle(needle.depth, position / stop, start + (first == b" " and needle.text[0] != " "))
         for needle, position, (start, first) in zip(needles, positions, spans, strict=False)
     )
+
+
+def _moved(needles: Sequence[Needle], first: int | None, stop: int) -> list[float]:
+    """Depths to place needles at: as meant, or moved along with the first where a plan chose its position."""
+    if first is None or not stop:
+        return [needle.depth for needle in needles]
+    shift = first / stop - needles[0].depth
+    return [min(1.0, max(0.0, needle.depth + shift)) for needle in needles]
 
 
 def _beginning(positions: list[int], first: int | None) -> list[int]:

@@ -51,9 +51,11 @@ class PlacedNeedle:
 class Prompt:
     """One prompt.
 
-    question: what is asked, for extractive baselines. context: the message, and the range of its spans, that
-    hold haystack and needles. breakpoints: spans of that message AFTER which a prefix shared with other
-    prompts ends, for providers that want to be told. tokens: length by the tokenizer, without the reserve.
+    question: what is asked, for extractive baselines. answer_prefix: the answer's beginning, if it is given
+    to the model, so that what the model says goes on from there. context: the message, and the range of its
+    spans, that hold haystack and needles. breakpoints: spans of that message AFTER which a prefix shared
+    with other prompts ends, for providers that want to be told. tokens: length by the tokenizer, without the
+    reserve.
 
     What rebuilds it: positions (haystack tokens before each needle), haystack_tokens, pad (added at the
     haystack's end for the exact length). off_by: tokens by which the asked length was missed.
@@ -61,6 +63,7 @@ class Prompt:
 
     messages: tuple[Message, ...]
     question: str = ""
+    answer_prefix: str = ""
     context: tuple[int, int, int] = (0, 0, 0)
     breakpoints: tuple[int, ...] = ()
     needles: tuple[PlacedNeedle, ...] = ()

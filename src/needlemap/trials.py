@@ -108,9 +108,11 @@ class _Repeat:
         stops = [each.prompt.haystack_tokens for each in built]
         hashes = prefix_hashes(haystack.text, stops)
         allowed = self._resolved.settings.collisions == "warn"
-        found = collisions(haystack, max(stops), [each.item for each in built], allowed=allowed)
+        hidden = [hidden_words(each.item, self._scored_words()) for each in built]
+        words = (word for row in hidden for word in row)
+        found = collisions(haystack, max(stops), words, allowed=allowed)
         shared = self._shared()
-        for each, stop in zip(built, stops, strict=True):
+        for each, stop, row in zip(built, stops, hidden, strict=True):
             end = int(haystack.text.offsets[stop])
             asked = (each.cell.length_tokens, each.cell.depth)
             yield Trial(
@@ -119,9 +121,13 @@ class _Repeat:
                 self._number,
                 each.item,
                 each.prompt,
-                tuple(word for word in hidden_words(each.item) if found.get(word, end) < end),
+                tuple(word for word in row if found.get(word, end) < end),
                 haystack.repeated_from is not None and stop > haystack.repeated_from,
             )
+
+    def _scored_words(self) -> list[str]:
+        """Words that the scorer was told to look for."""
+        return list(self._resolved.scorer.options.get("words", ()))
 
     def _shared(self) -> str:
         resolved = self._resolved
@@ -137,7 +143,9 @@ class _Repeat:
         prompt = self._builder.build(frame, item.needles, cell.length_tokens, position)
         if self._resolved.settings.mode == "bins" and not self._in_bin(prompt):
             prompt = self._builder.build(frame, item.needles, cell.length_tokens)
-        return _Built(cell, item, frame, replace(prompt, question=item.question))
+        prefix = self._resolved.settings.answer_prefix or self._resolved.template.answer_prefix
+        prompt = replace(prompt, question=item.question, answer_prefix=prefix)
+        return _Built(cell, item, frame, prompt)
 
     def _item(self, cell: Cell, number: int) -> Item:
         return self._resolved.task.item(cell, number, self._resolved.settings.seed)

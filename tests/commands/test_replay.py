@@ -41,3 +41,10 @@ def test_lengths_and_repeats_of_every_start_can_be_replayed_and_others_are_named
         "needlemap: This run has no cell of length 500, depth 0 and repeat 0. Lengths: 300, 400, 500. "
         "Depths: 0, 33.333333, 66.666667, 100. Repeats: 0, 1.\n"
     )
+
+
+def test_a_cell_of_an_earlier_start_can_be_replayed_after_the_grid_changed(needlemap):
+    flags = ("run", "bm25", "--repeats", "1", "-o", "r")
+    needlemap(*flags, "--lengths", "1k", "--depths", "0,25,50")
+    needlemap(*flags, "--lengths", "2k", "--depths", "0")
+    assert "the same bytes" in needlemap("replay", "r", "--length", "1k", "--depth", "25").stderr

@@ -103,9 +103,15 @@ def test_a_prompt_that_two_depths_share_counts_once_in_the_sums_and_in_each_of_i
         asked("a", 0.0, 0, "x"),
         asked("b", 0.5, 0, "x"),
         asked("c", 1.0, 0, "y"),
-        asked("d", 0.5, 1, "x"),
+        asked("d", 0.5, 1, "z"),
     ]
     map = made(records, {})
     assert [cell.n for cell in map.cells] == [1, 2, 1]
-    assert map.n == 3  # repeat 1 asked it of another haystack: a prompt of its own
+    assert map.n == 3
     assert [margin.n for margin in length_margins(map)] == [3]
+
+
+def test_repeats_that_ask_the_very_same_prompt_are_no_further_evidence():
+    map = made([asked(str(repeat), 0.0, repeat, "x") for repeat in range(10)], {})
+    assert [(cell.n, cell.score) for cell in map.cells] == [(1, 1.0)]
+    assert map.n == 1

@@ -139,3 +139,10 @@ def test_a_run_of_a_newer_version_or_a_broken_run_file_is_refused_with_words(nee
     assert "it holds no settings, tokenizer" in typed("report", "partial", code=2).stderr
     assert "'torn/run.json' is not a run's" in typed("report", "torn", code=2).stderr
     assert "No run at 'nowhere'" in typed("report", "nowhere", code=2).stderr
+
+
+def test_records_without_their_run_json_are_not_mixed_with_a_new_run(needlemap, wire):
+    needlemap.run(wire, "--lengths", "300", "--depths", "0,50")
+    (needlemap.folder / "r" / "run.json").unlink()
+    ended = needlemap.run(wire, "--lengths", "300", "--depths", "0,50", code=2)
+    assert "holds records but no run.json" in ended.stderr

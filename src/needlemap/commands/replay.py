@@ -56,7 +56,8 @@ def _trial(settings: Settings, cells: list[Any], length: int, depth: float, repe
     if found:
         alone = settings.model_copy(update={"first_repeat": repeat, "repeats": 1})
         if settings.mode not in GRID_MODES:
-            alone = alone.model_copy(update={"lengths": [length]})
+            grid = {"lengths": [length], "depths": [percent(found[0])], "depth_rounding": "none"}
+            alone = alone.model_copy(update=grid)
         for trial in prepare(alone).trials:
             if trial.cell.length_tokens == length and abs(percent(trial.cell.depth) - depth) < _NEAR:
                 return trial

@@ -98,13 +98,22 @@ def _announce(session: Session) -> None:
 
 
 def _same(experiment: Experiment) -> list[str]:
-    """How many prompts are also a neighbouring depth's: sentences are longer than the steps in depth."""
-    trials = experiment.trials
-    places = {(t.repeat, t.cell.length_tokens, t.prompt.positions, t.prompt.haystack_tokens) for t in trials}
+    """How many prompts are asked twice: sentences are longer than the steps in depth, or repeats alike."""
+    trials, first = experiment.trials, experiment.settings.first_repeat
+    places = {
+        (
+            experiment.haystacks[trial.repeat - first],
+            trial.cell.length_tokens,
+            trial.prompt.positions,
+            trial.prompt.haystack_tokens,
+            tuple(needle.text for needle in trial.item.needles),
+        )
+        for trial in trials
+    }
     same = len(trials) - len(places)
     if not same or experiment.settings.mode == "cold":
         return []
-    return [f"note: {same} of {len(trials)} prompts equal a neighbouring depth's; n counts them once"]
+    return [f"note: {same} of {len(trials)} prompts equal one of another depth or repeat; n counts them once"]
 
 
 def _notes(model: Model | None) -> None:

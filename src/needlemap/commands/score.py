@@ -23,6 +23,8 @@ def score_command(file: Path, scorer: str, options: list[str], out: Path | None)
     """Write each line with its score, and the mean to standard error; 1 if some line could not be scored."""
     made: Scorer = find("scorers", scorer)(**(parsed("scorer_options", options) if options else {}))
     rows = _read(file)
+    if not rows:
+        raise SettingsError(f"'{file}' holds no line to score.")
     scored = asyncio.run(_all(made, rows))
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in scored)
     if out is None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from needlemap.maps.map import latest_records
+from needlemap.maps.map import latest_records, prompt_of
 from needlemap.runs.record import Record
 
 Array = NDArray[np.float64]
@@ -60,10 +60,23 @@ class Cube:
 
 
 def make_cube(records: Iterable[Record], cells: Iterable[Sequence[Any]]) -> Cube:
-    """From records and run.json's cells: rows of length in tokens, depth, list of repeats."""
+    """From records and run.json's cells: rows of length in tokens, depth, list of repeats.
+
+    A prompt that several depths or repeats share has one place, so that it counts once.
+    """
     asked = {(repeat, length, depth) for length, depth, repeats in cells for repeat in repeats}
-    scores = {place_of(record): record.score for record in latest_records(records)}
-    return cube_of({place: score for place, score in scores.items() if score is not None}, {*asked, *scores})
+    scores: dict[Place, float] = {}
+    seen: set[tuple[int, str]] = set()
+    for record in sorted(latest_records(records), key=place_of):
+        place = place_of(record)
+        if record.score is None:
+            asked.add(place)
+        elif prompt_of(record) in seen:
+            asked.discard(place)  # the prompt of another depth or repeat: it counts once
+        else:
+            scores[place] = record.score
+            seen.add(prompt_of(record))
+    return cube_of(scores, {*asked, *scores})
 
 
 def cube_of(scores: dict[Place, float], asked: set[Place]) -> Cube:

@@ -15,7 +15,8 @@ from needlemap.runs.record import Record
 class CellScore:
     """One cell. depth: as meant; realised: mean of where the first needle was; both shares in [0, 1].
 
-    score: mean in [0, 1], None when nothing was measured. n: trials scored. low, high: 95 % Wilson interval.
+    score: mean in [0, 1], None when nothing was measured. n: different prompts scored. low, high: 95 % Wilson
+    interval of so many.
     missing: trials that could not be measured or were not asked yet. failures: how many of each kind.
     repeated: scored trials whose prompt a shallower cell of the same length asked too: where sentences are
     longer than the steps in depth, neighbouring cells are one prompt, which counts once in every sum.
@@ -99,7 +100,7 @@ def make_map(
     cells: dict[tuple[int, float], list[Record]] = defaultdict(list)
     for record in latest_records(records):
         cells[record.length_tokens, record.depth].append(record)
-    seen: set[tuple[int, int, str]] = set()
+    seen: set[tuple[int, str]] = set()
     places = sorted({*expected, *cells})
     rows = tuple(_cell(place, cells.get(place, []), expected.get(place, 0), seen) for place in places)
     return Map(rows, model, tokenizer, task, scorer, mode)
@@ -114,26 +115,32 @@ def latest_records(records: Iterable[Record]) -> list[Record]:
     return list(latest.values())
 
 
+def prompt_of(record: Record) -> tuple[int, str]:
+    """What a record's prompt is told by: its length and hash; its key where the hash is not known."""
+    return record.length_tokens, record.prompt.sha256 if record.prompt else record.key
+
+
 def _cell(
-    place: tuple[int, float], records: list[Record], expected: int, seen: set[tuple[int, int, str]]
+    place: tuple[int, float], records: list[Record], expected: int, seen: set[tuple[int, str]]
 ) -> CellScore:
-    """One cell. seen: length, repeat and hash of the prompts that cells before it asked; grows."""
-    prompts = {(place[0], r.repeat, r.prompt.sha256) for r in records if r.prompt and r.score is not None}
+    """One cell. seen: the prompts that cells before it asked, by `prompt_of`; grows."""
+    prompts = {prompt_of(record) for record in records if record.scored}
     repeated = len(prompts & seen)
     seen |= prompts
-    scores = [record.score for record in records if record.score is not None]
+    scores, n = [record.score for record in records if record.score is not None], len(prompts)
     failures: dict[str, int] = defaultdict(int)
     for record in records:
         if record.failure and not record.scored:
             failures[record.failure] += 1
     realised = [record.needles[0].realised for record in records if record.needles]
-    interval = wilson(sum(scores), len(scores))
+    score = sum(scores) / len(scores) if scores else None
+    interval = None if score is None else wilson(score * n, n)
     return CellScore(
         place[0],
         place[1],
         sum(realised) / len(realised) if realised else place[1],
-        sum(scores) / len(scores) if scores else None,
-        len(scores),
+        score,
+        n,
         interval[0] if interval else None,
         interval[1] if interval else None,
         max(expected, len(records)) - len(scores),

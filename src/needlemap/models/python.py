@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
 from threading import Thread
 from time import perf_counter
 from typing import Any
@@ -36,7 +38,7 @@ class PythonModel(metaclass=Checked):
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
         """Chat messages; lengths count cl100k_base tokens unless told otherwise."""
-        return Traits(tokenizer="cl100k_base")
+        return Traits(tokenizer="cl100k_base", weights=source_hash(name))
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Call once. Raises Unmeasured if the function raises, runs out of time or returns something else."""
@@ -96,6 +98,15 @@ def is_async(function: Callable[..., Any]) -> bool:
     """Whether a function, or an object's call, is declared async."""
     call = getattr(function, "__call__", None)  # noqa: B004
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def source_hash(name: str) -> str:
+    """Hash of the file that a function is written in, so that an edited one is asked anew; '' without one."""
+    try:
+        file = inspect.getsourcefile(inspect.unwrap(load(name)))
+    except TypeError:
+        return ""
+    return sha256(Path(file).read_bytes()).hexdigest()[:16] if file and Path(file).is_file() else ""
 
 
 def load(name: str) -> Callable[..., Any]:

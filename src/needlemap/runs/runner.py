@@ -162,8 +162,9 @@ class Runner:
         try:
             if self._weigher is not None and answer.forced is not None:
                 return self._weigher.weigh(answer.forced)
+            said = whole_answer(trial.prompt.answer_prefix, answer.text)
             score, _ = await attempts(
-                lambda: self._scorer.score(answer.text, trial.item.reference), self._settings.retries
+                lambda: self._scorer.score(said, trial.item.reference), self._settings.retries
             )
         except Unmeasured as failure:
             return failure
@@ -191,6 +192,15 @@ class Runner:
             return False
         at_first = failure.failure in _HOPELESS_AT_FIRST and not (outcome.scored or self._already)
         return failure.failure in _HOPELESS or (at_first and outcome.failures[failure.failure] >= _FIRST)
+
+
+def whole_answer(prefix: str, said: str) -> str:
+    """An answer with the beginning that was given to the model, unless the model began anew itself.
+
+    >>> whole_answer("The code is", " 42."), whole_answer("The code is", "The code is 42.")
+    ('The code is 42.', 'The code is 42.')
+    """
+    return said if said.lstrip().startswith(prefix.strip()) else prefix + said
 
 
 def _raised(error: Exception, failure: Failure) -> Unmeasured:

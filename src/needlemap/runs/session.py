@@ -151,6 +151,11 @@ def about(experiment: Experiment, folder: RunFolder) -> dict[str, Any]:
 def unscored(folder: RunFolder, experiment: Experiment) -> list[Trial]:
     """The trials that a folder has no score of. Raises NeedlemapError when it holds another run."""
     if not folder.exists:
+        if any(folder.path.glob("records-*.jsonl")):
+            raise NeedlemapError(
+                f"'{folder.path}' holds records but no run.json, so nobody knows of what run. Put run.json "
+                f"back, or give another folder with -o."
+            )
         return list(experiment.trials)
     check_same(folder, experiment)
     keys = {
