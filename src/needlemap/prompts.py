@@ -63,7 +63,6 @@ class Prompt:
 
     messages: tuple[Message, ...]
     question: str = ""
-    answer_prefix: str = ""
     context: tuple[int, int, int] = (0, 0, 0)
     breakpoints: tuple[int, ...] = ()
     needles: tuple[PlacedNeedle, ...] = ()
@@ -72,6 +71,7 @@ class Prompt:
     positions: tuple[int, ...] = ()
     pad: str = ""
     off_by: int = 0
+    answer_prefix: str = ""
 
     @classmethod
     def plain(cls, messages: Iterable[tuple[str, str]]) -> Prompt:

@@ -131,3 +131,13 @@ def test_half_a_character_and_control_codes_harm_neither_records_nor_terminal(ne
     answers = {record["answer"] for record in needlemap.records()}
     assert answers == {"51328 ?", "\x1b]0;owned\x07 51328"}
     assert "\x1b" not in ended.stdout + ended.stderr
+
+
+def test_an_answer_prefix_is_part_of_the_answer_that_is_scored(needlemap):
+    """Scored alone, a right continuation of the prefix lost most of its edit-distance score."""
+    (needlemap.folder / "goes_on.py").write_text('def f(messages):\n    return " 98Q12."\n', encoding="utf-8")
+    item = ("--needle", "The code is 98Q12.", "--question", "Which code?", "--scorer", "levenshtein")
+    grid = ("--lengths", "1k", "--depths", "50", "--answer-prefix", "The code is", "-o", "r")
+    needlemap("run", "--model", "python/goes_on:f", *item, *grid)
+    (record,) = needlemap.records()
+    assert (record["answer"], record["score"]) == (" 98Q12.", 1.0)
