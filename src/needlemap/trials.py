@@ -126,8 +126,9 @@ class _Repeat:
             )
 
     def _scored_words(self) -> list[str]:
-        """Words that the scorer was told to look for."""
-        return list(self._resolved.scorer.options.get("words", ()))
+        """Words that the scorer was told to look for; a plug-in's option may mean something else by it."""
+        words = self._resolved.scorer.options.get("words")
+        return [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
 
     def _shared(self) -> str:
         resolved = self._resolved
