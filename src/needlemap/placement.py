@@ -21,8 +21,6 @@ from needlemap.prompts import Message, PlacedNeedle, Prompt
 from needlemap.seams import SeamCounter, SpanCounter
 from needlemap.tokens import Span, Tokenizer
 
-PLACEMENTS = ("sentence", "token", "period")
-COUNTS = ("prompt", "context")
 _PADS = ("\n", " .", "\n\n", " . .", "\n\n\n", " . . .", "。", "……")
 _TRIES = 8
 _SEAMS = 64  # tokens that seams may cost beyond the parts' own, at most

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from needlemap.models.base import Decoding
 from needlemap.models.escaped import Escaper
-from needlemap.models.openai import OpenAIModel, messages
+from needlemap.models.openai import OpenAIModel, spoken
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.tokenizers.catalogue import load
 from needlemap.tokens import TokenText
@@ -25,6 +25,10 @@ def test_slices_of_an_escaped_text_are_the_escaped_slices(text, start, stop):
     start, stop = sorted((start % (len(whole) + 1), stop % (len(whole) + 1)))
     found = Escaper().string([whole.span(start, stop), TokenText.opaque(b'\n"needle"').span()])
     assert json.loads(found) == bytes(whole.span(start, stop).data).decode("utf-8", "replace") + '\n"needle"'
+
+
+def messages(prompt, system_role="system"):
+    return [{"role": part.role, "content": part.content} for part in spoken(prompt, system_role)]
 
 
 @pytest.mark.parametrize("role", ["system", "user"])

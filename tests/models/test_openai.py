@@ -10,7 +10,7 @@ import pytest
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding
-from needlemap.models.openai import OpenAIModel, messages, read
+from needlemap.models.openai import OpenAIModel, read, spoken
 from needlemap.prompts import TEXT, Prompt
 
 KEY = "sk-test-0123456789abcdef"
@@ -21,6 +21,10 @@ PROMPT = Prompt.plain(
         ("user", f"Dogs bark. {NEEDLE} The sky is blue.\n\nWhat is the best thing to do in San Francisco?"),
     ]
 )
+
+
+def messages(prompt, system_role="system"):
+    return [{"role": part.role, "content": part.content} for part in spoken(prompt, system_role)]
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,6 @@ from needlemap.errors import HaystackError
 from needlemap.haystacks.base import Document, Source
 from needlemap.tokens import Tokenizer, TokenText, join
 
-ORDERS = ("listed", "shuffled", "cumulative")
-JOINS = ("paragraphs", "text", "tokens")
 _SPARE = 64  # tokens beyond what is asked, so that the last ones are not those of a cut text
 _APART = 1_000_000  # documents between the repeats of an endless source
 _BYTES_A_TOKEN = 4.5  # a first guess; more is read while it is not enough

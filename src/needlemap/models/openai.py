@@ -118,13 +118,8 @@ def spans_of(said: Sequence[Message]) -> list[Span]:
     ]
 
 
-def messages(prompt: Prompt, system_role: str = "system") -> list[dict[str, str]]:
-    """The prompt as chat messages. A plain text is one user message."""
-    return [{"role": message.role, "content": message.content} for message in spoken(prompt, system_role)]
-
-
 def spoken(prompt: Prompt, system_role: str = "system") -> list[Message]:
-    """The prompt's messages with the roles that the server knows."""
+    """The prompt's messages with the roles that the server knows. A plain text is one user message."""
     said = [
         Message("user", message.spans) if message.role == TEXT else message for message in prompt.messages
     ]
