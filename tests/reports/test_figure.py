@@ -66,3 +66,8 @@ def test_an_unknown_suffix_lists_the_known_ones(mixed: Map, tmp_path: Path) -> N
     with pytest.raises(SettingsError, match=r"'\.bmp'.*png, \.svg, \.pdf, \.html, \.csv"):
         write_figure(mixed, tmp_path / "map.bmp")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_pages_menu_sends_nothing_to_an_online_editor(mixed):
+    page = figure_bytes(mixed, ".html").decode()
+    assert '"editor": false' in page or '"editor":false' in page

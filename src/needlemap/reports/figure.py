@@ -55,10 +55,16 @@ def _pdf(spec: dict[str, Any]) -> bytes:
 
 
 def _html(spec: dict[str, Any]) -> bytes:
-    """A page with Vega inside. vl-convert writes names into a script as they are: '<' is kept out of it."""
+    """A page with Vega inside, whose menu saves the figure and sends it to no online editor.
+
+    vl-convert writes names into a script as they are: '<' is kept out of it.
+    """
     import vl_convert
 
-    guarded = json.dumps(spec, ensure_ascii=False).replace("<", STAND_IN)
+    offline = {
+        "embedOptions": {"actions": {"export": True, "source": False, "compiled": False, "editor": False}}
+    }
+    guarded = json.dumps({**spec, "usermeta": offline}, ensure_ascii=False).replace("<", STAND_IN)
     page = str(vl_convert.vegalite_to_html(guarded, bundle=True))
     return page.replace(STAND_IN, "\\u003c").encode()
 
