@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from machine import machine
-from needlemap.maps.clusters import cluster_mean
 from needlemap.maps.cube import Array, Cube
 from needlemap.maps.difference import paired_difference
 from needlemap.maps.effective import effective_length, parse_rule
 from needlemap.maps.intervals import wilson
+from needlemap.maps.position import depth_scores, length_scores, total_score
 from table import rounded, show
 
 LENGTHS = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)
@@ -90,11 +90,9 @@ def _cells(map: Cube, true: Truth) -> list[bool]:
 
 
 def _margins(map: Cube, true: Truth) -> list[bool]:
-    rows = [(map.scores[:, at], true.cells[at].mean()) for at in range(len(LENGTHS))]
-    rows += [(map.scores[:, :, at], true.cells[:, at].mean()) for at in range(len(DEPTHS))]
-    rows += [(map.scores.reshape(REPEATS, -1), true.cells.mean())]
-    means = [(cluster_mean(scores.reshape(REPEATS, -1)), p) for scores, p in rows]
-    return [mean is not None and mean.low <= p <= mean.high for mean, p in means]
+    means = [*length_scores(map).values(), *(row.mean for row in depth_scores(map)), total_score(map)]
+    truths = [*true.cells.mean(axis=1), *true.cells.mean(axis=0), true.cells.mean()]
+    return [mean is not None and mean.low <= p <= mean.high for mean, p in zip(means, truths, strict=True)]
 
 
 def _effective(map: Cube, true: Truth) -> list[bool]:

@@ -7,8 +7,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,10 @@ class Wire:
     def schedule(self, *faults: str, cycle: bool = False) -> None:
         """The faults that the next requests meet, one each, then 'ok' (or from the start again)."""
         self._ask("/schedule", {"faults": faults, "cycle": cycle})
+
+    def limit(self, **limits: object) -> None:
+        """The rate limits of the server from now on: see servers/wire_limits.py."""
+        self._ask("/limit", limits)
 
     def reset(self) -> None:
         """Forget log, schedule and prompt cache."""
@@ -152,12 +157,44 @@ class Command:
         files = sorted((self.folder / run).glob("records-*.jsonl"))
         return [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
 
+    def answered(self, run: str = "r") -> list[dict[str, Any]]:
+        """A run's records by key, without what time, and the places where a walk was cut, make of them."""
+        kept = [{name: row[name] for name in row if name not in _PASSING} for row in self.records(run)]
+        return sorted(kept, key=lambda row: row["key"])
+
+    def scored(self, run: str = "r") -> Counter[str]:
+        """How often each trial was scored, by key."""
+        return Counter(row["key"] for row in self.records(run) if row["score"] is not None)
+
+    def workers(self, run: str = "r") -> list[dict[str, Any]]:
+        """What the workers of a run say of themselves."""
+        files = sorted((self.folder / run).glob("work/*/worker-*.json"))
+        return [json.loads(file.read_text("utf-8")) for file in files]
+
     def end(self) -> None:
         """Kill what still runs."""
         for process in self.started:
             process.kill()
             with process:  # closes its pipes
                 pass
+
+
+_PASSING = ("latency_s", "finished_at", "usage", "cached_tokens", "shared_tokens")
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """Wait until something is so, and return it."""
+    for _ in range(int(seconds * 50)):
+        if found := condition():
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"it did not come about in {seconds} s")
+
+
+@pytest.fixture(scope="session")
+def until() -> Callable[..., Any]:
+    """until(condition, seconds=60)."""
+    return wait_until
 
 
 class Typed:

@@ -99,8 +99,70 @@ def test_a_notebook_shows_the_chart_and_a_line(made):
     assert metadata
 
 
+@pytest.fixture(scope="module")
+def lossy(tmp_path_factory):
+    """The same trials with so small a window that needles are lost."""
+    out = tmp_path_factory.mktemp("api") / "lossy"
+    options = {"window": 60}
+    return needlemap.run(model="baseline/bm25", model_options=options, out=out, repeats=2, **GRID)
+
+
+def test_two_runs_are_compared(made, lossy):
+    found = needlemap.compare(made, lossy, margin=25)
+    assert (found.verdict, found.n) == ("worse", 12)
+    assert found.interval[0] < found.difference < found.interval[1] < 0
+    assert found.text == repr(found)
+    assert found.text.endswith(f"verdict: {found.text.splitlines()[-1].removeprefix('verdict: ')}\n")
+    assert "at the ceiling" in found.warning
+    assert 0 < found.p < 0.05
+
+
+def test_runs_are_compared_by_their_folders_too(made, lossy):
+    found = needlemap.compare(str(made.path), lossy.path)
+    assert found.text == needlemap.compare(made, lossy).text
+    with pytest.raises(NeedlemapError, match="No run at 'nowhere'"):
+        needlemap.compare(made, "nowhere")
+    with pytest.raises(SettingsError, match="A margin is in points above 0"):
+        needlemap.compare(made, lossy, margin=0)
+
+
+def test_a_comparison_is_a_table_a_row_a_length(made, lossy):
+    pytest.importorskip("pandas")
+    found = needlemap.compare(made, lossy)
+    frame = found.to_pandas()
+    assert frame["length_tokens"].tolist() == [500, 900]
+    assert {"score_a", "score_b", "difference", "low", "high", "p", "p_holm", "n"} <= set(frame.columns)
+    assert frame["difference"].tolist() == [row["difference"] for row in found.lengths]
+
+
+def test_a_comparison_is_shown_and_saved_as_maps(made, lossy, tmp_path):
+    found = needlemap.compare(made, lossy)
+    assert len(found.plot().to_dict()["concat"]) == 3
+    bundle = found._repr_mimebundle_()
+    assert bundle["text/plain"] == found.text
+    assert "vega" in bundle["text/html"]
+    saved = found.save(tmp_path / "new" / "both.svg", width="page").read_text()
+    assert 'width="486pt"' in saved
+
+
+def test_a_figure_for_a_paper_is_saved_at_its_width(made, tmp_path):
+    assert 'width="234pt"' in made.save(tmp_path / "map.svg", width="column").read_text()
+    with pytest.raises(SettingsError, match="is no width"):
+        made.save(tmp_path / "map.svg", width="wide")
+
+
+def test_a_plan_is_what_the_command_prints_as_json(typed):
+    grid = {"lengths": "1k,4k", "depths": [0, 50, 100]}
+    found = needlemap.make_plan(model="openai/gpt-4o", cache_tokens=100_000, **grid)
+    flags = ("--model", "openai/gpt-4o", "--lengths", "1k,4k", "--depths", "0,50,100")
+    assert found == json.loads(typed("plan", *flags, "--cache-tokens", "100000", "--json").stdout)
+    assert {row["mode"] for row in found["modes"]} == {"single", "exact", "bins", "lattice"}
+    with pytest.raises(SettingsError, match="must be above 0"):
+        needlemap.make_plan(model="openai/gpt-4o", workers=0)
+
+
 def test_an_unknown_name_is_no_attribute():
-    assert "run" in dir(needlemap)
+    assert {"compare", "load", "make_plan", "run"} <= set(dir(needlemap))
     with pytest.raises(AttributeError, match="no attribute 'runn'"):
         needlemap.runn  # noqa: B018
 

@@ -12,8 +12,12 @@ import pytest
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 PROMISED = {
+    "generation": {"ruler_items_per_min", "built_times_most", "floor_times_most", "items_per_s_least"},
     "prompts": {"times_peer_cold", "times_peer_cold_settings", "times_peer_build", "times_memcpy"},
     "statistics": {"coverage_cell", "coverage_margin", "coverage_effective", "coverage_paired"},
+    "rates": {"times_floor"},
+    "memory": {"peak_gb_1m", "peak_gb_1m_one_cell", "peer_gb_1m", "limit_gb_1m"},
+    "scaling": {"efficiency_64", "most_64", "shared_cache_64"},
     "scoring": {"levenshtein_25_times", "levenshtein_2000_times", "levenshtein_20000_times"},
     "runner": {
         "share_of_limit_1k",
@@ -27,7 +31,7 @@ PROMISED = {
 
 @pytest.mark.parametrize("name", sorted(PROMISED))
 def test_a_benchmark_ends_with_one_json_object_that_holds_what_it_promises(name, tmp_path):
-    if name == "prompts":
+    if name in ("memory", "prompts"):
         pytest.importorskip("tiktoken", reason="pip install '.[bench]'")
     # No shared folder: the generated haystack must do, as on anyone's machine.
     environment = {**os.environ, "NEEDLEMAP_SHARED": str(tmp_path)}

@@ -83,6 +83,7 @@ def test_each_index_knows_the_nearest_cut_before_and_after():
         "一行\n下一行",
         "line\n|下一行",
         "上海|，北京|。",
+        '"a",\n|"b"',
         "in 3| days| time",
     ],
 )
@@ -90,6 +91,30 @@ def test_safe_cuts_are_the_measured_kinds_only(text):
     plain = text.replace("|", "")
     cuts = Cuts.of(bytewise(plain))
     assert marked(plain, cuts.safe_before) == text.removesuffix("|")
+
+
+@pytest.mark.parametrize(
+    ("unit", "text"),
+    [
+        ("line", "one\n|two. Three\n\n|four"),
+        ("paragraph", "one\ntwo. Three\n\n|four\nfive\n\n\n|six"),
+    ],
+)
+def test_lines_and_paragraphs_end_behind_their_breaks(unit, text):
+    plain = text.replace("|", "")
+    assert marked(plain, Cuts.of(bytewise(plain), unit).sentence) == text
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_counts_add_up_before_the_quotation_marks_of_a_json_object(name):
+    """Without safe cuts in it each prompt would be tokenised whole."""
+    tokenizer = load(name)
+    text = tokenizer.index("".join(f'"k{n:x}": "v{n * n}",\n' for n in range(400)).encode())
+    safe = [place for place in sorted(places(Cuts.of(text).safe_before)) if 0 < place < len(text)]
+    assert len(safe) > 390
+    for place in safe[::7]:
+        assert tokenizer.count(bytes(text.span(0, place).data)) == place
+        assert tokenizer.count_inside(bytes(text.span(place).data)) == len(text) - place
 
 
 @pytest.mark.parametrize("name", BUNDLED)

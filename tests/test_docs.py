@@ -194,7 +194,9 @@ def tables() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["settings", "record fields", "older names"])
+@pytest.mark.parametrize(
+    "name", ["settings", "record fields", "older names", "cell columns", "trial columns"]
+)
 def test_tables_are_those_of_the_code(name: str) -> None:
     made = tables()
     file, make = made.TABLES[name]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,8 @@ import pytest
 
 from needlemap.configure import configure
 from needlemap.grid import Cell
-from needlemap.identity import prefix_hashes
+from needlemap.identity import ASKED, BUILT, FREE, place, prefix_hashes, settings_hash
+from needlemap.settings import Settings
 from needlemap.tokenizers.catalogue import load
 from needlemap.trials import prepare
 
@@ -43,82 +46,176 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def sources(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+    """Settings and a change to them, with the paths of real texts where they name a source of texts."""
+    other, lines = tmp_path_factory.mktemp("other"), tmp_path_factory.mktemp("lines")
+    (other / "a.txt").write_text("The sun is low today. The wood is dark. " * 400, encoding="utf-8")
+    for name, text in (("a", "The sea is grey today. "), ("b", "The sun is low today. ")):
+        row = json.dumps({"text": text * 800})
+        (lines / f"{name}.jsonl").write_text(f"{row}\n", encoding="utf-8")
+
+    def placed(besides: dict[str, Any], changed: dict[str, Any]) -> dict[str, Any]:
+        whole = besides | changed
+        if whole.get("haystack") == "folder":
+            whole["haystack_path"] = str(other if whole.get("haystack_path") else folder)
+        if whole.get("haystack") == "jsonl":
+            whole["haystack_path"] = str(lines)
+            whole.setdefault("file_list", ["a.jsonl"])
+        return whole
+
+    return placed
+
+
 def test_every_trial_has_a_key_of_its_own():
     assert len(set(base().values())) == len(base()) == 8
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"needle": "Ann eats plums."},
-        {"question": "What fruit does Ann eat?"},
-        {"answer": "Plums."},
-        {"keywords": ["fig"]},
-        {"template": "text-en"},
-        {"language": "chinese"},
-        {"question_position": "start"},
-        {"guide": True},
-        {"answer_prefix": "Ann eats"},
-        {"tokenizer": "o200k_base"},
-        {"model": "openai/gpt-4"},
-        {"model_options": {"window": 500}},
-        {"base_url": "http://127.0.0.1:1/v1"},
-        {"max_answer_tokens": 299},
-        {"reserve_tokens": 290},
-        {"temperature": 0.1},
-        {"temperature": None},
-        {"request": {"top_p": 0.5}},
-        {"scorer": "levenshtein"},
-        {"scorer": "levenshtein", "scorer_options": {"trim": True}},
-        {"mode": "single"},
-        {"mode": "cold"},
-        {"seed": 1},
-    ],
-    ids=str,
-)
-def test_what_can_change_an_answer_or_its_score_changes_every_key(changed):
-    assert set(keys(**changed).values()).isdisjoint(base().values())
+SERVED = {"model": "openai/gpt-4"}
+MULTI = {"task": "multi", "needle": "", "needles": ["Ann eats figs.", "Bob eats plums."], "keywords": []}
+TEXTS = {"haystack": "folder", "order": "listed"}  # and a path, which the test gives
+
+# Every setting that can change an answer or its score: what is set besides, and the change.
+CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "needle": ({}, {"needle": "Ann eats plums."}),
+    "needles": (MULTI, {"needles": ["Ann eats figs.", "Bob eats pears."]}),
+    "question": ({}, {"question": "What fruit does Ann eat?"}),
+    "answer": ({}, {"answer": "Plums."}),
+    "keywords": ({}, {"keywords": ["fig"]}),
+    "draw": (
+        {"needle": "Ann eats {fruit}.", "keywords": [], "draw": {"fruit": ["figs"]}},
+        {"draw": {"fruit": ["plums"]}},
+    ),
+    "spread": (MULTI, {"spread": "even"}),
+    "diff": (MULTI, {"diff": 30.0}),
+    "task": ({"keywords": []}, MULTI),
+    "task_options": (
+        {"task": "magic", "needle": "", "question": "", "answer": None, "keywords": []},
+        {"task_options": {"digits": 5}},
+    ),
+    "template": ({}, {"template": "text-en"}),
+    "language": ({}, {"language": "chinese"}),
+    "question_position": ({}, {"question_position": "start"}),
+    "guide": ({}, {"guide": True}),
+    "answer_prefix": ({}, {"answer_prefix": "Ann eats"}),
+    "tokenizer": ({}, {"tokenizer": "o200k_base"}),
+    "model": ({}, SERVED),
+    "model_options": ({}, {"model_options": {"window": 500}}),
+    "trust_remote_code": ({}, {"trust_remote_code": True}),
+    "base_url": (SERVED, {"base_url": "https://elsewhere.example/v1"}),
+    "max_answer_tokens": ({"reserve_tokens": 300}, {"max_answer_tokens": 299}),
+    "thinking_tokens": ({}, {"thinking_tokens": 1000}),
+    "reserve_tokens": ({}, {"reserve_tokens": 290}),
+    "framing_tokens": ({}, {"framing_tokens": 10}),
+    "temperature": ({}, {"temperature": None}),
+    "request": ({}, {"request": {"top_p": 0.5}}),
+    "scorer": ({}, {"scorer": "levenshtein"}),
+    "scorer_options": ({"scorer": "levenshtein"}, {"scorer_options": {"trim": True}}),
+    "mode": ({}, {"mode": "single"}),
+    "bin_tolerance": ({"mode": "bins", "depths": "0:100:5"}, {"bin_tolerance": 1.0}),
+    "seed": ({}, {"seed": 1}),
+    "haystack": ({}, TEXTS),
+    "haystack_path": (TEXTS, {"haystack_path": "other"}),
+    "file_list": ({"haystack": "jsonl", "order": "listed"}, {"file_list": ["b.jsonl"]}),
+    "order": ({}, {"order": "listed"}),
+    "joined": ({"lengths": [4000, 8000]}, {"joined": "text"}),
+    "placement": ({}, {"placement": "token"}),
+    "counts": ({}, {"counts": "context"}),
+}
+IN_SOME_CELLS = ("order", "joined", "placement")  # the others' prompts have the same bytes with either
+# Every setting that cannot: a run may be resumed with another value.
+HARMLESS: dict[str, dict[str, Any]] = {
+    "lengths": {"lengths": [600, 900, 7000]},
+    "depths": {"depths": [0, 25, 50, 100]},
+    "repeats": {"repeats": 3},
+    "first_repeat": {"lengths": [900], "depths": [50], "first_repeat": 1, "repeats": 1},
+    "sigmoid_ends": {"sigmoid_ends": "squash"},
+    "depth_rounding": {"depth_rounding": "round"},
+    "concurrency": {"concurrency": 9},
+    "pause_s": {"pause_s": 1},
+    "timeout_s": {"timeout_s": 5},
+    "retries": {"retries": 0},
+    "requests_per_minute": {"requests_per_minute": 60},
+    "tokens_per_minute": {"tokens_per_minute": "10k"},
+    "limit_usd": {"limit_usd": 1},
+    "limit_tokens": {"limit_tokens": 10_000},
+    "limit_time": {"limit_time": "1h"},
+    "prices": {"prices": {"input": 1, "output": 2}},
+    "canary": {"canary": False},
+    "closed_book": {"closed_book": True},
+    "save": {"save": False},
+    "save_contexts": {"save_contexts": True},
+    "quiet": {"quiet": True},
+    "collisions": {"collisions": "warn"},
+    "haystack_repeat": {"haystack_repeat": True},
+}
+
+
+def test_every_setting_either_can_change_an_answer_or_cannot():
+    """A new setting belongs into one of the two tables here, and of the lists in identity.py."""
+    assert set(CHANGES) | set(HARMLESS) == set(Settings.model_fields)
+    assert set(CHANGES) == {*ASKED, *BUILT}
+    assert set(HARMLESS) == set(FREE)
+    assert not set(CHANGES) & set(HARMLESS)
+    assert len(ASKED) + len(BUILT) == len({*ASKED, *BUILT})
+
+
+@pytest.mark.parametrize("name", sorted(CHANGES))
+def test_what_can_change_an_answer_or_its_score_changes_every_key(name, sources):
+    besides, changed = CHANGES[name]
+    if name == "trust_remote_code":  # no model in this process is at hand: the hash itself
+        one, other = (configure(None, BASE | each) for each in (besides, changed))
+        assert settings_hash(one, "t", "w") != settings_hash(other, "t", "w")
+        return
+    before, after = (keys(**sources(BASE | besides, each)) for each in ({}, changed))
+    assert before
+    assert after
+    if name in IN_SOME_CELLS:
+        assert after.keys() == before.keys()
+        assert 0 < sum(after[place] != before[place] for place in before)
+        return
+    assert set(after.values()).isdisjoint(before.values())
+
+
+@pytest.mark.parametrize("name", sorted(HARMLESS))
+def test_what_cannot_change_an_answer_leaves_every_key_that_both_have(name):
+    found = keys(**HARMLESS[name])
+    shared = found.keys() & base().keys()
+    assert shared
+    assert all(found[place] == base()[place] for place in shared)
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        {"concurrency": 9},
-        {"pause_s": 1},
-        {"timeout_s": 5},
-        {"retries": 0},
-        {"limit_usd": 1},
-        {"limit_tokens": 10_000},
-        {"prices": {"input": 1, "output": 2}},
-        {"save": False},
-        {"save_contexts": True},
-        {"quiet": True},
-        {"collisions": "warn"},
         {"scorer": "substring"},  # what 'auto' means here
         {"tokenizer": "gpt-4"},  # the same vocabulary under another name
         {"max_answer_tokens": 300, "reserve_tokens": 300},
     ],
     ids=str,
 )
-def test_what_cannot_change_an_answer_changes_no_key(changed):
+def test_other_words_for_the_same_change_no_key(changed):
     assert keys(**changed) == base()
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"lengths": [600, 900, 7000]},
-        {"depths": [0, 25, 50, 100]},
-        {"repeats": 3},
-        {"lengths": [900], "depths": [50], "first_repeat": 1, "repeats": 1},
-    ],
-    ids=str,
-)
-def test_another_grid_leaves_the_cells_it_shares_as_they_are(changed):
-    found = keys(**changed)
-    shared = found.keys() & base().keys()
-    assert shared
-    assert all(found[place] == base()[place] for place in shared)
+def test_a_server_of_ones_own_is_the_same_on_every_port_and_node_and_a_provider_is_not():
+    urls = ("http://127.0.0.1:8000/v1", "http://localhost:1/v1", "http://node7:80/v1", "http://10.1.2.3/v1")
+    assert len({place("openai", url) for url in urls}) == 1
+    providers = ("https://openrouter.ai/api/v1", "https://api.groq.com/openai/v1", None, urls[0])
+    assert len({place("openai", url) for url in providers}) == 4
+    assert place("openai", "https://api.openai.com/v1") == place("openai", None)
+
+
+def test_a_run_goes_on_when_its_server_comes_back_on_another_port(needlemap, wires):
+    first, second = wires(), wires()
+    grid = ("--lengths", "200", "--depths", "0,50")
+    needlemap.run(first, *grid)
+    ended = needlemap.run(second, "--lengths", "200,300", "--depths", "0,50")
+    assert "2 already scored, 2 to ask" in ended.stderr
+    assert (len(first.log()), len(second.log())) == (2, 2)
+    flags = ("--model", "openai/m", "--base-url", "https://elsewhere.example/v1", "--tokenizer", "cl100k_base")
+    refused = needlemap("run", *flags, "--max-answer-tokens", "40", *grid, "-o", "r", code=2)
+    assert "holds a run with other settings: base_url" in refused.stderr
 
 
 def test_only_the_haystack_that_a_prompt_holds_is_in_its_key(folder):

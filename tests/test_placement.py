@@ -222,10 +222,57 @@ def test_a_length_beyond_the_haystack_is_an_error():
         prose(load("cl100k_base"), "english").build(frame, [Needle("x", 0)], 100_000)
 
 
-def test_needles_out_of_order_are_a_tasks_mistake():
-    frame = framed(load("cl100k_base"), "text-en", QUESTIONS[0], False, False, "")
-    with pytest.raises(ValueError, match="order of their depths"):
-        prose(load("cl100k_base"), "english").build(frame, [Needle("x", 0.5), Needle("y", 0.4)], 900)
+def test_needles_stand_by_depth_and_are_listed_as_they_came():
+    tokenizer = load("cl100k_base")
+    frame = framed(tokenizer, "text-en", QUESTIONS[0], False, False, "")
+    hidden = [Needle("Middle.", 0.5), Needle("Last.", 0.9), Needle("First.", 0.1)]
+    prompt = prose(tokenizer, "english").build(frame, hidden, 900)
+    context = prompt.context_text.encode()
+    for needle, placed in zip(hidden, prompt.needles, strict=True):
+        assert placed.meant == needle.depth
+        assert context[placed.byte :].startswith(needle.text.encode())
+    assert prompt.positions[2] < prompt.positions[0] < prompt.positions[1]
+    chosen = prose(tokenizer, "english").build(frame, hidden, 900, prompt.positions[0] + 40)
+    assert chosen.positions[0] == prompt.positions[0] + 40  # the first of the list, not the first in the text
+
+
+def test_a_prompt_without_needles_has_its_length_too():
+    tokenizer = load("cl100k_base")
+    frame = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, "")
+    prompt = prose(tokenizer, "english").build(frame, [], 900)
+    assert (prompt.tokens, prompt.needles) == (900 - RESERVE, ())
+
+
+@pytest.mark.parametrize("unit", ["line", "paragraph"])
+@pytest.mark.parametrize("name", ["cl100k_base", "llama3"])
+def test_a_haystack_of_units_is_never_split_inside_one_and_fills_the_length_as_far_as_they_go(unit, name):
+    tokenizer, gap = load(name), "\n" if unit == "line" else "\n\n"
+    rows = [f'"row {number}": "{"x" * (number % 37)} end",{gap}' for number in range(400)]
+    haystack = assemble(Texts("".join(rows)), tokenizer, 1, unit=unit, repeat_allowed=True, joined="text")
+    builder = Builder(haystack, tokenizer, placement="unit", reserve_tokens=RESERVE)
+    frame, size = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, ""), len(haystack.text)
+    for length in range(300, min(1200, size), 41):
+        for depth in (0.0, 0.37, 0.5, 1.0):
+            prompt = builder.build(frame, [Needle(f"needle{gap}", depth)], length)
+            kept = prompt.context_text.replace(f"needle{gap}", "")
+            assert "".join(rows).startswith(kept)
+            assert kept.endswith(gap)
+            assert (gap + prompt.context_text).count(f"{gap}needle{gap}") == 1
+            whole = length_of(prompt, tokenizer)
+            following = rows[kept.count(gap)]
+            assert whole == prompt.tokens <= length - RESERVE
+            assert whole + tokenizer.count(following.encode()) > length - RESERVE - 3
+
+
+def test_a_length_without_room_for_one_unit_says_how_much_it_takes():
+    tokenizer = load("cl100k_base")
+    haystack = assemble(Texts("one line of words here\n" * 90), tokenizer, 1, unit="line", joined="text")
+    builder = Builder(haystack, tokenizer, placement="unit", reserve_tokens=10)
+    frame = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, "")
+    with pytest.raises(TooShort) as raised:
+        builder.build(frame, [Needle("x\n", 0.5)], 40)
+    least = int(re.search(r"lengths of (\d+) or more", str(raised.value))[1])
+    assert builder.build(frame, [Needle("x\n", 0.5)], least).haystack_tokens > 0
 
 
 def test_a_chosen_position_moves_the_needles_behind_it_and_loses_no_text():

@@ -1,4 +1,4 @@
-"""The tables in docs/ that are made from the code: settings, record fields, the older tools' names.
+"""The tables in docs/ that are made from the code: settings, record fields, columns, the older tools' names.
 
 python tools/doc_tables.py        rewrites them in place, between their marks; tests/test_docs.py compares
 """
@@ -14,6 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from needlemap.reports.table import CELLS, TRIALS, Column
 from needlemap.runs.record import Record
 from needlemap.seed_names import TABLE
 from needlemap.settings import Settings
@@ -44,6 +45,9 @@ MEANINGS = {
     "needles[].meant": "the depth it was meant for, a share in [0, 1]",
     "needles[].realised": "haystack tokens before it, as a share of all haystack tokens",
     "needles[].byte": "its first byte's offset in the context (haystack with needles)",
+    "needles[].text": "the needle as it was placed",
+    "needles[].before": "up to 300 characters of the context before it; other needles there are part of it",
+    "needles[].after": "up to 300 characters of the context behind it",
     "prompt.sha256": "hash of roles and bytes of all messages",
     "prompt.tokens": "the prompt's tokens by our tokenizer, without the reserve",
     "prompt.haystack_tokens": "of which haystack",
@@ -60,6 +64,7 @@ MEANINGS = {
     "scorer.scale": "lowest and highest native score",
     "scorer.native": "the score on that scale",
     "scorer.why": "what decided it: words found, distance, the judge's words and usage",
+    "scorer.mean": "whether it is a mean of nobody knows how many answers, as in an imported summary",
     "prompt_tokens": "as the provider counted them; null if it does not say",
     "cached_tokens": "of which it read from a cache",
     "shared_tokens": "tokens that the plan promised a cache holds; null where the mode shares nothing",
@@ -146,6 +151,11 @@ def names_table() -> str:
     return table(("older name", "tool", "here"), [(f"`{row.name}`", row.tool, row.ours) for row in TABLE])
 
 
+def columns_table(columns: Sequence[Column]) -> str:
+    """Every column of a table."""
+    return table(("column", "type", "what it is"), [(f"`{c.name}`", c.kind, c.meaning) for c in columns])
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
     cells = [head, ["---"] * len(head), *rows]
@@ -156,6 +166,8 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("run.md", settings_table),
     "record fields": ("records.md", record_table),
     "older names": ("coming-from.md", names_table),
+    "cell columns": ("tables.md", lambda: columns_table(CELLS)),
+    "trial columns": ("tables.md", lambda: columns_table(TRIALS)),
 }
 
 

@@ -3,7 +3,7 @@
     run = needlemap.run(model="openai/gpt-4o", lengths="1k,8k", repeats=3)
     run.map().overall
 
-Importing it loads nothing; the first use of `run`, `load` or `Run` does.
+Importing it loads nothing; the first use of `run`, `load` and their like does.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from needlemap.api import Run, load, run
+    from needlemap.api import Run, compare, load, make_plan, run
+    from needlemap.compared import Compared
 
 __version__ = "0.1.0"
-__all__ = ["Run", "__version__", "load", "run"]
+__all__ = ["Compared", "Run", "__version__", "compare", "load", "make_plan", "run"]
 
-_LATE = {"Run": "needlemap.api", "load": "needlemap.api", "run": "needlemap.api"}
+_LATE = dict.fromkeys(("Run", "compare", "load", "make_plan", "run"), "needlemap.api")
+_LATE["Compared"] = "needlemap.compared"
 
 
 def __getattr__(name: str) -> Any:

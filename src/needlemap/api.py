@@ -1,4 +1,4 @@
-"""The Python interface: `run` asks and keeps, `load` reads what was kept; both give a `Run`.
+"""The Python interface: `run` asks and keeps, `load` reads, `compare` pairs two runs, `make_plan` counts first.
 
 It takes the settings that YAML files and flags take, by the same names. It prints nothing but progress.
 """
@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from needlemap.apart import run_coroutine
 from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.maps.answers import latest_records
 from needlemap.maps.frame import trial_frame
-from needlemap.maps.map import Map, latest_records
+from needlemap.maps.map import Map
+from needlemap.reports.table_file import is_table, write_table
+from needlemap.runs.loaded import load_run
 from needlemap.runs.record import Record
 from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session, load_map, make_model, stored_title
@@ -21,6 +24,8 @@ from needlemap.runs.store import RunFolder
 
 if TYPE_CHECKING:
     import altair
+
+    from needlemap.compared import Compared
 
 
 @dataclass(frozen=True)
@@ -55,11 +60,30 @@ class Run:
 
         return heat_map(self.map(), title=title or stored_title(self.path), palette=palette)
 
-    def save(self, path: str | Path, *, title: str | None = None, palette: str = "amber") -> Path:
-        """The map as a file: .png, .svg, .pdf, .html or .csv. Raises SettingsError for any other."""
-        from needlemap.reports.figure import write_figure
+    def save(
+        self,
+        path: str | Path,
+        *,
+        title: str | None = None,
+        palette: str = "amber",
+        width: str | None = None,
+    ) -> Path:
+        """The map (.png, .svg, .pdf), the page (.html) or the cells (.csv, .parquet), by the suffix.
 
-        return write_figure(self.map(), path, title=title or stored_title(self.path), palette=palette)
+        width: of a figure for a paper, as '3.25in' or 'column'. Raises SettingsError for any other.
+        """
+        if Path(path).suffix.lower() == ".html":
+            from needlemap.reports.page.page import write_page
+
+            return write_page([self.path], path, title=title, palette=palette)
+        if is_table(path):
+            return write_table([load_run(self.path)], path)
+        from needlemap.reports.drawing import figure_of
+        from needlemap.reports.figure import write_figure
+        from needlemap.reports.sizes import parse_width
+
+        figure, _ = figure_of([load_run(self.path)], title=title, palette=palette)
+        return write_figure(figure, path, width=parse_width(width) if width else None)
 
     def __repr__(self) -> str:
         from needlemap.reports.labels import length_range, overall_label
@@ -71,10 +95,9 @@ class Run:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
         """What a notebook shows: the chart, by the renderer that Altair was told to use."""
-        shown = self.plot()._repr_mimebundle_(include, exclude)
-        bundle, *metadata = shown if isinstance(shown, tuple) else (shown or {},)
-        whole = {**bundle, "text/plain": repr(self)}
-        return (whole, *metadata) if metadata else whole
+        from needlemap.reports.notebook import with_text
+
+        return with_text(self.plot(), repr(self), include, exclude)
 
 
 def load(path: str | Path) -> Run:
@@ -84,11 +107,14 @@ def load(path: str | Path) -> Run:
     return found
 
 
-def run(preset: str | None = None, *, out: str | Path | None = None, **settings: Any) -> Run:
+def run(
+    preset: str | None = None, *, out: str | Path | None = None, live: bool = False, **settings: Any
+) -> Run:
     """Ask, score, keep; resumes a run that is at `out` (by default a new folder under runs/).
 
-    preset: a preset's name or a .yaml file. settings: any of `needlemap run --help`, by name; unknown ones
-    raise SettingsError. Works in notebooks too. Raises NeedlemapError when every request would fail.
+    preset: a preset's name or a .yaml file. live: also serve the page, and print its address. settings: any
+    of `needlemap run --help`, by name; unknown ones raise SettingsError. Works in notebooks too. Raises
+    NeedlemapError when every request would fail.
     """
     from needlemap.commands.run import fresh
     from needlemap.commands.settle import settle
@@ -99,10 +125,47 @@ def run(preset: str | None = None, *, out: str | Path | None = None, **settings:
         raise SettingsError("save=False keeps no run that could be returned. Leave it out.")
     path = Path(out) if out is not None else fresh(settled)
     session = Session.open(prepare(settled), path)
-    outcome = _asked(session, path) if session.todo else Outcome()
+    outcome = _asked(session, live) if session.todo else Outcome()
+    if outcome.canary:
+        raise NeedlemapError(f"Stopped before spending more. {outcome.canary}")
     if outcome.hopeless:
         raise NeedlemapError(f"Stopped, every request would fail: {outcome.hopeless}")
     return Run(path, outcome)
+
+
+def compare(a: Run | str | Path, b: Run | str | Path, *, margin: float = 2.0) -> Compared:
+    """B against A on the same trials, paired: difference, interval, verdict. Each a run or its folder.
+
+    margin: the loss in points that does not matter. Raises NeedlemapError when the two asked something else.
+    """
+    from needlemap.compared import compared
+
+    return compared(_folder(a), _folder(b), margin)
+
+
+def make_plan(
+    preset: str | None = None,
+    *,
+    workers: int | None = None,
+    tokens_per_second: float | None = None,
+    model_config: str | Path | None = None,
+    cache_tokens: int | None = None,
+    cache_block: int = 16,
+    **settings: Any,
+) -> dict[str, Any]:
+    """What a run would ask and cost in each mode, before any call: what `needlemap plan --json` prints.
+
+    preset, settings: as `run` takes them. The others: as `needlemap plan --help` says. Raises SettingsError.
+    """
+    from needlemap.commands.plan import Terms, plan_summary
+
+    file = Path(model_config) if model_config is not None else None
+    terms = Terms(workers, tokens_per_second, file, cache_tokens, cache_block)
+    return plan_summary(preset, terms, _plain(settings))
+
+
+def _folder(run: Run | str | Path) -> Path:
+    return run.path if isinstance(run, Run) else Path(run)
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,13 +173,17 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: str(value) if isinstance(value, Path) else value for name, value in settings.items()}
 
 
-def _asked(session: Session, path: Path) -> Outcome:
+def _asked(session: Session, live: bool) -> Outcome:
     """Ask what is left, with a line of progress every ten seconds unless `quiet`."""
-    from needlemap.reports.live import Lines, Silent, Tally
+    from needlemap.reports.live import Lines, Silent, Tally, Together
+    from needlemap.reports.live_page import LivePage
     from needlemap.runs.contexts import SavingContexts
 
     settings = session.experiment.settings
-    tally = Tally(len(session.experiment.trials), session.done)
-    with Silent() if settings.quiet else Lines(tally) as view:
-        watcher = SavingContexts(view, path) if settings.save_contexts else view
-        return run_coroutine(session.run(make_model(settings), watcher))
+    tally = Tally(len(session.experiment.trials), session.done, session.budget.state)
+    saving = [SavingContexts(session.folder.path)] if settings.save_contexts else []
+    with (
+        LivePage(session) if live else Silent() as page,
+        Silent() if settings.quiet else Lines(tally) as view,
+    ):
+        return run_coroutine(session.run(make_model(settings), Together(view, page, *saving)))

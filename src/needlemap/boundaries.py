@@ -38,6 +38,7 @@ class Cuts:
 
     character, sentence: the last such cut at or before i (0 always is one). safe_before, safe_after: the
     last safe cut at or before i and the first at or after i (the text's two ends always are safe).
+    In a text of units (lines, paragraphs) `sentence` holds the ends of these instead.
     """
 
     character: Index
@@ -46,11 +47,11 @@ class Cuts:
     safe_after: Index
 
     @classmethod
-    def of(cls, text: TokenText) -> Cuts:
-        """The cuts of a text, found in one pass of vector operations."""
+    def of(cls, text: TokenText, unit: str = "sentence") -> Cuts:
+        """The cuts of a text, found in one pass of vector operations. unit: a name in UNITS."""
         view = _View(text)
         character = character_cuts(view)
-        sentence = sentence_cuts(view) & character
+        sentence = UNITS[unit](view) & character
         safe = safe_cuts(view) & character
         return cls(_last(character), _last(sentence), _last(safe), _next(safe))
 
@@ -100,16 +101,39 @@ def sentence_cuts(view: _View) -> Mask:
     return ends
 
 
+def line_cuts(view: _View) -> Mask:
+    """Cuts behind a line break, blank lines included in the line before them."""
+    return np.asarray((view.byte(-1) == 10) & (view.byte(0) != 10))
+
+
+def paragraph_cuts(view: _View) -> Mask:
+    """Cuts behind a blank line."""
+    return np.asarray(line_cuts(view) & (view.byte(-2) == 10))
+
+
+UNITS: dict[str, Callable[[_View], Mask]] = {
+    "sentence": sentence_cuts,
+    "line": line_cuts,
+    "paragraph": paragraph_cuts,
+}
+
+
 def safe_cuts(view: _View) -> Mask:
     """Cuts at which token counts add up in byte-level BPE with any of the usual split rules.
 
-    Before a single space that precedes a Latin letter, after a lone line break before a letter, and between a
-    Han character and a pause mark. Measured: no miss in thousands of cuts on seven vocabularies.
+    Before a single space that precedes a Latin letter, after a lone line break before a letter or a quotation
+    mark, and between a Han character and a pause mark. Measured: no miss in thousands of cuts on seven
+    vocabularies.
     """
     before, after, behind = view.byte(-1), view.byte(0), view.byte(1)
     solid = ~_SPACES[before] & (before < 0x80)
     word = solid & (after == 32) & _WORD[behind]
-    line = (before == 10) & ~_SPACES[view.byte(-2)] & (view.byte(-2) < 0x80) & (_WORD[after] | _HAN[after])
+    line = (
+        (before == 10)
+        & ~_SPACES[view.byte(-2)]
+        & (view.byte(-2) < 0x80)
+        & (_WORD[after] | _HAN[after] | (after == 34))
+    )
     safe: Mask = word | line | (view.holds_any(_PAUSES, 0) & _HAN[view.byte(-3)])
     return safe
 

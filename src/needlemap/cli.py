@@ -27,16 +27,98 @@ Preset = Annotated[
 Out = Annotated[
     Path | None, typer.Option("-o", "--out", help="The run's folder. An existing run is resumed.")
 ]
+Live = Annotated[
+    bool,
+    typer.Option(
+        "--live/--no-live",
+        help="Also serve the report's page to this machine while the run goes on; its address is printed. "
+        "None is served when nothing is left to ask.",
+    ),
+]
+WORKERS = "Workers"  # the group of flags that say who asks, and where
 Runs = Annotated[list[Path], typer.Argument(help="Run folders.")]
 
 
 @app.command(cls=GroupedCommand)
 @with_settings
-def run(preset: Preset = None, out: Out = None, **flags: Any) -> None:
+def run(
+    preset: Preset = None,
+    out: Out = None,
+    live: Live = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Processes on this machine, one a GPU where there are any.", rich_help_panel=WORKERS
+        ),
+    ] = None,
+    slurm: Annotated[
+        bool, typer.Option("--slurm", help="Workers as one job array of Slurm.", rich_help_panel=WORKERS)
+    ] = False,
+    partition: Annotated[
+        str | None, typer.Option("-p", "--partition", help="Slurm's partition.", rich_help_panel=WORKERS)
+    ] = None,
+    qos: Annotated[
+        str | None,
+        typer.Option("-q", "--qos", help="Slurm's QOS; auto: the site's choice.", rich_help_panel=WORKERS),
+    ] = None,
+    max_num_workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Slurm: jobs at a time, at most (default 32).", rich_help_panel=WORKERS),
+    ] = None,
+    gpus_per_worker: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="GPUs of each (default: 1 here; none asked of Slurm).", rich_help_panel=WORKERS
+        ),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            help="Slurm's time limit, as 4:00:00 (default: the partition's).", rich_help_panel=WORKERS
+        ),
+    ] = None,
+    slurm_arg: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE", help="Any further option of sbatch; repeat.", rich_help_panel=WORKERS
+        ),
+    ] = None,
+    retry: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="New workers for each that ended having done nothing (default 2).",
+            rich_help_panel=WORKERS,
+        ),
+    ] = None,
+    attach: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Look after a run's workers again.", rich_help_panel=WORKERS),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Print what would start the workers, and start nothing.",
+            rich_help_panel=WORKERS,
+        ),
+    ] = False,
+    **flags: Any,
+) -> None:
     """Ask, score, draw. Without arguments: preset demo, a real run without key, download or GPU."""
+    from needlemap.runs.fleet import Fleet
+
+    fleet = Fleet(
+        *(workers, slurm, partition, qos, max_num_workers, gpus_per_worker, time),
+        *(tuple(slurm_arg or ()), retry, attach, dry_run),
+    )
+    if fleet.wanted:
+        from needlemap.commands.fleet import fleet_command
+
+        raise typer.Exit(fleet_command(preset, out, flags, live, fleet))
     from needlemap.commands.run import run_command
 
-    raise typer.Exit(run_command(preset, out, flags))
+    raise typer.Exit(run_command(preset, out, flags, live))
 
 
 @app.command(cls=GroupedCommand)
@@ -44,7 +126,9 @@ def run(preset: Preset = None, out: Out = None, **flags: Any) -> None:
 def plan(
     preset: Preset = None,
     workers: Annotated[int | None, typer.Option(help="Lanes; by default as many as --concurrency.")] = None,
-    tokens_per_second: Annotated[float | None, typer.Option(help="Prefill speed of one worker.")] = None,
+    tokens_per_second: Annotated[
+        float | None, typer.Option(help="Prefill speed of one worker, of short prompts.")
+    ] = None,
     model_config: Annotated[
         Path | None, typer.Option(help="A config.json, for floating-point operations.")
     ] = None,
@@ -72,14 +156,22 @@ def prompts(preset: Preset = None, out: Out = None, **flags: Any) -> None:
 
 @app.command()
 def score(
-    file: Annotated[Path, typer.Argument(help="JSON Lines with answer and reference (keywords, question).")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE|RUN",
+            help="JSON Lines with answer and reference (keywords, question), or a run's folder.",
+        ),
+    ],
     scorer: Annotated[str, typer.Option(help="levenshtein, keyword, substring, exact, judge, ...")],
     scorer_options: Annotated[
         list[str] | None, typer.Option(help="The scorer's own options, KEY=VALUE.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Where scored lines go.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Where scored lines go, or the new run's folder.")
+    ] = None,
 ) -> None:
-    """Score answers made elsewhere."""
+    """Score answers made elsewhere, or a run's answers anew with another scorer: nothing is asked."""
     from needlemap.commands.score import score_command
 
     raise typer.Exit(score_command(file, scorer, scorer_options or [], out))
@@ -88,15 +180,28 @@ def score(
 @app.command()
 def report(
     runs: Runs,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help=".png, .svg, .pdf, .html or .csv.")] = None,
-    format: Annotated[str, typer.Option(help="For .csv: cells, trials, or opencompass.")] = "cells",
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help=".png, .svg, .pdf, .html, .csv or .parquet.")
+    ] = None,
+    format: Annotated[str, typer.Option(help="Of a table: cells, trials, or opencompass.")] = "cells",
     title: Annotated[str | None, typer.Option(help="Instead of the title made from the run.")] = None,
     palette: Annotated[str, typer.Option(help="Colours of the figure; see docs/report.md.")] = "amber",
+    width: Annotated[
+        str | None, typer.Option(help="Of a figure for a paper: 3.25in, 8.4cm, column, text or page.")
+    ] = None,
+    rules: Annotated[
+        str | None, typer.Option(help="Of effective length, with commas: absolute:90,auc. See docs.")
+    ] = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WHERE", help="wandb:PROJECT or tensorboard:FOLDER; repeatable."),
+    ] = None,
+    step: Annotated[int, typer.Option(help="For --log: the training step that the model is of.")] = 0,
 ) -> None:
-    """Draw runs: on the terminal, or into a file by its suffix."""
+    """Draw runs on the terminal, or into a file by its suffix, or log them to a tracker."""
     from needlemap.commands.report import report_command
 
-    report_command(runs, out, format, title, palette)
+    report_command(runs, out, format, title, palette, log or (), step, width, rules)
 
 
 @app.command(name="import")
@@ -170,12 +275,12 @@ def _calm() -> None:
 
     Nothing here multiplies large matrices, and idle BLAS threads cost a quarter of a start's CPU time.
     """
-    if not any(argument.startswith(("hf/", "python/")) for argument in sys.argv):
+    if not any(argument.startswith(("hf/", "lmdeploy/", "python/")) for argument in sys.argv):
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def main() -> None:
-    """Entry point. Exit codes: 0 done, 1 some not measured, 2 wrong settings, 3 budget, 130 interrupted."""
+    """Entry point. Exit codes: 0 done, 1 some not measured, 2 settings, 3 budget, 130 and 143 signals."""
     _calm()
     try:
         app()

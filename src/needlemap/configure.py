@@ -152,7 +152,7 @@ def _translated(raw: Mapping[str, Any], settled: Mapping[str, Any], where: str) 
 
 def _merged(raw: dict[str, Any], settled: Mapping[str, Any]) -> dict[str, Any]:
     """Option mappings are merged key by key; everything else is replaced."""
-    for name in ("model_options", "scorer_options", "request", "prices"):
+    for name in ("model_options", "task_options", "scorer_options", "request", "prices"):
         if isinstance(raw.get(name), dict) and isinstance(settled.get(name), dict):
             raw[name] = {**settled[name], **raw[name]}
     return raw

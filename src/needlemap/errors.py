@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from needlemap.models.allowance import Allowance
 
 
 class NeedlemapError(Exception):
@@ -42,13 +46,14 @@ class Failure(StrEnum):
     JUDGE = "judge unreadable"
     MODEL = "model raised"  # an in-process model or a user's function raised
     SCORER = "scorer raised"  # a plug-in's scorer raised
+    SKIPPED = "skipped by budget"  # never asked: a limit was reached
 
 
 class Unmeasured(NeedlemapError):
     """A model or a judge gave no answer that could be scored: the trial is recorded as missing, never as 0.
 
     transient: worth asking again; retry_after_s: how long the server asked us to wait, in seconds.
-    attempts: how often it was asked before giving up.
+    attempts: how often it was asked before giving up. allowance: what a server's headers said of its limits.
     """
 
     def __init__(
@@ -59,6 +64,7 @@ class Unmeasured(NeedlemapError):
         self.transient = transient
         self.retry_after_s = retry_after_s
         self.attempts = 1
+        self.allowance: Allowance | None = None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

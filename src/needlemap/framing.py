@@ -3,28 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from needlemap.errors import SettingsError
 from needlemap.models.base import MARK, Render
 from needlemap.placement import Frame
 from needlemap.prompts import TEXT, Message
 from needlemap.templates import Part, Template, guided
-from needlemap.tokens import Span, Tokenizer
+from needlemap.tokens import Span, Tokenizer, TokenText
+
+
+class Indexer(Protocol):
+    """Whatever tokenises a text."""
+
+    def index(self, data: bytes) -> TokenText:
+        """Tokenise a whole text."""
+        ...
+
+
+class Remembering:
+    """A tokenizer that tokenises a text once: what many frames have in common is one text to all of them."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._known: dict[bytes, TokenText] = {}
+
+    def index(self, data: bytes) -> TokenText:
+        """The text as tokenised when it was first met."""
+        if data not in self._known:
+            self._known[data] = self._tokenizer.index(data)
+        return self._known[data]
 
 
 def make_frame(
     template: Template,
     question: str,
-    tokenizer: Tokenizer,
+    tokenizer: Indexer,
     *,
     guide: bool = False,
     question_first: bool = False,
     answer_prefix: str = "",
+    prologue: str = "",
+    epilogue: str = "",
     salt: str = "",
     render: Render | None = None,
 ) -> Frame:
     """The frame of a question. answer_prefix (else the template's own) begins the answer for the model.
 
+    prologue, epilogue: texts right before and behind the haystack.
     salt: a first line that makes the prompt unlike all others, so that no cache knows it. render: for models
     fed with ids: makes the token texts around the context, chat template included.
     Raises SettingsError for a guide, or a question at the start, that the template has no words for.
@@ -36,6 +62,7 @@ def make_frame(
     texts[0] = (salt + texts[0][0], texts[0][1])
     context = next(place for place, (_, after) in enumerate(texts) if after is not None)
     before, after = texts[context]
+    before, after = texts[context] = before + prologue, epilogue + (after or "")
     prefix = answer_prefix or template.answer_prefix
     if render is not None:
         rows = [
@@ -44,7 +71,7 @@ def make_frame(
         ]
         return _rendered(render, [*rows, *([("assistant", prefix)] if prefix else [])])
     if prefix and parts[context].role == TEXT:
-        after = (after or "") + prefix
+        after += prefix
     messages = [
         Message(part.role, _spans(text, tokenizer)) for part, (text, _) in zip(parts, texts, strict=True)
     ]
@@ -53,7 +80,7 @@ def make_frame(
     outside = sum(
         len(span) for place, message in enumerate(messages) if place != context for span in message.spans
     )
-    return Frame(tuple(messages), context, _spans(before, tokenizer), _spans(after or "", tokenizer), outside)
+    return Frame(tuple(messages), context, _spans(before, tokenizer), _spans(after, tokenizer), outside)
 
 
 def _check(template: Template, guide: bool, question_first: bool) -> None:
@@ -83,5 +110,5 @@ def _around(part: Part, question: str) -> tuple[str, str | None]:
     return before, after if found else None
 
 
-def _spans(text: str, tokenizer: Tokenizer) -> tuple[Span, ...]:
+def _spans(text: str, tokenizer: Indexer) -> tuple[Span, ...]:
     return (tokenizer.index(text.encode()).span(),) if text else ()

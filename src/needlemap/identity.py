@@ -1,15 +1,18 @@
 """A trial's key: a hash of everything that can change its answer or its score, and of nothing else.
 
 The haystack enters by a hash of just the part that the prompt holds, so that a longer grid, which needs more
-haystack, leaves the keys of shorter prompts as they are.
+haystack, leaves the keys of shorter prompts as they are. A key is made of two: what can change the answer, and
+how it is scored, so that answers can be scored anew without being asked for.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
 from needlemap.placement import Frame
 from needlemap.prompts import Prompt
@@ -17,18 +20,48 @@ from needlemap.settings import Settings
 from needlemap.tasks.base import Item
 from needlemap.tokens import TokenText
 
-# Settings that say who is asked and how; texts and positions enter through the prompt itself.
+# Every setting is in exactly one of ASKED, BUILT and FREE. ASKED: who is asked and how, in the key by value.
 ASKED = (
     "model",
     "base_url",
     "model_options",
+    "trust_remote_code",
     "max_answer_tokens",
+    "thinking_tokens",
     "temperature",
     "request",
     "mode",
     "seed",
     "task",
+    "task_options",
 )
+# In the key by what they come to: texts, places, the tokenizer's and the scorer's own.
+BUILT = (
+    *("tokenizer", "scorer", "scorer_options", "template", "question_position", "guide", "answer_prefix"),
+    *("needle", "needles", "question", "answer", "keywords", "spread", "diff", "draw", "language"),
+    *("haystack", "haystack_path", "file_list", "order", "joined"),
+    *("placement", "counts", "reserve_tokens", "framing_tokens", "bin_tolerance"),
+)
+GRID = (
+    "lengths",
+    "depths",
+    "repeats",
+    "first_repeat",
+    "sigmoid_ends",
+    "depth_rounding",
+)  # which trials there are
+# Settings that may differ when a run is resumed: none of them changes an answer that is already there.
+FREE = frozenset(
+    {
+        *GRID,
+        *("concurrency", "retries", "timeout_s", "pause_s", "requests_per_minute", "tokens_per_minute"),
+        *("limit_usd", "limit_tokens", "limit_time", "prices", "canary", "closed_book"),
+        *("save", "save_contexts", "quiet", "collisions", "haystack_repeat"),
+    }
+)
+_HOMES = {"openai": "api.openai.com", "anthropic": "api.anthropic.com"}
+_OWN = "own server"
+_LOCAL = (".local", ".internal", ".lan", ".localdomain", ".localhost")
 
 
 def prefix_hashes(text: TokenText, stops: Iterable[int]) -> dict[int, str]:
@@ -41,15 +74,35 @@ def prefix_hashes(text: TokenText, stops: Iterable[int]) -> dict[int, str]:
     return hashes
 
 
-def settings_hash(
-    settings: Settings, scorer: str, scorer_options: dict[str, Any], tokenizer: str, weights: str
-) -> str:
-    """Hash of what all trials of a run share."""
+def place(backend: str, base_url: str | None) -> str:
+    """Whom an address belongs to: '' the provider itself, a host's name, or 'own server' for any of one's own.
+
+    The same model on another port or node is the same model; at another provider it may be another one.
+
+    >>> place("openai", "http://127.0.0.1:8000/v1") == place("openai", "http://node7:30000/v1")
+    True
+    >>> place("openai", "https://openrouter.ai/api/v1"), place("openai", "https://api.openai.com/v1")
+    ('openrouter.ai', '')
+    """
+    host = (urlsplit(base_url).hostname or "").rstrip(".") if base_url else ""
+    if not host or host == _HOMES.get(backend):
+        return ""
+    return _OWN if _is_own(host) else host
+
+
+def settings_hash(settings: Settings, tokenizer: str, weights: str) -> str:
+    """Hash of what all trials of a run share, but the scorer."""
     shared = {name: getattr(settings, name) for name in ASKED}
-    return _hash([shared, scorer, scorer_options, tokenizer, weights])
+    shared["base_url"] = place(settings.backend, settings.base_url)
+    return _hash([shared, tokenizer, weights])
 
 
-def trial_key(
+def scored_key(asked: str, scorer: str, options: Mapping[str, Any]) -> str:
+    """The key of an answer (its `asked`) by a scorer."""
+    return _hash([asked, scorer, dict(options)])[:32]
+
+
+def asked_hash(
     shared: str,
     haystack: str,
     frame: Frame,
@@ -58,13 +111,22 @@ def trial_key(
     repeat: int,
     asked: tuple[int, float],
 ) -> str:
-    """The key of one trial. asked: its length in tokens and its depth."""
+    """Hash of what can change one trial's answer, and of what is right. asked: its length and depth."""
     texts = [[message.role, message.content] for message in frame.messages]
     around = [b"".join([span.data for span in spans]).decode() for spans in (frame.before, frame.after)]
     needles = [[needle.text, needle.depth] for needle in item.needles]
-    reference = [item.reference.answer, list(item.reference.keywords)]
+    reference = [item.reference.answer, list(item.reference.keywords), *filter(None, [item.reference.decoys])]
     place = [prompt.positions, prompt.haystack_tokens, prompt.pad]
     return _hash([shared, haystack, texts, around, needles, reference, place, repeat, asked])[:32]
+
+
+def _is_own(host: str) -> bool:
+    """Whether a host is on this machine or in a network of one's own."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return "." not in host or host.endswith(_LOCAL)
+    return address.is_private or address.is_loopback or address.is_link_local
 
 
 def _hash(value: Any) -> str:

@@ -23,8 +23,7 @@ class Checked(type):
 
 def checked(extension: type, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options with their annotated types. Raises SettingsError for an unknown name or a wrong value."""
-    init = inspect.unwrap(extension.__init__)  # type: ignore[misc]
-    named = [p.name for p in inspect.signature(init).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    init, named = _constructor(extension), option_names(extension)
     positional = [name for name in inspect.signature(init).parameters if name not in named]
     for name in options:
         if name not in named and name not in positional:
@@ -32,6 +31,16 @@ def checked(extension: type, options: Mapping[str, Any]) -> dict[str, Any]:
             raise SettingsError(f"Unknown option '{name}' of {extension.__name__}. {known}")
     hints = get_type_hints(init)
     return {name: _typed(extension, name, value, hints.get(name, Any)) for name, value in options.items()}
+
+
+def option_names(extension: type) -> list[str]:
+    """The options that an extension's constructor names, in its order."""
+    parameters = inspect.signature(_constructor(extension)).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+
+
+def _constructor(extension: type) -> Any:
+    return inspect.unwrap(extension.__init__)  # type: ignore[misc]
 
 
 def _typed(extension: type, name: str, value: Any, hint: Any) -> Any:

@@ -1,15 +1,16 @@
 """Where needles go and where the haystack ends, so that a prompt has exactly the asked length.
 
 Positions are haystack token indices. `sentence` is needlemap's own way: back to a sentence end, lengths exact
-by counting seams again. `token` and `period` are the older tools' ways, for the presets that follow them:
-the parts' tokens are added up, and cuts fall anywhere (OpenCompass) or behind a bare '.' (needlehaystack).
+by counting seams again. `unit` is its way with haystacks of lines or paragraphs: needles between two of them,
+and the haystack ends with a whole one, so that a prompt is a little shorter than asked. `token` and `period`
+are the older tools' ways, for the presets that follow them: the parts' tokens are added up, and cuts fall
+anywhere (OpenCompass) or behind a bare '.' (needlehaystack).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 from needlemap.boundaries import Cuts
 from needlemap.errors import HaystackError, TooShort
 from needlemap.haystacks.assembly import Haystack
-from needlemap.prompts import Message, PlacedNeedle, Prompt
+from needlemap.positions import around, behind_stop, by_depth, chained, moved, placed, restored, touch
+from needlemap.prompts import Message, Prompt
 from needlemap.seams import SeamCounter, SpanCounter
 from needlemap.tokens import Span, Tokenizer
 
@@ -25,14 +27,19 @@ _PADS = ("\n", " .", "\n\n", " . .", "\n\n\n", " . . .", "。", "……")
 _TRIES = 8
 _SEAMS = 64  # tokens that seams may cost beyond the parts' own, at most
 _LEGAL_ENDS = 8  # cuts before the best one that are tried with each pad
+_MERGED = 3  # tokens that a further unit may save at its seams
 
 
 @dataclass(frozen=True, slots=True)
 class Needle:
-    """A text to hide and the depth it is meant for, a share in [0, 1]."""
+    """A text to hide and the depth it is meant for, a share in [0, 1].
+
+    still: it stays there when a plan chooses another place for an item's first needle.
+    """
 
     text: str
     depth: float
+    still: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +60,9 @@ class Builder:
     """Builds the prompts of one haystack with one tokenizer; what it remembers are pure functions' values.
 
     counts: whether a length counts the whole prompt, or only the context (haystack and needles).
-    reserve_tokens: taken off each length, for the answer. chained: older OpenCompass position formula, with
-    its increment as a share, for placement 'token'. ids: the model is fed token ids, so that nothing merges
-    where spans meet and lengths simply add up.
+    reserve_tokens: taken off each length, for the answer. placement 'unit': the haystack's cuts are those of
+    its units. chained: older OpenCompass position formula, with its increment as a share, for placement
+    'token'. ids: the model is fed token ids, so that nothing merges where spans meet, and lengths add up.
     """
 
     def __init__(
@@ -79,17 +86,16 @@ class Builder:
         self._spans: dict[str, Span] = {}
         self._first = int(np.argmax(haystack.cuts.character > 0))  # where the first character ends
         self._stops = _full_stops(tokenizer) if placement == "period" else frozenset()
+        self._units = _unit_ends(haystack.cuts) if placement == "unit" else np.empty(0, np.int64)
 
     def build(
         self, frame: Frame, needles: Sequence[Needle], length_tokens: int, position: int | None = None
     ) -> Prompt:
-        """The prompt of that length; needles come in the order of their depths.
+        """The prompt of that length. Its needles stand by depth; it lists them in the order they came.
 
-        position: haystack tokens before the first needle, for plans that choose it; else its depth decides.
-        Raises TooShort, or HaystackError when the haystack runs out.
+        position: haystack tokens before the needle that came first, for plans that choose it; else its depth
+        decides. Raises TooShort, or HaystackError when the haystack runs out.
         """
-        if any(later.depth < needle.depth for needle, later in pairwise(needles)):
-            raise ValueError("needles must come in the order of their depths")
         fixed = self._fixed(frame, needles)
         room = length_tokens - self._reserve
         if room - fixed > len(self.haystack.text):
@@ -97,15 +103,18 @@ class Builder:
                 f"Haystack '{self.haystack.name}' has {len(self.haystack.text):,} tokens, a prompt of "
                 f"{length_tokens:,} needs {room - fixed:,}."
             )
-        prompt = self._fitted(frame, needles, room, room - fixed, position)
+        order = by_depth(needles)
+        hidden = [needles[place] for place in order]
+        chosen = None if position is None or not order else (order.index(0), position)
+        prompt = self._fitted(frame, hidden, room, room - fixed, chosen)
         if prompt is None:
-            least = self._reserve + self._least(frame, needles, room, fixed)
+            least = self._reserve + self._least(frame, hidden, room, fixed)
             raise TooShort(
                 f"Length {length_tokens:,} leaves no room for a haystack: {self._reserve} tokens are "
                 f"reserved, {fixed} are needle and template. Use lengths of {least} or more, or a smaller "
                 f"--reserve-tokens."
             )
-        return prompt
+        return restored(prompt, order)
 
     def haystack_tokens(self, frame: Frame, needles: Sequence[Needle], length_tokens: int) -> int:
         """About how many haystack tokens the prompt of that length holds: seams may move it by one or two."""
@@ -119,25 +128,58 @@ class Builder:
         return fixed
 
     def _fitted(
-        self, frame: Frame, needles: Sequence[Needle], room: int, guess: int, position: int | None = None
+        self,
+        frame: Frame,
+        needles: Sequence[Needle],
+        room: int,
+        guess: int,
+        chosen: tuple[int, int] | None = None,
     ) -> Prompt | None:
-        """The prompt that fills a room, in tokens, with about `guess` of haystack; None where none fits."""
-        if self._placement != "sentence":
+        """The prompt that fills a room, in tokens, with about `guess` of haystack; None where none fits.
+
+        needles: by depth. chosen: which of them has a position set by a plan, and that position.
+        """
+        if self._placement not in ("sentence", "unit"):
             if guess < 1:
                 return None
-            positions = _beginning(self._old_positions(needles, guess), position)
+            positions = around(self._old_positions(needles, guess), chosen)
             return self._prompt(frame, needles, positions, guess, "", room)
-        depths = _moved(needles, position, guess)
-        positions = [self._sentence(depth, max(0, guess)) for depth in depths]
-        return self._exact(frame, needles, _beginning(positions, position), room, guess)
+        depths = moved(needles, chosen, guess)
+        positions = around([self._own(depth, max(0, guess)) for depth in depths], chosen)
+        if self._placement == "unit":
+            return self._in_units(frame, needles, positions, room, guess)
+        return self._exact(frame, needles, positions, room, guess)
+
+    def _in_units(
+        self, frame: Frame, needles: Sequence[Needle], positions: list[int], room: int, guess: int
+    ) -> Prompt | None:
+        """The most whole units of haystack that fit; None where not even one does."""
+        ends, best = self._units, -1
+        positions = [int(self.haystack.cuts.sentence[position]) for position in positions]
+        room_here = room - (frame.outside_tokens if self._whole else 0)
+        place = max(0, int(np.searchsorted(ends, guess, side="right")) - 1)
+        for _ in range(_TRIES):
+            left = room_here - self._count(frame, needles, positions, int(ends[place]), "")
+            if left >= 0:
+                best = place
+                if place + 1 == len(ends) or ends[place + 1] - ends[place] > left + _MERGED:
+                    break
+                place += 1
+            elif best >= 0 or not place:
+                break
+            else:
+                fitting = int(np.searchsorted(ends, ends[place] + left, side="right")) - 1
+                place = max(0, min(place - 1, fitting))
+        return self._prompt(frame, needles, positions, int(ends[best]), "", room) if best >= 0 else None
 
     def _least(self, frame: Frame, needles: Sequence[Needle], room: int, fixed: int) -> int:
         """The smallest room that would do, found by trying: seams move it off the sum of the parts."""
-        for larger in range(room + 1, fixed + _SEAMS):
+        most = fixed + _SEAMS + (int(self._units[0]) if len(self._units) else 0)
+        for larger in range(room + 1, most):
             prompt = self._fitted(frame, needles, larger, larger - fixed)
             if prompt is not None and not prompt.off_by:
                 return larger
-        return fixed + _SEAMS
+        return most
 
     def _exact(
         self, frame: Frame, needles: Sequence[Needle], positions: list[int], room: int, guess: int
@@ -173,8 +215,8 @@ class Builder:
             stop = max(self._first, int(self.haystack.cuts.character[stop - 1]))
         return self._prompt(frame, needles, positions, best, "", room)
 
-    def _sentence(self, depth: float, stop: int) -> int:
-        """The position for a depth: the last sentence end before it; the very end for depth 1.
+    def _own(self, depth: float, stop: int) -> int:
+        """The position for a depth: the last end of a sentence or unit before it; the very end for depth 1.
 
         Where no sentence ends within a twentieth of the haystack (or 50 tokens), between two words.
         """
@@ -182,6 +224,8 @@ class Builder:
             return len(self.haystack.text)  # clamped to the end, wherever that will be
         cuts: Cuts = self.haystack.cuts
         wanted = min(int(depth * stop), len(self.haystack.text))
+        if self._placement == "unit":
+            return int(cuts.sentence[wanted])
         for kind in (cuts.sentence, cuts.safe_before):
             if wanted - int(kind[wanted]) <= max(50, stop // 20):
                 return int(kind[wanted])
@@ -190,22 +234,13 @@ class Builder:
     def _old_positions(self, needles: Sequence[Needle], stop: int) -> list[int]:
         """Positions as the older tools place them; see docs/coming-from.md."""
         if self._chained is not None:
-            point = int(stop * needles[0].depth)
-            points = [point]
-            for needle in needles[:-1]:
-                point = int(point + len(self._span(needle.text)) + stop * self._chained)
-                points.append(point)
-            return [min(point, stop) for point in points]
+            sizes = [len(self._span(needle.text)) for needle in needles]
+            return chained(needles[0].depth, sizes, stop, self._chained)
         points = [int(stop * needle.depth) for needle in needles]
         if self._placement == "period":
             ids = self.haystack.text.ids
-            points = [self._behind_stop(ids, point) if point < stop else stop for point in points]
+            points = [behind_stop(ids, point, self._stops) if point < stop else stop for point in points]
         return points
-
-    def _behind_stop(self, ids: NDArray[np.int32], point: int) -> int:
-        while point and int(ids[point - 1]) not in self._stops:
-            point -= 1
-        return point
 
     def _count(
         self, frame: Frame, needles: Sequence[Needle], positions: list[int], stop: int, pad: str
@@ -235,8 +270,8 @@ class Builder:
         offset = int(self.haystack.text.offsets[position])
         following = self.haystack.text.data[offset : offset + 4] if position < stop else b""
         first = following.decode("utf-8", "ignore")[:1]
-        lead = " " if _touch(last, needle[:1]) else ""
-        return self._span(lead + needle + (" " if _touch(needle[-1:], first) else ""))
+        lead = " " if touch(last, needle[:1]) else ""
+        return self._span(lead + needle + (" " if touch(needle[-1:], first) else ""))
 
     def _span(self, text: str) -> Span:
         """A short text, tokenised once."""
@@ -256,7 +291,7 @@ class Builder:
         return Prompt(
             (*frame.messages[: frame.context], message, *frame.messages[frame.context + 1 :]),
             context=(frame.context, len(frame.before), len(frame.before) + len(context)),
-            needles=_placed(needles, settled, stop, context, self.haystack),
+            needles=placed(needles, settled, stop, context, self.haystack.text),
             tokens=tokens,
             haystack_tokens=stop,
             positions=settled,
@@ -265,46 +300,10 @@ class Builder:
         )
 
 
-def _placed(
-    needles: Sequence[Needle],
-    positions: tuple[int, ...],
-    stop: int,
-    context: list[Span],
-    haystack: Haystack,
-) -> tuple[PlacedNeedle, ...]:
-    """Each needle's meant and realised depth and its byte in the context, behind a space put before it.
-
-    Its bytes are not looked for: the tokenizer may have normalised them.
-    """
-    spans, offset = [], 0
-    for span in context:
-        if span.text is not haystack.text:
-            spans.append((offset, bytes(span.data[:1])))
-        offset += len(span.data)
-    return tuple(
-        PlacedNeedle(needle.depth, position / stop, start + (first == b" " and needle.text[0] != " "))
-        for needle, position, (start, first) in zip(needles, positions, spans, strict=False)
-    )
-
-
-def _moved(needles: Sequence[Needle], first: int | None, stop: int) -> list[float]:
-    """Depths to place needles at: as meant, or moved along with the first where a plan chose its position."""
-    if first is None or not stop:
-        return [needle.depth for needle in needles]
-    shift = first / stop - needles[0].depth
-    return [min(1.0, max(0.0, needle.depth + shift)) for needle in needles]
-
-
-def _beginning(positions: list[int], first: int | None) -> list[int]:
-    """Positions of which the first was chosen by a plan, if it was; the others come behind it."""
-    return positions if first is None else [first, *(max(first, later) for later in positions[1:])]
-
-
-def _touch(left: str, right: str) -> bool:
-    """Whether two characters need a space between them: both are no white space and of spaced scripts."""
-    if not left or not right or left.isspace() or right.isspace():
-        return False
-    return ord(left) < 0x2E80 and ord(right) < 0x2E80
+def _unit_ends(cuts: Cuts) -> NDArray[np.int64]:
+    """Where units end, ascending; the end of the text is one where nothing else is."""
+    ends = np.flatnonzero(cuts.sentence == np.arange(len(cuts.sentence)))[1:]
+    return ends if len(ends) else np.array([len(cuts.sentence) - 1])
 
 
 def _full_stops(tokenizer: Tokenizer) -> frozenset[int]:

@@ -7,19 +7,21 @@ from typing import Any
 
 from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
 from needlemap.grid import Grid, make_grid
-from needlemap.haystacks.assembly import assemble
+from needlemap.haystacks.assembly import Haystack, assemble, bytes_a_token
 from needlemap.haystacks.base import Source
 from needlemap.models.base import Traits
+from needlemap.options import option_names
 from needlemap.placement import Builder
 from needlemap.registry import find, installed
 from needlemap.scorers.base import Scorer, Weigher
-from needlemap.settings import Settings
-from needlemap.tasks.base import Task
+from needlemap.settings import Settings, settings_of
+from needlemap.tasks.base import Background, Backgrounded, Task
 from needlemap.templates import Template, load_template
 from needlemap.tokenizers.catalogue import BUNDLED, load
 from needlemap.tokens import Tokenizer
 
 _SUFFIX = {"english": "en", "chinese": "zh"}
+IN_PROCESS = ("hf", "lmdeploy")  # back ends that may run a model's own code
 _DIGITS = {"none": None, "round": 0, "truncate": -1}
 
 
@@ -57,6 +59,7 @@ def resolve(settings: Settings) -> Resolved:
     )
     traits = model_traits(settings)
     tokenizer, task = load_tokenizer(settings, traits), make_task(settings)
+    make_background(settings, task, settings.first_repeat)  # what it forbids is said before files are opened
     scorer, template = make_scorer(settings, task, traits), make_template(settings, traits)
     return Resolved(settings, grid, traits, tokenizer, task, scorer, template, make_source(settings))
 
@@ -67,8 +70,23 @@ def model_traits(settings: Settings) -> Traits:
         known = did_you_mean(settings.backend, installed("models"))
         raise SettingsError(f"'{settings.model}' is not BACKEND/NAME, as openai/gpt-4o. {known}")
     backend = find("models", settings.backend)
-    traits: Traits = backend.traits(settings.model_name, settings.model_options)
+    traits: Traits = backend.traits(settings.model_name, model_options(settings))
     return traits
+
+
+def model_options(settings: Settings) -> dict[str, Any]:
+    """The back end's options, those that are settings of their own included. Raises SettingsError."""
+    options = dict(settings.model_options)
+    if "trust_remote_code" in options:
+        raise SettingsError("trust_remote_code is a setting of its own. Type: --trust-remote-code")
+    if settings.trust_remote_code:
+        if settings.backend not in IN_PROCESS:
+            raise SettingsError(
+                f"--trust-remote-code is for models in this process ({', '.join(IN_PROCESS)}), not for "
+                f"'{settings.model}': a server is told when it is started."
+            )
+        options["trust_remote_code"] = True
+    return options
 
 
 def load_tokenizer(settings: Settings, traits: Traits) -> Tokenizer:
@@ -118,22 +136,24 @@ def _server_tokenizer(settings: Settings) -> Tokenizer:
 
 
 def make_task(settings: Settings) -> Task:
-    """The task, with the settings that it takes."""
-    options: dict[str, Any] = {
-        "question": settings.question,
-        "keywords": settings.keywords,
-        "draw": settings.draw,
-    }
-    if settings.task == "single":
-        options |= {"needle": settings.needle, "answer": settings.answer}
-    elif settings.task == "multi":
+    """The task, with the settings that it takes. Raises SettingsError for those that it would not heed."""
+    kind = find("tasks", settings.task)
+    if settings.task == "multi":
         if not settings.needles or settings.answer is None:
             raise SettingsError("The multi task needs --needles (twice or more) and --answer.")
-        options |= {"needles": settings.needles, "answer": settings.answer}
         if settings.spread == "chain-as-coded" and settings.placement != "token":
             raise SettingsError("--spread chain-as-coded is OpenCompass's way: give --placement token too.")
-        options |= {"spread": settings.spread, "diff": settings.diff}
-    made: Task = find("tasks", settings.task)(**options)
+    named, options = option_names(kind), dict(settings.task_options)
+    for name in settings_of("Task"):
+        if name in ("task", "task_options"):
+            continue
+        if name in named:
+            options.setdefault(name, getattr(settings, name))
+        elif name != "language" and getattr(settings, name) != Settings.model_fields[name].default:
+            raise SettingsError(
+                f"Task '{settings.task}' takes no --{name}. Its options: {', '.join(named) or 'none'}."
+            )
+    made: Task = kind(**options)
     return made
 
 
@@ -169,25 +189,53 @@ def make_source(settings: Settings) -> Source:
     return made
 
 
-def make_builder(resolved: Resolved, repeat: int) -> Builder:
+def make_background(settings: Settings, task: Task, repeat: int) -> Background | None:
+    """The haystack that the task brings for a repeat, None for the settings' own.
+
+    Raises SettingsError for settings that this would make void.
+    """
+    made = task.background(repeat, settings.seed) if isinstance(task, Backgrounded) else None
+    if made is not None and (settings.haystack != "generated" or settings.haystack_path):
+        raise SettingsError(
+            f"Task '{settings.task}' brings its own haystack, '{made.source.name}': leave --haystack out."
+        )
+    if made is not None and made.unit != "sentence" and settings.placement != "sentence":
+        raise SettingsError(
+            f"Task '{settings.task}' places its needles between two {made.unit}s: leave --placement out."
+        )
+    return made
+
+
+def make_builder(resolved: Resolved, repeat: int, background: Background | None = None) -> Builder:
     """The builder of one repeat's prompts, over as much haystack as the longest one needs."""
     settings = resolved.settings
-    haystack = assemble(
-        resolved.source,
+    units = background is not None and background.unit != "sentence"
+    return Builder(
+        make_haystack(resolved, repeat, background),
         resolved.tokenizer,
-        max(1, max(resolved.grid.lengths) - settings.reserve),
+        placement="unit" if units else settings.placement,
+        counts=settings.counts,
+        reserve_tokens=settings.reserve,
+        chained=settings.diff / 100 if settings.spread == "chain-as-coded" else None,
+        ids=resolved.traits.render is not None,
+    )
+
+
+def make_haystack(resolved: Resolved, repeat: int, background: Background | None) -> Haystack:
+    """The text of one repeat: the task's own, or the settings'."""
+    settings, tokenizer = resolved.settings, resolved.tokenizer
+    needed = max(1, max(resolved.grid.lengths) - settings.reserve)
+    if background is not None:
+        source, unit = background.source, background.unit
+        guess = bytes_a_token(source, tokenizer)
+        return assemble(source, tokenizer, needed, joined="text", unit=unit, bytes_a_token=guess)
+    return assemble(
+        resolved.source,
+        tokenizer,
+        needed,
         order=settings.order,
         joined=settings.joined,
         seed=settings.seed,
         repeat=repeat,
         repeat_allowed=settings.haystack_repeat,
-    )
-    return Builder(
-        haystack,
-        resolved.tokenizer,
-        placement=settings.placement,
-        counts=settings.counts,
-        reserve_tokens=settings.reserve,
-        chained=settings.diff / 100 if settings.spread == "chain-as-coded" else None,
-        ids=resolved.traits.render is not None,
     )

@@ -5,11 +5,28 @@ Merging and reading them is in `configure.py`; the older tools' names for them a
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from needlemap.durations import duration_s
+from needlemap.errors import SettingsError
+from needlemap.grid import tokens
 
 Spec = str | int | float | list[Any] | dict[str, Any]  # [...], {min, max, count, scale}, "min:max:count"
+
+
+def _read(read: Callable[[object], float], value: Any) -> Any:
+    """A text as the number that it stands for. Raises ValueError, as pydantic wants it."""
+    try:
+        return read(value) if isinstance(value, str) else value
+    except SettingsError as error:
+        raise ValueError(str(error)) from None
+
+
+Tokens = Annotated[int, BeforeValidator(lambda value: _read(tokens, value))]  # 2000000, '100k', '2M'
+Seconds = Annotated[float, BeforeValidator(lambda value: _read(duration_s, value))]  # 90, '90s', '1h30m'
 
 
 def _field(default: Any, group: str, text: str, **limits: Any) -> Any:
@@ -30,18 +47,25 @@ class Settings(BaseModel):
         None, "Model", "Address of a compatible server, as http://127.0.0.1:8000/v1."
     )
     model_options: dict[str, Any] = _field({}, "Model", "The back end's own options, KEY=VALUE.")
+    trust_remote_code: bool = _field(
+        False, "Model", "Run the Python code that comes with a model (hf, lmdeploy): only what you trust."
+    )
     tokenizer: str = _field(
         "auto",
         "Model",
         "Whose tokens lengths count; auto: the model's own; server: ask base_url.",
     )
     max_answer_tokens: int = _field(300, "Model", "The answer's budget in tokens.", ge=1)
+    thinking_tokens: int | None = _field(
+        None, "Model", "A reasoning model's budget before its answer; no part of lengths.", ge=1
+    )
     temperature: float | None = _field(
         0.0, "Model", "Sampling temperature; 'none' leaves the field out.", ge=0
     )
     request: dict[str, Any] = _field({}, "Model", "Any further request field, KEY=VALUE.")
     # task
-    task: str = _field("single", "Task", "What is hidden and asked: single, multi, or a plug-in's.")
+    task: str = _field("single", "Task", "What is hidden and asked; see needlemap list tasks.")
+    task_options: dict[str, Any] = _field({}, "Task", "The task's own options, KEY=VALUE; see docs/tasks.md.")
     needle: str = _field(
         "", "Task", "The fact to hide; by default a locker code, drawn afresh for each repeat."
     )
@@ -88,7 +112,11 @@ class Settings(BaseModel):
         None, "Grid", "Taken off each length; the answer's budget if not given.", ge=0
     )
     framing_tokens: int = _field(
-        0, "Grid", "Tokens that the server's chat template adds; they count into the length."
+        0,
+        "Grid",
+        "Tokens that the server's chat template adds; they count into the length.",
+        ge=-100,  # servers that trim blanks count a few less
+        le=100_000,
     )
     # template
     template: str = _field(
@@ -121,7 +149,22 @@ class Settings(BaseModel):
     timeout_s: float = _field(600.0, "Run", "For one attempt, in seconds.", gt=0)
     pause_s: float = _field(0.0, "Run", "Rest after each answer, in seconds.", ge=0)
     limit_usd: float | None = _field(None, "Run", "Stop before spending more, in US dollars.", gt=0)
-    limit_tokens: int | None = _field(None, "Run", "Stop before asking more prompt and answer tokens.", gt=0)
+    limit_tokens: Tokens | None = _field(
+        None, "Run", "Stop before asking more prompt and answer tokens, as 100k or 2M.", gt=0
+    )
+    limit_time: Seconds | None = _field(
+        None, "Run", "Stop this start after so long, as 90s or 1h30m; a resume has as long again.", gt=0
+    )
+    requests_per_minute: float | None = _field(
+        None, "Run", "Send no more, evenly; a server's own limits are learned anyway.", gt=0
+    )
+    tokens_per_minute: Tokens | None = _field(
+        None, "Run", "Send no more prompt and answer tokens, evenly, as 100k.", gt=0
+    )
+    canary: bool = _field(True, "Run", "Ask one small trial first, and stop if something is wrong.")
+    closed_book: bool = _field(
+        False, "Run", "Also ask each question without a haystack: what is known anyway proves nothing."
+    )
     prices: dict[str, float] = _field(
         {}, "Run", "Own prices, US dollars per million: input=, cached_input=, output=."
     )
@@ -140,7 +183,18 @@ class Settings(BaseModel):
         return self.model.partition("/")[2]
 
     @property
+    def most_tokens(self) -> int:
+        """What a model may write in all: thinking and answer."""
+        return self.max_answer_tokens + (self.thinking_tokens or 0)
+
+    @property
     def reserve(self) -> int:
         """Tokens taken off each length: the answer's, and the chat template's where it counts."""
         framing = self.framing_tokens if self.counts == "prompt" else 0
         return framing + (self.max_answer_tokens if self.reserve_tokens is None else self.reserve_tokens)
+
+
+def settings_of(group: str) -> list[str]:
+    """The names of a group's settings."""
+    extras = ((name, field.json_schema_extra) for name, field in Settings.model_fields.items())
+    return [name for name, extra in extras if isinstance(extra, dict) and extra["group"] == group]

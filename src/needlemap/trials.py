@@ -6,28 +6,31 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from needlemap.collisions import collisions, hidden_words
-from needlemap.framing import make_frame
+from needlemap.collisions import Held, collisions, hidden_words
+from needlemap.framing import Remembering, make_frame
 from needlemap.grid import Cell, Grid
-from needlemap.identity import prefix_hashes, settings_hash, trial_key
+from needlemap.identity import asked_hash, prefix_hashes, scored_key, settings_hash
 from needlemap.models.base import Traits
 from needlemap.placement import Builder, Frame
 from needlemap.plan.places import in_bin, places
 from needlemap.prompts import Prompt
-from needlemap.resolve import Resolved, make_builder, resolve
+from needlemap.resolve import Resolved, make_background, make_builder, resolve
 from needlemap.scorers.base import Scorer
 from needlemap.settings import Settings
-from needlemap.tasks.base import Item, Task
+from needlemap.tasks.base import Background, Draw, Item, Task
 from needlemap.tokens import Tokenizer
+
+TASKS_OWN = "{task}"  # as setting answer_prefix: the beginning that the task has for its answers
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One prompt to ask. key: its identity. collisions: texts that the haystack already held before the
+    """One prompt to ask. key: its identity; asked: that of its answer, however it is scored. collisions: texts that the haystack already held before the
     needle was hidden. haystack_repeated: whether documents come more than once in it. shared_tokens: what the
     prompt has in common with the one before it in its lane; None where the run's mode shares nothing."""
 
     key: str
+    asked: str
     cell: Cell
     repeat: int
     item: Item
@@ -65,12 +68,12 @@ def prepare(settings: Settings) -> Experiment:
     resolved = resolve(settings)
     haystacks: list[tuple[str, str]] = []
     trials: list[Trial] = []
-    builder: Builder | None = None
+    known, ground = Remembering(resolved.tokenizer), None
     for number in range(settings.first_repeat, settings.first_repeat + settings.repeats):
-        if builder is None or settings.order != "listed":
-            builder = make_builder(resolved, number)
-        haystacks.append((builder.haystack.name, builder.haystack.sha256))
-        trials.extend(_Repeat(resolved, builder, number).trials())
+        ground = _Ground.of(resolved, number, ground)
+        haystack = ground.builder.haystack
+        haystacks.append((haystack.name, haystack.sha256))
+        trials.extend(_Repeat(resolved, ground, number, known).trials())
     return Experiment(
         settings,
         resolved.grid,
@@ -82,6 +85,25 @@ def prepare(settings: Settings) -> Experiment:
         tuple(haystacks),
         tuple(trials),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What a repeat's prompts stand on: a haystack, the builder over it, and what it holds."""
+
+    background: Background | None
+    builder: Builder
+    held: Held
+
+    @classmethod
+    def of(cls, resolved: Resolved, number: int, before: _Ground | None) -> _Ground:
+        """The ground of a repeat: the one before again where nothing in it would change."""
+        background = make_background(resolved.settings, resolved.task, number)
+        same = before is not None and before.background == background
+        if before is not None and same and (background is not None or resolved.settings.order == "listed"):
+            return before
+        builder = make_builder(resolved, number, background)
+        return cls(background, builder, Held(builder.haystack.text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +119,10 @@ class _Built:
 class _Repeat:
     """One repeat of every cell: one haystack, one draw of values."""
 
-    def __init__(self, resolved: Resolved, builder: Builder, number: int) -> None:
-        self._resolved, self._builder, self._number = resolved, builder, number
-        self._frames: dict[tuple[str, str], Frame] = {}
+    def __init__(self, resolved: Resolved, ground: _Ground, number: int, known: Remembering) -> None:
+        self._resolved, self._builder, self._held = resolved, ground.builder, ground.held
+        self._number, self._known = number, known
+        self._frames: dict[tuple[str, ...], Frame] = {}
 
     def trials(self) -> Iterator[Trial]:
         """The trials, lengths outermost."""
@@ -110,13 +133,15 @@ class _Repeat:
         allowed = self._resolved.settings.collisions == "warn"
         hidden = [hidden_words(each.item, self._scored_words()) for each in built]
         words = (word for row in hidden for word in row)
-        found = collisions(haystack, max(stops), words, allowed=allowed)
+        found = collisions(self._held, haystack.name, max(stops), words, allowed=allowed)
         shared = self._shared()
         for each, stop, row in zip(built, stops, hidden, strict=True):
             end = int(haystack.text.offsets[stop])
-            asked = (each.cell.length_tokens, each.cell.depth)
+            wanted = (each.cell.length_tokens, each.cell.depth)
+            asked = asked_hash(shared, hashes[stop], each.frame, each.item, each.prompt, self._number, wanted)
             yield Trial(
-                trial_key(shared, hashes[stop], each.frame, each.item, each.prompt, self._number, asked),
+                scored_key(asked, self._resolved.scorer.name, self._resolved.scorer.options),
+                asked,
                 each.cell,
                 self._number,
                 each.item,
@@ -132,61 +157,66 @@ class _Repeat:
 
     def _shared(self) -> str:
         resolved = self._resolved
-        options, vocabulary = dict(resolved.scorer.options), resolved.tokenizer.fingerprint
-        return settings_hash(
-            resolved.settings, resolved.scorer.name, options, vocabulary, resolved.traits.weights
-        )
+        return settings_hash(resolved.settings, resolved.tokenizer.fingerprint, resolved.traits.weights)
 
     def _built(self, cell: Cell, position: int | None) -> _Built:
         """The prompt of a cell; in mode 'bins' at its own depth where no shared position fits."""
-        item = self._item(cell, self._number)
-        frame = self._frame(item.question, cell)
+        settings = self._resolved.settings
+        item = self._resolved.task.item(Draw(cell, self._number, settings.seed, self._held.holds))
+        frame = self._frame(item, cell)
         prompt = self._builder.build(frame, item.needles, cell.length_tokens, position)
-        if self._resolved.settings.mode == "bins" and not self._in_bin(prompt):
+        if settings.mode == "bins" and not self._in_bin(prompt):
             prompt = self._builder.build(frame, item.needles, cell.length_tokens)
-        prefix = self._resolved.settings.answer_prefix or self._resolved.template.answer_prefix
+        prefix = self._answer_prefix(item) or self._resolved.template.answer_prefix
         prompt = replace(prompt, question=item.question, answer_prefix=prefix)
         return _Built(cell, item, frame, prompt)
 
-    def _item(self, cell: Cell, number: int) -> Item:
-        return self._resolved.task.item(cell, number, self._resolved.settings.seed)
+    def _answer_prefix(self, item: Item) -> str:
+        """The answer's beginning that the settings ask for: a text, or the task's own."""
+        given = self._resolved.settings.answer_prefix
+        return item.answer_prefix if given == TASKS_OWN else given
 
     def _in_bin(self, prompt: Prompt) -> bool:
+        if not prompt.needles:
+            return True
         needle = prompt.needles[0]
         return in_bin(self._resolved.grid, needle.meant, needle.realised, self._resolved.tolerance)
 
     def _places(self) -> list[tuple[Cell, int | None]]:
         """The cells to ask, with the first needle's position where the mode chooses it.
 
-        A lattice's cells follow from haystack sizes, so they are those of the first draw in every repeat.
+        A lattice's cells follow from haystack sizes, so they are those of the first draw in every repeat,
+        whatever its haystack holds.
         """
         resolved = self._resolved
         mode, grid = resolved.settings.mode, resolved.grid
         sizes = []
         for length in grid.lengths:
             cell = Cell(length, grid.depths[0])
-            item = self._item(cell, 0 if mode == "lattice" else self._number)
-            sizes.append(
-                self._builder.haystack_tokens(self._frame(item.question, cell), item.needles, length)
-            )
+            number = 0 if mode == "lattice" else self._number
+            item = resolved.task.item(Draw(cell, number, resolved.settings.seed))
+            sizes.append(self._builder.haystack_tokens(self._frame(item, cell), item.needles, length))
         return places(mode, grid, sizes, self._builder.haystack.cuts, resolved.tolerance)
 
-    def _frame(self, question: str, cell: Cell) -> Frame:
-        """The frame of a question, made once; in mode 'cold' one of its own for each trial."""
-        settings = self._resolved.settings
+    def _frame(self, item: Item, cell: Cell) -> Frame:
+        """The frame of an item's texts, made once; in mode 'cold' one of its own for each trial."""
+        settings, prefix = self._resolved.settings, self._answer_prefix(item)
         salt = _salt(settings, cell, self._number) if settings.mode == "cold" else ""
-        if (question, salt) not in self._frames:
-            self._frames[question, salt] = make_frame(
+        texts = (item.question, item.prologue, item.epilogue, prefix, salt)
+        if texts not in self._frames:
+            self._frames[texts] = make_frame(
                 self._resolved.template,
-                question,
-                self._resolved.tokenizer,
+                item.question,
+                self._known,
                 guide=settings.guide,
                 question_first=settings.question_position == "start",
-                answer_prefix=settings.answer_prefix,
+                answer_prefix=prefix,
+                prologue=item.prologue,
+                epilogue=item.epilogue,
                 salt=salt,
                 render=self._resolved.traits.render,
             )
-        return self._frames[question, salt]
+        return self._frames[texts]
 
 
 def _salt(settings: Settings, cell: Cell, repeat: int) -> str:

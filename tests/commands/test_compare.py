@@ -55,7 +55,7 @@ def test_it_shows_difference_interval_lengths_and_verdict(compare):
         "54 pairs, 6 haystacks",
     ]
     assert "A 100.0, B 88.9: difference -11.1 points [-19.5, -1.9]" in lines
-    assert "B lost 6, gained 0; p=0.031 (exact McNemar, which takes trials as independent)" in lines
+    assert "B lost 6, gained 0; p=0.031 (exact McNemar, which takes prompts as independent)" in lines
     assert "   2k  100.0  66.7   -33.3 [-52.3, -7.7]  n=18  p=0.094" in lines  # 3 x 0.031, after Holm
     assert "cells that changed most (exploration, not corrected): 2k at 0% -100.0 (n=6, p=0.031)" in lines
     assert any(line.startswith("warning: the reference is at the ceiling") for line in lines)
@@ -73,7 +73,7 @@ def test_the_exit_code_is_1_only_when_asked_and_worse(compare):
 def test_the_margin_is_part_of_the_verdict(compare):
     assert compare("whole", "short", "--margin", "25").stdout.endswith("verdict: no worse than 25 points\n")
     found = compare("whole", "whole").stdout
-    assert "the same experiment twice: 0 of 54 trials differ\n" in found
+    assert "the same experiment twice: 0 of 54 prompts differ\n" in found
     assert "verdict: cannot tell (margin 2 points; about " in found
 
 
@@ -111,13 +111,36 @@ def test_the_same_experiment_twice_gives_the_noise_floor(runs, compare):
 def test_graded_scores_are_bootstrapped(runs, compare):
     changed(runs, "graded", lambda record: record | {"score": 0.9 + 0.01 * record["repeat"]})
     text = compare("whole", "graded").stdout
-    assert "difference -7.5 points [-9.8, -5.2]" in text or "difference -7.5 points [-" in text
+    assert "difference -7.5 points [-9.3, -5.8]" in text
     assert "(sign flips of whole haystacks; interval by bootstrap over haystacks)" in text
+    assert text.endswith("verdict: worse (a loss of more than 2 points is certain)\n")
 
 
 def test_trials_of_one_run_alone_are_left_out_and_counted(runs, compare, typed):
     typed("run", *GRID, "--repeats", "8", "-o", "longer", folder=runs.folder)
     assert "54 pairs, 6 haystacks; 18 trials of B alone\n" in compare("whole", "longer").stdout
+
+
+def test_graded_scores_of_one_haystack_flip_prompts(runs, compare, typed):
+    """A single haystack has one sign to flip: p would be 1 whatever the scores are."""
+    for name, window in (("listed", 6000), ("listed-short", 1200)):
+        options = ("--scorer", "levenshtein", "--order", "listed", "--model-options", f"window={window}")
+        typed("run", *GRID, *options, "-o", name, folder=runs.folder)
+    text = compare("listed", "listed-short").stdout
+    assert "9 pairs, 1 haystack: what follows is about this one only\n" in text
+    assert "(sign flips of prompts, which takes them as independent)" in text
+
+
+def test_prompts_that_neighbouring_depths_share_make_one_pair(compare, runs, typed):
+    """At 380 tokens a haystack has few sentence ends: many depths, few prompts."""
+    grid = ("--model", "baseline/bm25", "--lengths", "380", "--depths", "0:100:11", "--quiet")
+    for name in ("dense", "dense-again"):
+        typed("run", *grid, "--repeats", "5", "-o", name, folder=runs.folder)
+    found = json.loads(compare("dense", "dense-again", "--json").stdout)
+    shown = typed("report", "dense", folder=runs.folder).stdout
+    assert found["overall"]["n"] < 55
+    assert f"(n={found['overall']['n']}, " in shown  # as many as the report counts
+    assert found["dropped"] == 0
 
 
 @pytest.mark.parametrize(

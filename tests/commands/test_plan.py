@@ -20,6 +20,8 @@ KEYS = {
     "lanes",
     "cut_loss",
     "idle",
+    "speed_up",
+    "useful",
     "usd_plain",
     "usd_cached",
     "flops",
@@ -128,6 +130,19 @@ def test_workers_are_lanes(plan):
     assert plan("--concurrency", "2")["modes"]["exact"]["lanes"] == 2
 
 
+def test_too_many_workers_are_told_what_they_are_worth(plan, needlemap):
+    many = plan("--workers", "16")["modes"]["exact"]
+    alone = plan("--workers", "1")["modes"]["exact"]
+    longest = many["computed"] * (1 / many["lanes"]) / (1 - many["idle"])
+    assert many["speed_up"] == pytest.approx(alone["computed"] / longest)
+    assert 1 <= many["useful"] < 16
+    out = needlemap("plan", *SMALL, "--workers", "16").stdout
+    assert f"{many['speed_up']:.1f} times as fast as one" in out
+    assert f"up to {many['useful']} keep 90%" in out
+    few = needlemap("plan", *SMALL, "--workers", str(many["useful"])).stdout
+    assert "keep 90%" not in few
+
+
 def test_time_at_a_given_speed(plan, needlemap):
     found = plan("--tokens-per-second", "10", "--workers", "1")["modes"]["exact"]
     assert found["seconds"] == found["computed"] / 10
@@ -144,6 +159,9 @@ def test_operations_of_a_given_model(plan, needlemap):
     weights = 2 * (4 * 64 * 64 + 3 * 64 * 96)
     assert modes["single"]["flops"] > 2 * weights * 15_600
     assert table(needlemap("plan", *SMALL, "--model-config", config).stdout)["mode"][-1] == "PFLOP"
+    speed = ("--tokens-per-second", "10", "--workers", "1")
+    flat, grown = (plan(*speed, *more)["modes"]["exact"] for more in ((), ("--model-config", config)))
+    assert flat["seconds"] < grown["seconds"] < 5 * flat["seconds"]  # attention on top
 
 
 def test_a_cache_that_is_too_small_is_warned_of(plan, needlemap):

@@ -30,7 +30,7 @@ def test_without_a_file_it_prints_a_line_per_length_of_every_run(reports):
 
 @pytest.mark.parametrize(
     ("suffix", "start"),
-    [("png", b"\x89PNG"), ("svg", b"<svg"), ("pdf", b"%PDF"), ("html", b"<!DOCTYPE html>")],
+    [("png", b"\x89PNG"), ("svg", b"<svg"), ("pdf", b"%PDF"), ("html", b"<!doctype html>")],
 )
 def test_a_figure_is_written_by_its_suffix_into_a_new_folder(reports, typed, suffix, start):
     ended = typed("report", "r", "-o", f"figures/map.{suffix}", folder=reports.folder)
@@ -56,6 +56,23 @@ def test_tables_hold_a_row_per_cell_or_per_trial(reports, typed):
         assert float(row["score"]) == percent(record["score"])
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_several_runs_are_one_table_told_by_run_and_model(reports, typed, suffix):
+    if suffix == "parquet":
+        pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    read = getattr(pandas, f"read_{suffix}")
+    typed("report", "r", "short", "r", "-o", f"all.{suffix}", folder=reports.folder)  # r once
+    cells = read(reports.folder / f"all.{suffix}")
+    assert cells.groupby("run").size().to_dict() == {"r": 6, "short": 6}
+    assert set(cells["model"]) == {"baseline/bm25"}
+    assert cells[cells["run"] == "r"]["score"].tolist() == [100] * 6
+    typed("report", "r", "short", "-o", f"all.{suffix}", "--format", "trials", folder=reports.folder)
+    trials = read(reports.folder / f"all.{suffix}")
+    assert trials.groupby("run").size().to_dict() == {"r": 12, "short": 12}
+    assert trials["key"].is_unique
+
+
 def test_the_opencompass_table_has_a_column_per_run(reports, typed):
     typed("report", "r", "short", "-o", "summary.csv", "--format", "opencompass", folder=reports.folder)
     rows = (reports.folder / "summary.csv").read_text().splitlines()
@@ -65,13 +82,59 @@ def test_the_opencompass_table_has_a_column_per_run(reports, typed):
     assert len(rows) == 7
 
 
+@pytest.mark.parametrize("width", ["column", "8.4cm"])
+def test_a_figure_for_a_paper_is_exactly_as_wide_as_asked(reports, typed, width):
+    pypdf = pytest.importorskip("pypdf", reason="pip install '.[test]'")
+    typed("report", "r", "-o", "paper.pdf", "--width", width, folder=reports.folder)
+    (page,) = pypdf.PdfReader(reports.folder / "paper.pdf").pages
+    assert float(page.mediabox.width) == pytest.approx({"column": 234, "8.4cm": 238.11}[width], abs=0.01)
+    text = page.extract_text()
+    for part in ("baseline/bm25", "n = ", " prompts, mode exact"):
+        assert part in text
+
+
+def test_two_runs_of_the_same_prompts_come_with_what_changed(reports, typed):
+    ended = typed("report", "r", "short", "-o", "both.svg", folder=reports.folder)
+    assert ended.stderr == "both.svg\n"
+    shown = (reports.folder / "both.svg").read_text()
+    for part in ("A: baseline/bm25@r", "B: baseline/bm25@short", "B - A", "12 pairs, difference -"):
+        assert part in shown
+
+
+def test_runs_that_cannot_be_paired_are_drawn_side_by_side_and_it_says_why(reports, typed):
+    grid = ("--model", "baseline/bm25", "--lengths", "500", "--depths", "0,50,100", "--seed", "3", "--quiet")
+    typed("run", *grid, "-o", "seeded", folder=reports.folder)
+    ended = typed("report", "r", "seeded", "-o", "two.svg", folder=reports.folder)
+    assert ended.stderr.startswith("no map of the difference: 'r' and 'seeded' ask different prompts")
+    shown = (reports.folder / "two.svg").read_text()
+    assert "baseline/bm25@seeded" in shown
+    assert "B - A" not in shown
+
+
+def test_three_runs_are_three_maps(reports, typed):
+    typed("report", "r", "short", "seeded", "-o", "three.svg", "--title", "All", folder=reports.folder)
+    shown = (reports.folder / "three.svg").read_text()
+    assert [name in shown for name in ("@r", "@short", "@seeded", ">All<", "B - A")] == [True] * 4 + [False]
+
+
+def test_rules_of_effective_length_are_chosen_for_terminal_and_page(reports, typed):
+    shown = typed("report", "r", "--rules", "absolute:90,auc", folder=reports.folder).stdout
+    assert "effective length: absolute:90 >=900 · auc 100.0\n" in shown
+    typed("report", "r", "-o", "rules.html", "--rules", "relative:70", folder=reports.folder)
+    assert "relative:70" in (reports.folder / "rules.html").read_text()
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
         (["r", "-o", "map.gif"], "Cannot write a map as '.gif'. Give a name that ends in .png"),
         (["r", "-o", "x.csv", "--format", "cell"], "Unknown format 'cell'. Did you mean 'cells'?"),
-        (["r", "short", "-o", "x.csv"], "This table holds one run."),
-        (["r", "short", "-o", "x.png"], "A .png holds one run."),
+        (["r", "-o", "x.parquet", "--format", "opencompass"], "Give a name that ends in .csv."),
+        (["r", "-o", "x.pdf", "--width", "wide"], "--width 'wide' is no width. Write 3.25in, 8.4cm, "),
+        (["r", "-o", "x.csv", "--width", "3in"], "--width is a figure's, and x.csv is none."),
+        (["r", "--width", "3in"], "--width is a figure's. Say where to: -o map.pdf"),
+        (["r", "--rules", "absolut:90"], "Did you mean 'absolute:85'?"),
+        (["r", "-o", "x.html", "--rules", "best"], "Unknown rule 'best' of effective length."),
         (["r", "-o", "x.png", "--palette", "ambr"], "Did you mean 'amber'?"),
     ],
 )
@@ -84,7 +147,7 @@ def test_what_cannot_be_drawn_is_said_in_a_line(reports, typed, flags, said):
 
 def test_under_the_map_it_says_what_the_run_comes_to(reports, typed):
     lines = typed("report", "r", folder=reports.folder).stdout.splitlines()[-5:]
-    assert lines[0].startswith("all trials: 100.0 [75.8, 100.0] (n=12, 2 haystacks: too few to see ")
+    assert lines[0].startswith("all prompts: 100.0 [75.8, 100.0] (n=12, 2 haystacks: too few to see ")
     assert lines[1] == (
         "effective length: absolute:85 >=900 · relative:85 >=900 · worst-depth:85 >=900 · auc 100.0"
     )

@@ -22,7 +22,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap
 transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
 
 from needlemap.models.hf_engine import HuggingFaceEngine  # noqa: E402
-from needlemap.models.hf_loading import load_model  # noqa: E402
+from needlemap.models.hf_loading import Loading, load_model  # noqa: E402
 
 MODES = [mode for mode in get_args(Settings.model_fields["mode"].annotation) if mode != "cold"]
 CROPPABLE = ["llama", "gpt2", "gpt_neox", "qwen3"]
@@ -34,15 +34,7 @@ Trials = Callable[..., list[Trial]]
 
 @cache
 def loaded(folder: Path) -> Any:
-    return load_model(
-        str(folder),
-        device="cpu",
-        dtype="float32",
-        device_map=None,
-        attn_implementation=None,
-        trust_remote_code=False,
-        revision=None,
-    )
+    return load_model(str(folder), Loading(device="cpu", dtype="float32"))
 
 
 _FRESH: dict[tuple[Path, bytes], tuple[int, ...]] = {}

@@ -245,16 +245,6 @@ def test_a_folder_that_lacks_a_part_says_which(copy: Path, missing: str, message
         HuggingFaceModel(str(copy))
 
 
-def test_a_models_own_code_is_not_run_unasked(copy: Path) -> None:
-    config = json.loads((copy / "config.json").read_text())
-    own = {"AutoConfig": "own.OwnConfig", "AutoModelForCausalLM": "own.Own"}
-    config |= {"auto_map": own, "model_type": "never-heard-of"}
-    (copy / "config.json").write_text(json.dumps(config))
-    (copy / "own.py").write_text("raise SystemExit('ran')")
-    with pytest.raises(SettingsError, match="--model-options trust_remote_code=true"):
-        HuggingFaceModel(str(copy))
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

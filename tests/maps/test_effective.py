@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.maps.bootstrap import expanded_interval, weights
-from needlemap.maps.effective import effective_length, parse_rule, rule_values
+from needlemap.maps.effective import effective_length, parse_rule, parse_rules, rule_values
 
 LENGTHS = (1_000, 2_000, 4_000, 8_000)
 
@@ -87,7 +88,7 @@ def test_fewer_than_five_haystacks_give_no_interval(cube):
     "text", ["absolut:85", "absolute", "absolute:x", "absolute:0", "relative:101", "auc:5"]
 )
 def test_an_unknown_rule_is_told_how_to_be_written(text):
-    with pytest.raises(SettingsError, match=f"Unknown rule '{text}'.*absolute:85, relative:85"):
+    with pytest.raises(SettingsError, match=f"Unknown rule '{text}'.*absolute:85, auc, relative:85"):
         parse_rule(text)
 
 
@@ -98,3 +99,35 @@ def test_an_interval_holds_its_value(cube, random, rule):
     )
     found = effective_length(map, parse_rule(rule))
     assert found.low <= found.value <= found.high
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ("absolut:85", "absolute:85"),
+        ("relative", "relative:85"),
+        ("worst:85", "worst-depth:85"),
+        ("au", "auc"),
+    ],
+)
+def test_an_unknown_rule_names_the_nearest(text, near):
+    with pytest.raises(SettingsError, match=f"Did you mean '{near}'"):
+        parse_rule(text)
+
+
+def test_rules_are_written_with_commas():
+    assert parse_rules("absolute:90, auc") == ("absolute:90", "auc")
+    with pytest.raises(SettingsError, match="Unknown rule 'best'"):
+        parse_rules("auc,best")
+
+
+def test_every_prompt_counts_once_in_the_curve(cube):
+    """As in the line that is drawn: nine prompts of one depth outweigh one of another."""
+    map = cube([[[1.0, 1.0], [1.0, None]]] * 9 + [[[1.0, 1.0], [None, 0.0]]], LENGTHS[:2])
+    assert effective_length(map, parse_rule("auc")).value == pytest.approx((1.0 + 0.9) / 2)
+
+
+def test_repeats_of_one_haystack_give_no_interval(cube):
+    map = replace(cube([[[1.0], [0.0]]] * 8, LENGTHS[:2]), one_haystack=True)
+    found = effective_length(map, parse_rule("absolute:85"))
+    assert (found.clusters, found.low, found.high) == (1, None, None)

@@ -58,13 +58,18 @@ def test_cells_beyond_the_expected_ones_are_kept():
     ]
 
 
-def test_overall_is_the_mean_over_lengths_of_the_mean_over_depths():
-    records = [record("a", 10, 0.0, 1.0), record("b", 10, 0.5, 0.0), record("c", 20, 0.0, 1.0)]
-    records += [record(f"more-{number}", 10, 0.0, 1.0) for number in range(9)]
+def test_each_prompt_counts_once_in_overall_and_each_cell_in_the_mean_of_means():
+    records = [
+        asked("a", 0.0, 0, "a"),
+        asked("b", 0.5, 0, "b", score=0.0),
+        asked("c", 0.0, 0, "c", length=20),
+    ]
+    records += [asked(f"more-{number}", 0.0, number, f"more-{number}") for number in range(1, 10)]
     map = made(records, {(20, 0.5): 1})
-    assert map.by_length == {10: 0.5, 20: 1.0}
-    assert map.overall == 0.75
-    assert (map.lengths, map.depths, map.n) == ((10, 20), (0.0, 0.5), 12)
+    assert map.by_length == {10: pytest.approx(10 / 11), 20: 1.0}
+    assert map.overall == pytest.approx(11 / 12)
+    assert map.mean_of_means == pytest.approx((0.5 + 1) / 2)  # as OpenCompass's plots print it
+    assert (map.lengths, map.depths, map.n, map.missing) == ((10, 20), (0.0, 0.5), 12, 1)
 
 
 def test_the_realised_depth_is_what_happened():
@@ -93,9 +98,9 @@ def test_wilson_of_nothing_is_none_and_of_nonsense_an_error():
     assert wilson(sum([0.1] * 10), 1) is not None  # 0.9999999999999999 and its like
 
 
-def asked(key: str, depth: float, repeat: int, sha256: str) -> Record:
+def asked(key: str, depth: float, repeat: int, sha256: str, score: float = 1.0, length: int = 10) -> Record:
     prompt = PromptRecord(sha256=sha256, tokens=10, haystack_tokens=5)
-    return record(key, 10, depth, 1.0).model_copy(update={"repeat": repeat, "prompt": prompt})
+    return record(key, length, depth, score).model_copy(update={"repeat": repeat, "prompt": prompt})
 
 
 def test_a_prompt_that_two_depths_share_counts_once_in_the_sums_and_in_each_of_its_cells():

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from needlemap.maps.comparison import compare_pairs
 from needlemap.maps.pairs import Pairs, pair_up
-from needlemap.runs.record import PromptRecord, Record
+from needlemap.runs.record import PromptRecord, Record, ScorerRecord
 
 CELLS = [[1_000, 0.0, [0, 1]], [1_000, 0.5, [0, 1]]]
 
@@ -66,3 +67,47 @@ def test_a_later_score_replaces_a_failure():
 
 def test_no_pair_is_no_comparison():
     assert compare_pairs(paired([], everything()), 0.02) is None
+
+
+def test_a_prompt_that_depths_share_makes_one_pair():
+    """Sentences are longer than the steps in depth: two cells, one prompt, which McNemar counts once."""
+    same = PromptRecord(sha256="x", tokens=9, haystack_tokens=5)
+    first = [record(0.0, 0, 1.0, prompt=same), record(0.5, 0, 1.0, prompt=same), *everything()[1:2]]
+    second = [each.model_copy(update={"score": 0.0}) for each in first]
+    pairs = pair_up(first, second, ([[1_000, 0.0, [0, 1]], [1_000, 0.5, [0]]],) * 2)
+    found = compare_pairs(pairs, 0.02)
+    assert found is not None
+    assert (pairs.n, pairs.dropped, found.overall.lost) == (2, 0, 2)
+    assert sum(cell.n for cell in found.cells) == 2
+
+
+def test_of_a_shared_prompt_those_trials_pair_that_both_runs_scored():
+    same = PromptRecord(sha256="x", tokens=9, haystack_tokens=5)
+    first = [record(0.0, 0, None, failure="timed out", prompt=same), record(0.5, 0, 1.0, prompt=same)]
+    second = [record(0.0, 0, 1.0, prompt=same), record(0.5, 0, 0.0, prompt=same)]
+    pairs = pair_up(first, second, ([[1_000, 0.0, [0]], [1_000, 0.5, [0]]],) * 2)
+    assert (pairs.n, pairs.dropped, np.nansum(pairs.differences)) == (1, 0, -1.0)
+
+
+def test_answers_of_one_prompt_that_differ_do_not_make_a_run_graded():
+    same = PromptRecord(sha256="x", tokens=9, haystack_tokens=5)
+    first = [record(0.0, 0, 1.0, prompt=same), record(0.5, 0, 0.0, prompt=same)]
+    pairs = pair_up(first, first, ([[1_000, 0.0, [0]], [1_000, 0.5, [0]]],) * 2)
+    assert not pairs.graded
+    assert paired(everything(0.5), everything()).graded
+
+
+def test_imported_repeats_are_one_prompt_of_one_haystack():
+    found = compare_pairs(paired(everything(prompt=None), everything(0.0, prompt=None)), 0.02)
+    assert found is not None
+    assert (found.overall.n, found.overall.clusters) == (2, 1)
+
+
+def test_means_of_nobody_knows_how_many_answers_give_no_verdict():
+    means = {"prompt": None, "scorer": ScorerRecord(name="OpenCompass", mean=True)}
+    found = compare_pairs(paired(everything(0.9, **means), everything(0.1, **means)), 0.02)
+    assert found is not None
+    assert (found.verdict.word, found.verdict.more) == ("cannot tell", None)
+    assert (found.overall.value, found.overall.low, found.overall.high) == (pytest.approx(-0.8), -1.0, 1.0)
+    assert {row.difference.p for row in found.lengths} == {1.0}
+    assert {cell.p for cell in found.cells} == {1.0}

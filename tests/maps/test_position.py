@@ -1,11 +1,12 @@
-"""Score by depth and by length, and pairs of repeats."""
+"""Score of everything, by depth and by length."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from needlemap.maps.noise import noise_floor, repeat_pairs
-from needlemap.maps.position import depth_scores, length_scores, position_gap
+from needlemap.maps.position import depth_scores, length_scores, position_gap, total_score
 
 LENGTHS = (1_000, 2_000)
 
@@ -29,8 +30,16 @@ def test_lengths_likewise_and_nothing_measured_is_left_out(cube):
     assert position_gap(cube([[[1.0], [None]]], LENGTHS)) is None
 
 
-def test_cells_asked_twice_make_pairs(cube):
-    map = cube([[[1.0, 1.0, 0.5], [0.0, None, 1.0]], [[1.0, None, 0.0], [1.0, 1.0, None]]], LENGTHS)
-    assert repeat_pairs(map) == [(1.0, 1.0), (0.5, 0.0), (0.0, 1.0)]
-    assert noise_floor(repeat_pairs(map)).differing == 2
-    assert noise_floor(repeat_pairs(map)).mean_change == pytest.approx(0.5)
+def test_every_prompt_counts_once_in_the_mean_however_many_its_cell_has(cube):
+    map = cube([[[1.0, 0.0]]] * 5 + [[[1.0, None]]] * 5, LENGTHS[:1])
+    total = total_score(map)
+    assert (total.score, total.n, total.clusters) == (pytest.approx(10 / 15), 15, 10)
+    assert length_scores(map)[1_000] == total
+
+
+def test_repeats_of_one_haystack_are_one_cluster(cube):
+    map = replace(cube([[[1.0], [0.0]]] * 6, LENGTHS), one_haystack=True)
+    total = total_score(map)
+    assert (total.n, total.clusters, total.standard_error) == (12, 1, None)
+    assert [mean.clusters for mean in length_scores(map).values()] == [1, 1]
+    assert [each.mean.clusters for each in depth_scores(map)] == [1]

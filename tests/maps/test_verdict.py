@@ -69,7 +69,9 @@ def test_the_noise_floor_of_a_run_made_twice():
     floor = noise_floor([(1.0, 1.0)] * 80 + [(1.0, 0.0)] * 15 + [(0.0, 1.0)] * 10)
     assert (floor.n, floor.differing) == (105, 25)  # as GPT-4's published cells that were asked twice
     assert floor.low < 25 / 105 < floor.high
-    assert floor.smallest == pytest.approx(1.96 * 5 / 105, abs=1e-4)
+    assert floor.smallest(105) == pytest.approx(1.96 * 5 / 105, abs=1e-4)
+    assert floor.smallest(4 * 105) == pytest.approx(floor.smallest(105) / 2)
+    assert floor.mean_change == pytest.approx(25 / 105)
     assert noise_floor([]) is None
 
 

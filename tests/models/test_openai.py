@@ -177,7 +177,7 @@ def test_an_empty_answer_is_an_answer(wire):
 @pytest.mark.parametrize(
     ("fault", "text", "finish"),
     [
-        ("refusal", "I cannot help with that.", "stop"),
+        ("refusal", "I cannot help with that.", "refusal"),
         ("filtered", "", "content_filter"),
         ("thinking", "", "length"),
     ],

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from needlemap.plan.lanes import Lanes, make_lanes
+from needlemap.plan.lanes import Lanes, make_lanes, speed_up, useful
 from needlemap.plan.order import cut, ordered
 
 Walk = tuple[list[int], list[int]]
@@ -37,6 +37,21 @@ def test_lanes_hold_each_prompt_once_and_in_order(walk, count):
     assert 1 <= len(lanes.bounds) <= count
     assert all(start < stop for start, stop in lanes.bounds)
     assert lanes.tokens == tuple(computed(walk, start, stop) for start, stop in lanes.bounds)
+
+
+@given(walks(40), st.integers(1, 12))
+def test_lanes_are_never_faster_than_their_number(walk, count):
+    lanes = make_lanes(*walk, count)
+    assert 0 < speed_up(*walk, lanes) <= len(lanes.bounds)
+    assert speed_up(*walk, make_lanes(*walk, 1)) == 1
+
+
+def test_as_many_lanes_are_useful_as_share_their_prompts_without_loss():
+    apart = ([10] * 12, [0] * 12)  # nothing is shared, so nothing is lost
+    assert useful(*apart, 12, 0.9) == 12
+    assert useful(*apart, 5, 0.8) == 5  # 3 prompts at most in a lane: 12 / 3 of 5
+    nearly_one = ([100] * 10, [0] + [99] * 9)
+    assert useful(*nearly_one, 10, 0.9) == 1
 
 
 @given(walks(40), st.integers(1, 12))

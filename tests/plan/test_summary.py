@@ -45,6 +45,33 @@ def test_lanes_compute_their_first_prompt_whole(prepared):
     assert found.seconds == max(walked.lanes.tokens) / 100
 
 
+def test_lanes_are_worth_what_one_cache_would_take(prepared):
+    walked = Walked.of(prepared(**GRID), 8)
+    found = summarise(walked)
+    alone = summarise(Walked.of(prepared(**GRID), 1))
+    assert (alone.speed_up, alone.useful) == (1.0, 1)
+    assert found.speed_up == alone.computed / max(walked.lanes.tokens)
+    assert 1 <= found.useful < 8
+    kept = summarise(Walked.of(prepared(**GRID), found.useful))
+    assert kept.speed_up >= 0.9 * kept.lanes
+    more = summarise(Walked.of(prepared(**GRID), found.useful + 1))
+    assert more.speed_up < 0.9 * more.lanes
+
+
+def test_with_a_shape_the_time_grows_with_the_context(prepared):
+    walked, weights = Walked.of(prepared(**GRID, mode="bins"), 3), 1000
+    flat, steep = Shape(2, 0, weights), Shape(2, 8, weights)
+    assert summarise(walked, shape=flat, tokens_per_second=10).seconds == pytest.approx(
+        max(walked.lanes.tokens) / 10
+    )
+    seconds = []
+    for start, stop in walked.lanes.bounds:
+        pieces = list(zip(walked.shared, walked.sizes, strict=True))[start:stop]
+        pieces[0] = (0, walked.sizes[start])
+        seconds.append(prefill_flops(steep, pieces) / prefill_flops(steep, [(0, 1)]) / 10)
+    assert summarise(walked, shape=steep, tokens_per_second=10).seconds == pytest.approx(max(seconds))
+
+
 def test_dollars_with_and_without_the_cached_price(prepared):
     prices = {**PRICED, "prices": {"input": 2.0, "cached_input": 0.5, "output": 10.0}}
     walked = Walked.of(prepared(**GRID, **prices), 1)

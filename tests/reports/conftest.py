@@ -8,6 +8,9 @@ import pytest
 
 from needlemap.maps.intervals import wilson
 from needlemap.maps.map import CellScore, Map
+from needlemap.maps.map import make_map as map_of_records
+from needlemap.runs.loaded import Loaded
+from needlemap.runs.record import PromptRecord, Record
 
 MakeCell = Callable[..., CellScore]
 MakeMap = Callable[..., Map]
@@ -29,10 +32,32 @@ def cell(
     return CellScore(length_tokens, depth, depth, score, scored, low, high, missing, failures or {})
 
 
-def a_map(cells: Sequence[CellScore], model: str = "a-model", task: str = "single") -> Map:
-    """A map of these cells."""
-    ordered = sorted(cells, key=lambda each: (each.length_tokens, each.depth))
-    return Map(tuple(ordered), model, "cl100k_base", task, "levenshtein", "exact")
+def a_map(
+    cells: Sequence[CellScore], model: str = "a-model", task: str = "single", mode: str = "exact"
+) -> Map:
+    """A map of records that come to these cells."""
+    records = [record for each in cells for record in records_of(each)]
+    expected = {(each.length_tokens, each.depth): each.n + each.missing for each in cells}
+    names = {"model": model, "task": task, "tokenizer": "cl100k_base", "scorer": "levenshtein", "mode": mode}
+    return map_of_records(records, expected, **names)
+
+
+def records_of(cell: CellScore) -> list[Record]:
+    """Every scored trial has the cell's score; failures come behind them."""
+    outcomes: list[tuple[float | None, str | None]] = [(cell.score, None)] * cell.n
+    outcomes += [(None, kind) for kind, count in cell.failures.items() for _ in range(count)]
+    return [
+        record(cell.length_tokens, cell.depth, repeat, score, failure)
+        for repeat, (score, failure) in enumerate(outcomes)
+    ]
+
+
+def record(length_tokens: int, depth: float, repeat: int, score: float | None, failure: str | None) -> Record:
+    """One trial."""
+    name = f"{length_tokens} {depth} {repeat}"
+    prompt = PromptRecord(sha256=name, tokens=length_tokens, haystack_tokens=length_tokens)
+    asked = {"length_tokens": length_tokens, "depth": depth, "repeat": repeat, "seed": 0, "prompt": prompt}
+    return Record(key=name, task="single", model="a-model", score=score, failure=failure, **asked)
 
 
 def grid_map(columns: int, rows: int) -> Map:
@@ -54,7 +79,7 @@ def make_cell() -> MakeCell:
 
 @pytest.fixture
 def make_map() -> MakeMap:
-    """make_map(cells, model=, task=)."""
+    """make_map(cells, model=, task=, mode=)."""
     return a_map
 
 
@@ -80,3 +105,33 @@ def mixed() -> Map:
             cell(128_000, 1.0, 0.25),
         ]
     )
+
+
+@pytest.fixture
+def loaded() -> Loaded:
+    """A run of 2 lengths x 2 depths x 6 repeats: right at 1k, 10 of 12 right at 4k, one trial timed out."""
+    outcomes = [
+        (length, depth, repeat, 1.0 if length == 1000 or repeat else 0.0)
+        for length in (1000, 4000)
+        for depth in (0.0, 1.0)
+        for repeat in range(6)
+    ]
+    records = [record(length, depth, repeat, score, None) for length, depth, repeat, score in outcomes]
+    used = {"answer": "an answer", "usd": 0.25, "prompt_tokens": 100, "cached_tokens": 40, "latency_s": 2.0}
+    records = [each.model_copy(update=used) for each in records]
+    records[5] = record(1000, 0.0, 5, None, "timed out")
+    about = {
+        "needlemap": "0.1.0",
+        "python": "3.11.7",
+        "packages": {"numpy": "2.0"},
+        "settings": {
+            "model": "a-model", "task": "single", "mode": "exact", "repeats": 6, "guide": True,
+            "temperature": None, "request": {"api_key": "a-secret"},
+            "base_url": "http://me:secret@127.0.0.1/v1",
+        },
+        "tokenizer": {"name": "cl100k_base", "fingerprint": "abc"},
+        "scorer": {"name": "exact", "options": {}},
+        "haystacks": [{"name": "prose", "sha256": "0123456789abcdef"}],
+        "cells": [[length, depth, list(range(6))] for length in (1000, 4000) for depth in (0.0, 1.0)],
+    }  # fmt: skip
+    return Loaded("runs/r", about, tuple(records))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +11,9 @@ import pytest
 from needlemap.errors import SettingsError
 from needlemap.maps.map import Map
 from needlemap.reports.chart import heat_map
+from needlemap.reports.layout import make_layout
+from needlemap.reports.margins import length_margins
+from needlemap.reports.sizes import PRINT
 
 
 def encodings(spec: Any) -> list[dict[str, Any]]:
@@ -68,14 +73,18 @@ def test_a_partly_missing_cell_keeps_its_score_and_gets_a_corner(mixed: Map) -> 
     assert spec["layer"][0]["layer"][2]["transform"] == [{"filter": "datum.state === 'partial'"}]
 
 
-def test_the_mean_over_depths_has_its_own_axis_of_0_to_100(mixed: Map) -> None:
+def test_the_line_of_means_has_its_own_axis_of_0_to_100_and_a_bar_for_each_interval(mixed: Map) -> None:
     spec = heat_map(mixed).to_dict()
-    mean = next(each["y"] for each in encodings(spec) if each["y"]["field"] == "mean")
+    mean = next(each["y"] for each in encodings(spec) if each["y"].get("field") == "mean")
     assert mean["scale"]["domain"] == [0, 100]
     assert mean["axis"]["orient"] == "right"
     assert spec["resolve"] == {"scale": {"y": "independent"}}
-    means = [row["mean"] for data in spec["datasets"].values() for row in data if "mean" in row]
-    assert means == [91.6667, 50.0, 37.5]
+    drawn = [row for data in spec["datasets"].values() for row in data if "mean" in row]
+    margins = length_margins(mixed)
+    assert [(row["mean"], row["low"], row["high"]) for row in drawn] == [
+        tuple(round(100 * (value or 0), 4) for value in (each.score, each.low, each.high)) for each in margins
+    ]
+    assert any(each["y"].get("field") == "low" and each["y2"]["field"] == "high" for each in encodings(spec))
 
 
 def test_tooltips_tell_n_interval_and_failures_by_kind(mixed: Map) -> None:
@@ -89,9 +98,15 @@ def test_tooltips_tell_n_interval_and_failures_by_kind(mixed: Map) -> None:
 
 def test_title_and_subtitle_say_what_was_measured(mixed: Map) -> None:
     shown = words(heat_map(mixed).to_dict())
-    for part in ("a-model · single · 1k–128k tokens", "cl100k_base", "levenshtein", "exact", "Overall 59.7"):
+    for part in (
+        "a-model · single · 1k–128k tokens",
+        "cl100k_base",
+        "levenshtein",
+        "mode exact",
+        "overall 65.4",
+    ):
         assert part in shown
-    assert "n = 26 trials, 95 % Wilson intervals in tooltips" in shown
+    assert "n = 26 prompts" in shown
     assert "Missing 10 (2 rate limited, 3 timed out, 5 not asked)" in shown
 
 
@@ -102,7 +117,7 @@ def test_nothing_missing_is_not_mentioned(make_grid: Any) -> None:
 def test_a_long_name_is_wrapped(make_map: Any, make_cell: Any) -> None:
     lines = heat_map(make_map([make_cell(1000, 0, 1.0)], model="name/" * 40)).to_dict()["title"]["text"]
     assert len(lines) > 1
-    assert max(map(len, lines)) <= 60
+    assert max(map(len, lines)) <= 75
 
 
 def test_200_columns_get_few_labels(make_grid: Any) -> None:
@@ -128,3 +143,33 @@ def test_lattice_cells_reach_half_way_to_their_neighbours(make_map: Any, make_ce
 def test_an_unknown_palette_is_an_error_that_lists_them(mixed: Map) -> None:
     with pytest.raises(SettingsError, match="Did you mean 'amber'"):
         heat_map(mixed, palette="ambr")
+
+
+def test_what_is_an_expression_holds_nothing_of_the_user(make_map: Any, make_cell: Any) -> None:
+    """Vega runs label expressions and filters: names must stay out of them."""
+    spec = heat_map(make_map([make_cell(1000, 0.0, 1.0)], model="';alert(1)//", task="datum.x")).to_dict()
+    assert "alert" not in json.dumps([spec["layer"], spec["datasets"]])
+    assert spec["title"]["text"] == ["';alert(1)// · datum.x · 1k tokens"]
+
+
+def test_ticks_of_realised_depths_need_rows_that_are_high_enough(make_map: Any, make_cell: Any) -> None:
+    few, many = (
+        make_map([make_cell(1000, row / 50, 1.0) for row in range(rows)], mode="bins") for rows in (11, 51)
+    )
+    assert [make_layout(map, PRINT, 150.0).realised for map in (few, many)] == [True, False]
+    assert "white ticks" in words(heat_map(few).to_dict())
+
+
+def test_a_narrow_map_has_fewer_labels_that_stay_level(make_grid: Any) -> None:
+    layout = make_layout(make_grid(35, 35), PRINT, 170.0)
+    assert 4 <= len(layout.length_ticks) <= 12
+    assert 4 <= len(layout.depth_ticks) <= 12
+    assert 150 < layout.width <= 170
+    assert round(5 * layout.width / 35, 6) == round(5 * layout.width / 35)  # whole printed pixels a column
+
+
+def test_means_of_nobody_knows_how_many_answers_have_no_n_and_no_bars(mixed: Map) -> None:
+    spec = heat_map(replace(mixed, counted=False)).to_dict()
+    assert "n not told (26 cells, each a mean)" in words(spec)
+    assert "95 %" not in words(spec)
+    assert {row["low"] for data in spec["datasets"].values() for row in data if "mean" in row} == {None}

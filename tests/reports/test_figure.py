@@ -1,10 +1,9 @@
-"""Figures on disk."""
+"""Figures on disk: formats, exact widths, letters that are there."""
 
 from __future__ import annotations
 
-import re
+import io
 import struct
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,61 +12,151 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.maps.map import Map
-from needlemap.reports.figure import figure_bytes, write_figure
+from needlemap.reports.figure import Figure, Shown, figure_bytes, write_figure
+from needlemap.reports.sizes import PRINT, parse_width
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_png_is_a_picture_of_a_sensible_size(mixed: Map, tmp_path: Path) -> None:
-    content = write_figure(mixed, tmp_path / "new" / "map.png").read_bytes()
-    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+def one(map: Map, title: str | None = None) -> Figure:
+    return Figure((Shown(map, title),))
+
+
+def png_size(content: bytes) -> tuple[int, int, int]:
+    """Width and height in pixels, and pixels per metre as the file says them."""
     width, height = struct.unpack(">II", content[16:24])
+    at = content.index(b"pHYs")
+    across, down, unit = struct.unpack(">IIB", content[at + 4 : at + 13])
+    assert (across, unit) == (down, 1)
+    return width, height, across
+
+
+def page(content: bytes) -> Any:
+    pypdf = pytest.importorskip("pypdf", reason="pip install '.[test]'")
+    (only,) = pypdf.PdfReader(io.BytesIO(content)).pages
+    return only
+
+
+def test_png_is_a_picture_for_screens(mixed: Map, tmp_path: Path) -> None:
+    content = write_figure(one(mixed), tmp_path / "new" / "map.png").read_bytes()
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height, _ = png_size(content)
     assert 900 < width < 2000
     assert 500 < height < 1400
 
 
+@pytest.mark.parametrize("width", ["3.25in", "8.4cm", "page"])
+@pytest.mark.parametrize("shape", [(2, 3), (15, 11), (35, 35)])
+def test_a_pdf_is_exactly_as_wide_as_asked_with_its_fonts_in_it(
+    make_grid: Any, width: str, shape: tuple[int, int]
+) -> None:
+    found = page(figure_bytes(one(make_grid(*shape)), ".pdf", width=parse_width(width)))
+    assert float(found.mediabox.width) == pytest.approx(parse_width(width), abs=0.01)
+    assert found.get("/UserUnit", 1) == 1
+    fonts = [font.get_object() for font in found["/Resources"]["/Font"].values()]
+    assert fonts
+    for font in fonts:
+        (inner,) = font["/DescendantFonts"]
+        assert {"/FontFile2", "/FontFile3"} & set(inner.get_object()["/FontDescriptor"].get_object())
+
+
+def test_a_printed_png_has_360_dots_to_the_inch_and_says_so(mixed: Map) -> None:
+    width, _, per_metre = png_size(figure_bytes(one(mixed), ".png", width=parse_width("3.25in")))
+    assert width == 3.25 * 360
+    assert per_metre == round(360 / 0.0254)
+
+
+def test_a_printed_svg_has_its_size_in_points(mixed: Map) -> None:
+    root = ElementTree.fromstring(figure_bytes(one(mixed), ".svg", width=parse_width("8.4cm")))
+    assert float(root.attrib["width"].removesuffix("pt")) == pytest.approx(238.11, abs=0.01)
+    assert root.attrib["height"].endswith("pt")
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (35, 35)])
+def test_printed_letters_are_7_and_8_points_and_none_lies_on_another(
+    make_grid: Any, shape: tuple[int, int]
+) -> None:
+    root = ElementTree.fromstring(figure_bytes(one(make_grid(*shape)), ".svg", width=234.0))
+    left, _, wide, high = map(float, root.attrib["viewBox"].split())
+    assert float(root.attrib["width"].removesuffix("pt")) == wide  # drawn at its size, not scaled down
+    sizes = {text.attrib["font-size"] for text in root.iter(f"{SVG}text")}
+    assert sizes <= {f"{PRINT.title:g}px", f"{PRINT.text:g}px"}
+    boxes = [box for box in labels(root) if box]
+    assert all(left <= box[0] and box[2] <= left + wide and box[3] <= high for box in boxes)
+    assert not [(a, b) for a in boxes for b in boxes if a < b and overlap(a, b)]
+
+
+Box = tuple[float, float, float, float]
+
+
+def labels(root: ElementTree.Element) -> list[Box]:
+    """Where each level text is, by 0.45 of its size a letter: left, top, right, bottom."""
+    found: list[Box] = []
+    walk(root, 0.0, 0.0, found)
+    return found
+
+
+def walk(element: ElementTree.Element, x: float, y: float, found: list[Box]) -> None:
+    moved = element.attrib.get("transform", "")
+    if "rotate" in moved:
+        return
+    if moved.startswith("translate("):
+        across, _, down = moved[10:-1].partition(",")
+        x, y = x + float(across), y + float(down or 0)
+    if element.tag == f"{SVG}text" and (element.text or "").strip():
+        size = float(element.attrib["font-size"].removesuffix("px"))
+        wide = 0.45 * size * len(element.text or "")
+        start = {"end": x - wide, "middle": x - wide / 2}.get(element.attrib.get("text-anchor", ""), x)
+        found.append((start, y - 0.6 * size, start + wide, y))
+    for child in element:
+        walk(child, x, y, found)
+
+
+def overlap(a: Box, b: Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
 def test_svg_is_xml_with_the_title_and_hatched_cells(mixed: Map) -> None:
-    content = figure_bytes(mixed, ".svg")
-    assert ElementTree.fromstring(content).tag == "{http://www.w3.org/2000/svg}svg"
+    content = figure_bytes(one(mixed), ".svg")
+    assert ElementTree.fromstring(content).tag == f"{SVG}svg"
     assert b"linearGradient" in content
     assert "1k–128k tokens".encode() in content
 
 
-def test_pdf_is_a_pdf(mixed: Map) -> None:
-    assert figure_bytes(mixed, ".PDF")[:5] == b"%PDF-"
-
-
-def test_html_needs_no_network(mixed: Map) -> None:
-    page = figure_bytes(mixed, ".html").decode()
-    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)
-    assert not re.search(r"""(import|from)\s*\(?["']https?:""", page)
-    assert "a-model" in page
-
-
-def test_a_name_cannot_break_out_of_the_page(mixed: Map) -> None:
-    """vl-convert writes names into a script as they are."""
-    page = figure_bytes(replace(mixed, model="x</script><script>alert(1)</script>"), ".html").decode()
-    assert "<script>alert" not in page
-    assert r"x\u003c/script>" in page
+@pytest.mark.parametrize("width", [None, 234.0])
+def test_a_name_is_text_whatever_is_in_it(make_map: Any, make_cell: Any, width: float | None) -> None:
+    name = '</text><script>alert(1)</script> & "x" {{datum}}'
+    content = figure_bytes(
+        one(make_map([make_cell(1000, 0.0, 1.0)], model=name)), ".svg", width=width
+    ).decode()
+    root = ElementTree.fromstring(content)
+    assert not list(root.iter(f"{SVG}script"))
+    said = " ".join("".join(text.itertext()) for text in root.iter(f"{SVG}text"))
+    assert "<script>alert(1)</script>" in said
+    assert "{{datum}}" in said
 
 
 def test_chinese_names_stay_text_in_svg(make_map: Any, make_cell: Any) -> None:
-    content = figure_bytes(make_map([make_cell(1000, 0.0, 1.0)], model="书生", task="单针"), ".svg").decode()
-    assert "书生 · 单针" in content
+    map = make_map([make_cell(1000, 0.0, 1.0)], model="书生", task="单针")
+    assert "书生 · 单针" in figure_bytes(one(map), ".svg").decode()
+
+
+@pytest.mark.parametrize("length", [40, 400])
+def test_a_long_chinese_name_is_wrapped_into_the_width(make_map: Any, make_cell: Any, length: int) -> None:
+    map = make_map([make_cell(1000, 0.0, 1.0)], model="浦" * length)
+    found = page(figure_bytes(one(map), ".pdf", width=234.0))
+    assert float(found.mediabox.width) == 234
+    svg = figure_bytes(one(map), ".svg", width=234.0).decode()
+    assert 'viewBox="0 0 234 ' in svg or 'viewBox="-' in svg  # drawn at its size
 
 
 def test_no_cell_measured_is_still_a_picture(make_map: Any, make_cell: Any) -> None:
-    assert figure_bytes(make_map([make_cell(1000, 0.0, None, missing=1)]), ".svg")
-
-
-def test_csv_goes_through_the_same_door(mixed: Map) -> None:
-    assert figure_bytes(mixed, ".csv").startswith(b"length_tokens,depth_percent")
+    nothing = one(make_map([make_cell(1000, 0.0, None, missing=1)]))
+    assert figure_bytes(nothing, ".svg")
+    assert figure_bytes(nothing, ".pdf", width=234.0)
 
 
 def test_an_unknown_suffix_lists_the_known_ones(mixed: Map, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"'\.bmp'.*png, \.svg, \.pdf, \.html, \.csv"):
-        write_figure(mixed, tmp_path / "map.bmp")
+    with pytest.raises(SettingsError, match=r"'\.bmp'.*png, \.svg, \.pdf"):
+        write_figure(one(mixed), tmp_path / "map.bmp")
     assert not list(tmp_path.iterdir())
-
-
-def test_the_pages_menu_sends_nothing_to_an_online_editor(mixed):
-    page = figure_bytes(mixed, ".html").decode()
-    assert '"editor": false' in page or '"editor":false' in page

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from needlemap.errors import SettingsError
@@ -41,13 +43,13 @@ def test_a_score_that_never_falls_is_a_lower_bound():
 
 def test_missing_trials_are_bounded_not_wrong():
     lines = summary_lines(cube(5, missing=3))
-    assert line(lines, "all trials:").startswith("all trials: 100.0 [")
+    assert line(lines, "all prompts:").startswith("all prompts: 100.0 [")
     assert "all 3 missing wrong: 90.0; all right: 100.0" in lines
 
 
 def test_few_haystacks_say_so():
     lines = summary_lines(cube(2))
-    assert "2 haystacks: too few to see how haystacks differ" in lines[0]
+    assert "2 haystacks: too few to see how they differ" in lines[0]
     assert "  no intervals from fewer than 5 haystacks: --repeats 5 or more" in lines
 
 
@@ -61,3 +63,31 @@ def test_depths_show_the_lowest_and_the_highest():
 def test_an_unknown_rule_is_refused():
     with pytest.raises(SettingsError, match="Unknown rule 'best'"):
         summary_lines(cube(5), rules=("best",))
+
+
+def test_rules_can_be_chosen():
+    found = line(summary_lines(cube(8), rules=("absolute:90", "auc")), "effective length:")
+    assert found.startswith("effective length: absolute:90 >=16k [")
+    assert "relative" not in found
+
+
+def test_prompts_asked_again_give_the_noise_floor():
+    """GPT-4's published map: 25 of its 105 repeated cells scored otherwise."""
+    noisy = replace(cube(8), again=((1.0, 1.0),) * 80 + ((1.0, 0.0),) * 15 + ((0.0, 1.0),) * 10)
+    found = line(summary_lines(noisy), "asked again:")
+    assert found.startswith("asked again: 25 of 105 prompts scored otherwise the second time [16.7, 32.8] %")
+    assert f"noise floor: up to {100 * 1.96 * (25 / 105 / 48) ** 0.5:.1f} points" in found  # a mean of 48
+    calm = replace(noisy, again=((1.0, 1.0),) * 3)
+    assert "asked again: 0 of 3 prompts scored otherwise the second time" in summary_lines(calm)
+
+
+def test_repeats_of_one_haystack_say_so():
+    lines = summary_lines(replace(cube(8), one_haystack=True))
+    assert "(n=48, 1 haystack: too few to see how they differ" in lines[0]
+    assert "  no intervals: all repeats count as of one haystack" in lines
+
+
+def test_means_of_nobody_knows_how_many_answers_promise_no_power():
+    lines = summary_lines(replace(cube(8), counted=False))
+    assert lines[-1].startswith("each score is a mean of nobody knows how many answers")
+    assert not [each for each in lines if each.startswith("power:")]

@@ -1,4 +1,4 @@
-"""Tidy CSV."""
+"""Tidy tables, and CSV that a spreadsheet may open."""
 
 from __future__ import annotations
 
@@ -8,60 +8,131 @@ from typing import Any
 
 import pytest
 
-from needlemap.maps.map import Map
-from needlemap.reports.table import cells_csv, safe, trials_csv
-from needlemap.runs.record import NeedleRecord, Record, ScorerRecord
+from needlemap.reports.table import Table, Value, cells_table, csv_text, safe, trials_table
+from needlemap.runs.loaded import Loaded
+from needlemap.runs.record import NeedleRecord, PromptRecord, Record, ScorerRecord
 
 
-def parsed(text: str) -> list[dict[str, str]]:
+def rows(table: Table) -> list[dict[str, Value]]:
     """Rows by column name."""
-    return list(csv.DictReader(io.StringIO(text)))
+    names = [column.name for column in table.columns]
+    return [dict(zip(names, row, strict=True)) for row in table.rows]
 
 
-def a_record(**fields: Any) -> Record:
-    """A record with the fields that matter here."""
-    known: dict[str, Any] = {"key": "k", "task": "single", "model": "m", "length_tokens": 1000, "depth": 0.29}
-    return Record(**{**known, "repeat": 0, "seed": 7, **fields})
+def parsed(table: Table) -> list[dict[str, str]]:
+    """Rows of its CSV by column name."""
+    return list(csv.DictReader(io.StringIO(csv_text(table))))
 
 
-def test_one_row_per_cell_in_percent(mixed: Map) -> None:
-    rows = parsed(cells_csv(mixed))
-    assert len(rows) == 9
-    assert rows[1] == {
-        "length_tokens": "1000", "depth_percent": "50.0", "realised_depth_percent": "50.0", "score": "75.0",
-        "n": "4", "low": rows[1]["low"], "high": rows[1]["high"], "missing": "0", "failures": "",
+def a_record(length: int = 1000, depth: float = 0.29, repeat: int = 0, **fields: Any) -> Record:
+    name = f"{length} {depth} {repeat}"
+    prompt = PromptRecord(sha256=f"sha of {name}", tokens=length, haystack_tokens=length)
+    asked = {"length_tokens": length, "depth": depth, "repeat": repeat, "seed": 7, "prompt": prompt}
+    return Record(**{"key": f"key of {name}", "task": "single", "model": "m", **asked, **fields})
+
+
+def a_run(*records: Record, path: str = "r", asked: int = 1) -> Loaded:
+    """A run that was to ask so many repeats of the cells that it has records of."""
+    cells = sorted({(record.length_tokens, record.depth) for record in records})
+    return Loaded(
+        path,
+        {
+            "settings": {"model": "m", "task": "single", "mode": "exact"},
+            "tokenizer": {"name": "cl100k_base"},
+            "scorer": {"name": "exact"},
+            "cells": [[length, depth, list(range(asked))] for length, depth in cells],
+        },
+        records,
+    )
+
+
+def test_one_row_per_cell_in_percent():
+    run = a_run(
+        *(a_record(1000, 0.5, repeat, score=score) for repeat, score in enumerate([1, 1, 0.5, 0.5])),
+        a_record(1000, 0.29, score=1),
+        asked=4,
+    )
+    first, second = rows(cells_table([run]))
+    low, high = second["low"], second["high"]
+    assert second == {
+        "run": "r", "model": "m", "task": "single", "length_tokens": 1000, "depth_percent": 50,
+        "realised_depth_percent": 50, "score": 75, "n": 4, "low": low, "high": high, "missing": 0,
+        "failures": "", "repeated": 0,
     }  # fmt: skip
-    assert float(rows[1]["low"]) < 75 < float(rows[1]["high"])
+    assert low < 75 < high
+    assert (first["depth_percent"], first["n"], first["missing"]) == (29, 1, 3)
 
 
-def test_missing_is_empty_and_zero_is_zero(mixed: Map) -> None:
-    rows = parsed(cells_csv(mixed))
-    assert (rows[4]["score"], rows[4]["n"]) == ("0.0", "4")
-    assert (rows[5]["score"], rows[5]["low"], rows[5]["failures"]) == ("", "", "timed out: 3")
+def test_missing_is_empty_and_zero_is_zero():
+    run = a_run(
+        a_record(1000, score=0),
+        a_record(2000, failure="timed out"),
+        a_record(3000, failure="timed out"),
+        asked=3,
+    )
+    wrong, failed, _ = parsed(cells_table([run]))
+    assert (wrong["score"], wrong["n"]) == ("0.0", "1")
+    assert (failed["score"], failed["low"], failed["n"], failed["missing"]) == ("", "", "0", "3")
+    assert failed["failures"] == "timed out: 1"
 
 
-def test_a_trial_row_holds_the_answer_whole() -> None:
-    answer = 'He said "eat",\nthen left.'
+def test_a_prompt_that_two_depths_share_is_said():
+    same = PromptRecord(sha256="one", tokens=9, haystack_tokens=9)
+    run = a_run(a_record(depth=0.1, score=1, prompt=same), a_record(depth=0.2, score=1, prompt=same))
+    assert [row["repeated"] for row in rows(cells_table([run]))] == [0, 1]
+
+
+def test_several_runs_are_told_by_their_folder():
+    runs = [a_run(a_record(score=1), path="one"), a_run(a_record(score=0), path="two")]
+    for table in (cells_table(runs), trials_table(runs)):
+        assert [(row["run"], row["model"], row["score"]) for row in rows(table)] == [
+            ("one", "m", 100),
+            ("two", "m", 0),
+        ]
+
+
+def test_a_trial_row_holds_what_happened():
     record = a_record(
-        answer=answer, score=0.285, scorer=ScorerRecord(name="exact"), keywords=("a", "b"),
+        answer='He said "eat",\nthen left.', score=0.285, keywords=("a", "b"), shared_tokens=12, usd=0.5,
+        scorer=ScorerRecord(name="exact", scale=(0, 10), native=2.85), latency_s=1.5, attempts=2,
         needles=(NeedleRecord(meant=0.29, realised=0.3, byte=1),),
     )  # fmt: skip
-    (row,) = parsed(trials_csv([record]))
-    assert (row["answer"], row["score"], row["scorer"], row["keywords"]) == (answer, "28.5", "exact", "a; b")
-    assert (row["depth_percent"], row["realised_depth_percent"]) == ("29.0", "30.0")
+    (row,) = rows(trials_table([a_run(record)]))
+    known = {name: value for name, value in row.items() if value not in (None, "")}
+    assert known == {
+        "run": "r", "model": "m", "task": "single", "length_tokens": 1000, "depth_percent": 29,
+        "realised_depth_percent": 30, "repeat": 0, "seed": 7, "score": 28.5, "native_score": 2.85,
+        "scorer": "exact", "keywords": "a; b", "answer": 'He said "eat",\nthen left.', "planned_tokens": 12,
+        "usd": 0.5, "latency_s": 1.5, "attempts": 2, "prompt_sha256": "sha of 1000 0.29 0",
+        "key": "key of 1000 0.29 0",
+    }  # fmt: skip
+    assert parsed(trials_table([a_run(record)]))[0]["answer"] == record.answer
 
 
-def test_an_unmeasured_trial_has_no_score() -> None:
-    (row,) = parsed(trials_csv([a_record(failure="timed out")]))
+def test_trials_are_in_the_order_of_the_map_not_of_arrival():
+    records = [a_record(2000), a_record(1000, 0.5, 1), a_record(1000, 0.5, 0), a_record(1000, 0.1)]
+    places = [
+        (row["length_tokens"], row["depth_percent"], row["repeat"])
+        for row in rows(trials_table([a_run(*records)]))
+    ]
+    assert places == sorted(places)
+
+
+def test_an_unmeasured_trial_has_no_score():
+    (row,) = parsed(trials_table([a_run(a_record(failure="timed out"))]))
     assert (row["score"], row["failure"]) == ("", "timed out")
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+cmd", "-2+3", "@SUM(A1)", "\t=1", "＝1"])
-def test_text_that_a_spreadsheet_would_run_is_disarmed(text: str) -> None:
-    (row,) = parsed(trials_csv([a_record(answer=text)]))
-    assert row["answer"] == f"'{text}"
+@pytest.mark.parametrize(
+    "text", ["=1+1", "+cmd", "-2+3", "@SUM(A1)", "\t=1", "＝1", '=HYPERLINK("http://x")']
+)
+def test_text_that_a_spreadsheet_would_run_is_disarmed(text):
+    run = a_run(a_record(answer=text, model=text, error=text), path=text)
+    (row,) = parsed(trials_table([run]))
+    assert {row[name] for name in ("answer", "run", "model", "error")} == {f"'{text}"}
+    assert rows(trials_table([run]))[0]["answer"] == text  # Parquet runs nothing, so it is kept there
 
 
 @pytest.mark.parametrize("value", ["-5", "+1e3", "a=b", "", -5, None])
-def test_numbers_and_plain_text_stay(value: str | int | None) -> None:
+def test_numbers_and_plain_text_stay(value):
     assert safe(value) == value

@@ -36,8 +36,8 @@ def test_numbers_where_there_is_room(mixed: Map) -> None:
         "0% 100 100 50",
         "50% 75 0 ·",
         "100% 100 × 25",
-        "mean 92 50 38",
-        "overall 59.7 (n=26, 10 missing)",
+        "mean 92 50 33",
+        "overall 65.4 (n=26, 10 missing)",
         "missing 10 (2 rate limited, 3 timed out, 5 not asked)",
         "· not asked × failed",
     ]
@@ -100,7 +100,7 @@ def test_plain_summary_has_a_line_per_length(mixed: Map) -> None:
         "a-model · single · tokenizer cl100k_base · scorer levenshtein · mode exact",
         "  1k   91.7  n=12 [64.6, 98.5]",
         "  4k   50.0  n=8 [21.5, 78.5] missing 4 (3 timed out, 1 not asked)",
-        "128k   37.5  n=6 [11.7, 73.0] missing 6 (2 rate limited, 4 not asked)",
-        "overall 59.7 (n=26, 10 missing)",
+        "128k   33.3  n=6 [9.7, 70.0] missing 6 (2 rate limited, 4 not asked)",
+        "overall 65.4 (n=26, 10 missing)",
         "missing 10 (2 rate limited, 3 timed out, 5 not asked)",
     ]

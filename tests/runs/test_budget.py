@@ -27,22 +27,61 @@ def record(**changed) -> Record:
     )
 
 
+def spent(records: list[dict]) -> int:
+    return sum(record["prompt_tokens"] + record["completion_tokens"] for record in records)
+
+
 def test_tokens_stop_a_run_and_a_higher_limit_goes_on(needlemap, wire):
-    ended = needlemap.run(wire, *GRID, "--limit-tokens", "1000", "--concurrency", "3", code=3)
+    ended = needlemap.run(wire, *GRID, "--limit-tokens", "1k", "--concurrency", "3", code=3)
     last = ended.stderr.splitlines()[-1]
-    assert last.startswith("needlemap: stopped by the budget: used 1,")
-    assert last.endswith("To go on: the same command with a higher limit and -o r")
-    assert "not asked" in ended.stdout
+    assert last.startswith("needlemap: stopped by the budget: used ")
+    assert " of 1,000 tokens, and the next request may take " in last
+    assert last.endswith(" To go on: the same command with a higher limit and -o r")
+    assert "skipped by budget" in ended.stdout
     records = needlemap.records()
-    used = [record["prompt_tokens"] + record["completion_tokens"] for record in records]
-    assert sum(used) >= 1000
-    assert sum(used) - sum(sorted(used)[-3:]) < 1000
+    assert 700 <= spent(records) <= 1000
     assert len(wire.log()) == len(records) < 15
     still = needlemap.run(wire, *GRID, "--limit-tokens", "1000", code=3)
     assert "stopped by the budget" in still.stderr
     assert len(wire.log()) == len(records)
-    needlemap.run(wire, *GRID, "--limit-tokens", "100000")
+    needlemap.run(wire, *GRID, "--limit-tokens", "0.1M")
     assert len(wire.log()) == 15
+
+
+def test_a_limit_is_never_passed_however_many_requests_are_open_and_however_long_they_answer(
+    needlemap, wire
+):
+    wire.schedule("slow:0.2", "say:" + "word " * 39, cycle=True)
+    needlemap.run(wire, *GRID, "--limit-tokens", "1500", "--concurrency", "9", code=3)
+    assert 1000 <= spent(needlemap.records()) <= 1500
+
+
+def test_time_stops_a_run_and_the_same_command_goes_on(needlemap, wire):
+    wire.schedule("slow:0.3", cycle=True)
+    flags = (*GRID, "--concurrency", "2", "--limit-time", "1s")
+    ended = needlemap.run(wire, *flags, code=3)
+    assert "stopped by the budget: ran for 1 s, as long as --limit-time allows" in ended.stderr
+    asked = len(wire.log())
+    assert 2 <= asked <= 10
+    wire.schedule()
+    needlemap.run(wire, *flags)
+    assert len(wire.log()) == 15
+
+
+def test_time_is_not_spent_waiting_for_a_rate_limit(needlemap, wire):
+    wire.schedule("ok", "429-after:60")
+    ended = needlemap.run(wire, *GRID, "--concurrency", "1", "--limit-time", "1", code=3)
+    assert "ran for 1 s" in ended.stderr
+    assert [record["outcome"] for record in needlemap.records()] == ["scored", "rate limited"]
+
+
+def test_a_report_says_which_trials_the_budget_skipped_until_they_are_asked(needlemap, wire):
+    needlemap.run(wire, *GRID, "--limit-tokens", "1k", code=3)
+    scored = len(needlemap.records())
+    shown = needlemap("report", "r").stdout
+    assert f"outcomes: {scored} scored · {15 - scored} skipped by budget" in shown
+    needlemap.run(wire, *GRID)
+    assert "outcomes" not in needlemap("report", "r").stdout
 
 
 def test_dollars_stop_a_run_also_when_earlier_answers_had_no_price(needlemap, wire):
@@ -61,9 +100,11 @@ def test_dollars_stop_a_run_also_when_earlier_answers_had_no_price(needlemap, wi
     assert len(wire.log()) == 15
 
 
-def test_a_limit_reached_by_the_last_trial_stops_nothing(needlemap, wire):
-    ended = needlemap.run(wire, "--lengths", "200", "--depths", "0", "--limit-tokens", "10")
-    assert "stopped" not in ended.stderr
+def test_a_request_that_does_not_fit_is_not_sent(needlemap, wire):
+    ended = needlemap.run(wire, "--lengths", "200", "--depths", "0", "--limit-tokens", "199", code=3)
+    assert "used 0 of 199 tokens, and the next request may take 200" in ended.stderr
+    assert wire.log() == []
+    needlemap.run(wire, "--lengths", "200", "--depths", "0", "--limit-tokens", "200")
 
 
 def test_a_limit_in_dollars_needs_a_price(needlemap, wire):
@@ -77,9 +118,26 @@ def test_a_limit_in_dollars_needs_a_price(needlemap, wire):
 def test_a_model_that_reports_no_usage_is_counted_by_our_own_tokens():
     budget = Budget(OWN, limit_tokens=100)
     budget.add(record(prompt=PromptRecord(sha256="", tokens=99, haystack_tokens=50)))
-    assert (budget.tokens, budget.spent) == (99, None)
+    assert budget.tokens == 99
     budget.add(record(prompt_tokens=1))
-    assert budget.spent == "used 100 of 100 tokens"
+    assert (budget.tokens, budget.state()) == (100, "100 of 100 tokens")
+
+
+def test_an_answer_that_was_scored_anew_was_paid_once():
+    budget = Budget(OWN)
+    budget.add(record(prompt_tokens=100, usd=0.5))
+    budget.add(record(prompt_tokens=100, usd=0.5, rescored=True))
+    assert (budget.tokens, budget.usd) == (100, 0.5)
+
+
+@pytest.mark.parametrize(("typed", "seconds"), [("90s", 90), ("1h30m", 5400), ("2", 2), (0.5, 0.5)])
+def test_durations_are_typed_as_people_say_them(typed, seconds):
+    assert Settings(limit_time=typed).limit_time == seconds
+
+
+def test_a_duration_that_is_none_is_refused_in_words(needlemap):
+    ended = needlemap("run", "--limit-time", "soon", code=2)
+    assert "'soon' is no duration. Write 90s, 30m or 1h30m." in ended.stderr
 
 
 def test_a_failure_costs_nothing_and_a_recorded_price_stays():

@@ -39,7 +39,7 @@ def test_passing_faults_are_asked_again_until_all_is_scored(needlemap, wire):
 
 
 def test_what_lasts_is_recorded_without_a_score_and_asked_again_by_the_same_command(needlemap, wire):
-    faults = ["500", "null-content", "cut", "ok", "slow:9", "empty-choices", "429", "ok", "ok", "wrong-shape"]
+    faults = ["500", "null-content", "cut", "ok", "slow:9", "empty-choices", "429-large", "ok", "ok", "wrong-shape"]
     wire.schedule(*faults)
     flags = (*GRID, "--retries", "0", "--timeout-s", "1", "--concurrency", "1")
     ended = needlemap.run(wire, *flags, code=1)
@@ -66,22 +66,38 @@ def test_what_lasts_is_recorded_without_a_score_and_asked_again_by_the_same_comm
 
 
 def test_retries_end_after_as_many_attempts_as_allowed(needlemap, wire):
-    wire.schedule("ok", *["429-ms:1"] * 3)
+    wire.schedule("ok", *["500"] * 3)
     needlemap.run(
         wire, "--lengths", "200,300", "--depths", "0", "--retries", "2", "--concurrency", "1", code=1
     )
     assert len(wire.log()) == 4
     assert [(record["attempts"], record["failure"]) for record in needlemap.records()] == [
         (1, None),
-        (3, "rate limited"),
+        (3, "server error"),
     ]
+
+
+def test_a_rate_limit_that_clears_costs_no_trial_however_often_it_is_met(needlemap, wire):
+    wire.schedule("ok", *["429-ms:20"] * 12, "ok", *["429"] * 3)
+    needlemap.run(wire, "--lengths", "200,300", "--depths", "0,50", "--retries", "0")
+    assert len(wire.log()) == 4 + 12 + 3
+    assert {record["failure"] for record in needlemap.records()} == {None}
+
+
+def test_a_server_that_asks_for_hours_ends_the_run_instead_of_being_waited_for(needlemap, wire):
+    wire.schedule("ok", *["429-after:7200"] * 9)
+    ended = needlemap.run(wire, "--lengths", "200:400:9", "--depths", "0", code=2)
+    assert "every request would fail" in ended.stderr
+    assert len(wire.log()) <= 1 + 4
 
 
 def test_an_empty_answer_is_the_models_and_scores_nothing(needlemap, wire):
     wire.schedule("empty-answer", "thinking")
-    ended = needlemap.run(wire, "--lengths", "200", "--depths", "0,100")
+    ended = needlemap.run(wire, "--lengths", "200", "--depths", "0,100", "--no-canary")
     assert "overall 0.0 (n=2, 0 missing)" in ended.stdout
-    assert {(record["answer"], record["score"]) for record in needlemap.records()} == {("", 0.0)}
+    found = {(record["answer"], record["score"], record["outcome"]) for record in needlemap.records()}
+    assert found == {("", 0.0, "scored"), ("", 0.0, "answer budget spent")}
+    assert "outcomes: 1 scored · 1 answer budget spent\ncut off: 1/2 = 50.0 % [9.5, 90.5]" in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -93,7 +109,8 @@ def test_an_empty_answer_is_the_models_and_scores_nothing(needlemap, wire):
     ],
 )
 def test_a_hopeless_run_stops_early_and_says_why_in_one_line(needlemap, wire, model, said):
-    ended = needlemap.run(wire, "--lengths", "200:400:9", "--model", f"openai/{model}", code=2)
+    asked = ("--lengths", "200:400:9", "--model", f"openai/{model}", "--no-canary")
+    ended = needlemap.run(wire, *asked, code=2)
     assert said in ended.stderr.splitlines()[-1]
     assert ended.stderr.splitlines()[-1].startswith("needlemap: stopped, every request would fail: ")
     assert len(wire.log()) <= 8
@@ -102,7 +119,7 @@ def test_a_hopeless_run_stops_early_and_says_why_in_one_line(needlemap, wire, mo
 
 def test_a_server_that_is_not_there_ends_the_run(needlemap):
     flags = ("--model", "openai/m", "--base-url", "http://127.0.0.1:9/v1", "--tokenizer", "cl100k_base")
-    ended = needlemap("run", *flags, "--retries", "0", "-o", "r", code=2)
+    ended = needlemap("run", *flags, "--retries", "0", "-o", "r", "--no-canary", code=2)
     assert "every request would fail: No connection to http://127.0.0.1:9/v1" in ended.stderr
     assert len(needlemap.records()) <= 7
 

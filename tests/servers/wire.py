@@ -5,6 +5,7 @@
 It reads the prompt and answers with the sentence that best fits the last question. What can go wrong, and how
 to ask for it, is in `wire_faults.py`. GET /log tells what was asked, POST /reset forgets it, POST /schedule
 takes {"faults": [...], "cycle": false}. Streaming is not spoken. `--instant` answers POSTs without reading.
+`--limit` keeps rate limits (see `wire_limits.py`); POST /limit takes such limits, {} for none.
 """
 
 from __future__ import annotations
@@ -20,8 +21,22 @@ from time import time
 from typing import Any
 
 from wire_answers import Cache, find, words
-from wire_dialects import MESSAGES, ODD, Reply, anthropic_usage, body, cut, odd, openai_usage, prompt_of
+from wire_dialects import (
+    MESSAGES,
+    ODD,
+    Reply,
+    anthropic_usage,
+    body,
+    budget,
+    cut,
+    odd,
+    openai_usage,
+    prompt_of,
+    thoughts,
+    unwanted,
+)
 from wire_faults import Schedule, refusal
+from wire_limits import Limits
 
 REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
 SHOWN_BYTES = 20_000  # smaller request bodies are in the log as they are
@@ -37,10 +52,12 @@ class State:
     log: list[dict[str, Any]] = field(default_factory=list)
     cache: Cache = field(default_factory=Cache)
     open_now: int = 0
+    limits: Limits = field(default_factory=lambda: Limits({}))
 
     def forget(self) -> None:
         """As after a start without a schedule."""
         self.schedule, self.log, self.cache = Schedule(), [], Cache()
+        self.limits = Limits({})
 
 
 @dataclass
@@ -97,6 +114,9 @@ async def respond(state: State, request: Request) -> Response:
         asked = json.loads(request.data)
         state.schedule = Schedule(asked["faults"], asked.get("cycle", False))
         return as_json({})
+    if request.path == "/limit":
+        state.limits = Limits(json.loads(request.data))
+        return as_json({})
     if request.path == "/v1/models":
         return as_json({"object": "list", "data": [{"id": "wire", "object": "model"}]})
     return await model(state, request)
@@ -109,21 +129,28 @@ async def model(state: State, request: Request) -> Response:
         prompt = prompt_of(request.path, asked)
     except (ValueError, KeyError, TypeError) as error:
         return as_json({"error": {"message": f"unreadable request: {error!r}"}}, 400)
-    fault = state.schedule.next(asked["model"])
-    note(state, request, asked, prompt, fault)
+    taken, headers = state.limits.take(words(prompt) + budget(asked))
+    fault = state.schedule.next(asked["model"]) if taken else "429"
+    note(state, request, asked, prompt, fault, taken)
+    if not taken:
+        status, said, _ = refusal("429", asked["model"], request.key) or (429, {}, {})
+        return as_json(said, status, headers)
     state.open_now += 1
     try:
         if fault.startswith("slow:"):
             await asyncio.sleep(float(fault[5:]))
     finally:
         state.open_now -= 1
-    refused = refusal(_overflow(state, request, prompt) or fault, asked["model"], request.key)
+    wrong = _overflow(state, request, prompt) or unwanted(fault, asked)
+    refused = refusal(wrong or fault, asked["model"], request.key)
     if refused:
-        status, said, headers = refused
-        return as_json(said, status, headers)
+        status, said, more = refused
+        return as_json(said, status, headers | more)
     if fault == "reset":
         return Response(200, b"", reset=True)
-    return answer(state, request.path, asked, prompt, fault)
+    whole = answer(state, request.path, asked, prompt, fault)
+    whole.headers |= headers
+    return whole
 
 
 def _overflow(state: State, request: Request, prompt: str) -> str:
@@ -148,6 +175,7 @@ def answer(state: State, path: str, asked: dict[str, Any], prompt: str, fault: s
         {} if fault == "no-usage" else usage,
         "I cannot help with that." if fault == "refusal" else None,
     )
+    thoughts(fault, reply, asked)
     whole = body(path, reply)
     if fault == "no-usage":
         del whole["usage"]
@@ -158,7 +186,7 @@ def answer(state: State, path: str, asked: dict[str, Any], prompt: str, fault: s
     return as_json(odd(fault, whole) if fault.startswith(ODD) else whole, cut=fault == "cut")
 
 
-def note(state: State, request: Request, asked: dict[str, Any], prompt: str, fault: str) -> None:
+def note(state: State, request: Request, asked: dict[str, Any], prompt: str, fault: str, taken: bool = True) -> None:
     """Write down what was asked, without the key."""
     state.log.append(
         {
@@ -173,6 +201,8 @@ def note(state: State, request: Request, asked: dict[str, Any], prompt: str, fau
             "fields": sorted(asked),
             "model": asked["model"],
             "temperature": asked.get("temperature"),
+            "refused": not taken,
+            "tokens": words(prompt) + budget(asked),
             "prompt_words": words(prompt),
             "prompt_sha256": sha256(prompt.encode()).hexdigest(),
             "body": asked if len(request.data) <= SHOWN_BYTES else None,
@@ -258,6 +288,7 @@ INSTANT = as_json(
 async def serve(options: argparse.Namespace) -> None:
     """Listen on loopback until killed."""
     state = State(options, Schedule(json.loads(options.schedule), options.cycle))
+    state.limits = Limits(json.loads(options.limit))
     server = await asyncio.get_running_loop().create_server(
         lambda: Connection(state), "127.0.0.1", options.port, backlog=1024
     )
@@ -273,6 +304,7 @@ def main() -> None:
     parser.add_argument("--schedule", default="[]", help="JSON list of faults, one a request")
     parser.add_argument("--cycle", action="store_true", help="begin the schedule again when it ends")
     parser.add_argument("--max-context", type=int, default=0, help="refuse longer prompts, in words")
+    parser.add_argument("--limit", default="{}", help="JSON: rate limits")
     parser.add_argument("--instant", action="store_true", help="answer without reading")
     asyncio.run(serve(parser.parse_args()))
 

@@ -21,6 +21,8 @@ class Reply:
     model: str
     usage: dict[str, Any]
     refusal: str | None = None
+    thinking: str | None = None
+    thinking_field: str = "reasoning_content"
 
 
 def prompt_of(path: str, request: dict[str, Any]) -> str:
@@ -39,9 +41,50 @@ def flat(content: Any) -> str:
 
 def cut(answer: str, request: dict[str, Any]) -> tuple[str, str]:
     """(answer within the asked number of tokens, finish reason)."""
-    most = request.get("max_tokens") or request.get("max_completion_tokens") or 10**9
-    said = answer.split()
+    most, said = budget(request) or 10**9, answer.split()
     return (" ".join(said[:most]), "length") if len(said) > most else (answer, "stop")
+
+
+def budget(request: dict[str, Any]) -> int:
+    """The tokens that a request allows for the answer, 0 for any number."""
+    return int(request.get("max_tokens") or request.get("max_completion_tokens") or 0)
+
+
+THOUGHT = "Let me see. The question asks for a code; the text holds one."
+STYLES = ("reasoning", "reasoning-openrouter", "reasoning-parts", "think-inline", "think-template")
+
+
+def thoughts(fault: str, reply: Reply, request: dict[str, Any]) -> None:
+    """Let a reply think before it answers, in one of the `STYLES`; `STYLE-spent`: until its budget is spent."""
+    style = fault.removesuffix("-spent")
+    if style not in STYLES:
+        return
+    spent, answer = fault.endswith("-spent"), reply.text or ""
+    thought = " ".join(["Hm."] * budget(request)) if spent else THOUGHT
+    reply.finish = "length" if spent else reply.finish
+    written = "completion_tokens" if "completion_tokens" in reply.usage else "output_tokens"
+    reply.usage[written] = words(thought) + (0 if spent else words(answer))
+    if style == "think-inline":
+        reply.text = f"<think>{thought}" if spent else f"<think>\n{thought}\n</think>\n\n{answer}"
+    elif style == "think-template":
+        reply.text = thought if spent else f"{thought}\n</think>\n\n{answer}"
+    else:
+        reply.text, reply.thinking = (None if spent else answer), thought
+        reply.thinking_field = "reasoning" if style.endswith("openrouter") else "reasoning_content"
+        if style == "reasoning-parts":
+            reply.thinking_field = "parts"
+        part = "completion_tokens_details" if written == "completion_tokens" else "output_tokens_details"
+        name = "reasoning_tokens" if written == "completion_tokens" else "thinking_tokens"
+        reply.usage[part] = {name: words(thought)}
+
+
+def unwanted(fault: str, request: dict[str, Any]) -> str:
+    """The refusal of `wants:FIELD` for a request whose budget stands in the other field, else ''."""
+    name, _, field = fault.partition(":")
+    fields = {"max_tokens", "max_completion_tokens"}
+    if name == "wants" and not fields & {field} & set(request):
+        return f"unwanted:{(fields - {field}).pop()}"
+    return ""
 
 
 def openai_usage(cache: Cache, prompt: str, answer: str) -> dict[str, Any]:
@@ -81,12 +124,20 @@ def body(path: str, reply: Reply) -> dict[str, Any]:
     if path == MESSAGES:
         stop = {"stop": "end_turn", "length": "max_tokens"}.get(reply.finish, reply.finish)
         content = None if reply.text is None else [{"type": "text", "text": reply.text}]
+        if reply.thinking:
+            thought = {"type": "thinking", "thinking": reply.thinking, "signature": "x"}
+            content = [thought, *(content or [])]
         frame = {"id": "msg_1", "type": "message", "role": "assistant", "stop_sequence": None}
         return frame | {"model": reply.model, "content": content, "stop_reason": stop, "usage": reply.usage}
     choice: dict[str, Any] = {"index": 0, "finish_reason": reply.finish, "logprobs": None}
     if path == CHAT:
         said = {"role": "assistant", "content": reply.text, "refusal": reply.refusal}
         choice["message"] = said
+        if reply.thinking and reply.thinking_field != "parts":
+            said[reply.thinking_field] = reply.thinking
+        elif reply.thinking:
+            thought = {"type": "thinking", "thinking": [{"type": "text", "text": reply.thinking}]}
+            said["content"] = [thought, *([{"type": "text", "text": reply.text}] if reply.text else [])]
     else:
         choice["text"] = reply.text
     kind = "chat.completion" if path == CHAT else "text_completion"

@@ -3,8 +3,9 @@
 STATUS below and `too_long.json` (`too-long:vllm`, as each server words it) name the refusals. Others: ok,
 slow:SECONDS, say:TEXT, half-character (in the answer), reset, cut, invalid-json, wrong-shape, array,
 empty-choices, null-content, no-usage, empty-answer, refusal, filtered, thinking (cut off before the first
-word), unwritten (LMDeploy's refusal), and error-200:STATUS (an error in a reply of status 200, as gateways
-send them).
+word), unwritten (LMDeploy's refusal), error-200:STATUS (an error in a reply of status 200, as gateways
+send them), and the ways to think of `wire_dialects.STYLES`. `wants:max_completion_tokens` refuses a request
+whose budget stands in the other field.
 """
 
 from __future__ import annotations
@@ -73,6 +74,10 @@ def refusal(fault: str, model: str, key: str) -> tuple[int, Any, dict[str, str]]
     name, _, argument = fault.partition(":")
     if name == "too-long":
         return TOO_LONG[argument]["status"], TOO_LONG[argument]["body"], {}
+    if name == "unwanted":
+        other = "max_completion_tokens" if argument == "max_tokens" else "max_tokens"
+        said = f"Unsupported parameter: '{argument}' is not supported with this model. Use '{other}' instead."
+        return 400, {"error": {"message": said, "type": "invalid_request_error", "param": argument}}, {}
     if name not in STATUS:
         return None
     status, kind, message = STATUS[name]

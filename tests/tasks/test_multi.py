@@ -6,13 +6,14 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell
+from needlemap.tasks.base import Draw
 from needlemap.tasks.multi import Multi, spread_depths
 
 ITEM = {"needles": ["A.", "B.", "C."], "question": "Which?", "answer": "A, B and C", "keywords": ["A"]}
 
 
 def depths(cell: Cell, **options) -> list[float]:
-    return [needle.depth for needle in Multi(**ITEM | options).item(cell, 0, 0).needles]
+    return [needle.depth for needle in Multi(**ITEM | options).item(Draw(cell, 0, 0)).needles]
 
 
 def test_a_chain_goes_on_by_the_increment_and_not_beyond_the_end():
@@ -30,7 +31,7 @@ def test_an_even_spread_leaves_the_end_free():
 
 
 def test_the_needles_keep_their_order_and_the_reference_holds_all():
-    item = Multi(**ITEM).item(Cell(1000, 0.1), 0, 0)
+    item = Multi(**ITEM).item(Draw(Cell(1000, 0.1), 0, 0))
     assert [needle.text for needle in item.needles] == ["A.", "B.", "C."]
     assert (item.reference.answer, item.reference.keywords) == ("A, B and C", ("A",))
     assert item.reference.needle == "A.\nB.\nC."
@@ -43,7 +44,7 @@ def test_placeholders_are_drawn_once_for_all():
         answer="{city}",
         draw={"city": ["Oslo", "Lima"]},
     )
-    item = task.item(Cell(1000, 0), 0, 0)
+    item = task.item(Draw(Cell(1000, 0), 0, 0))
     assert len({text.split()[0].strip("?") for text in (*[n.text for n in item.needles], item.question)}) == 1
 
 

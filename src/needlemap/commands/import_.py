@@ -40,10 +40,11 @@ def _summary(run: Imported, path: Path) -> str:
     """Where a run is, how many results it holds, and its mean as the other tool would write it."""
     map, settings = load_map(path), run.about["settings"]
     low, high = run.scale
-    mean = "-" if map.overall is None else f"{run.native(map.overall):.4f} on {low:g}..{high:g}"
+    mean = "-" if map.mean_of_means is None else f"{run.native(map.mean_of_means):.4f} on {low:g}..{high:g}"
+    results = sum(cell.n for cell in map.cells)
     missing = sum(cell.missing for cell in map.cells)
     lines = [
-        f"{path}: {settings['model']} · {settings['task']} · {map.n} results in {len(map.cells)} cells, "
+        f"{path}: {settings['model']} · {settings['task']} · {results} results in {len(map.cells)} cells, "
         f"{missing} missing · overall {mean}"
     ]
     if run.moved:

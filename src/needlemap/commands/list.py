@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
+
 from needlemap.configure import preset_about, preset_files
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.registry import installed
@@ -33,11 +35,12 @@ def _rows(kind: str) -> dict[str, str]:
         bundled = dict.fromkeys(BUNDLED, "bundled, works offline")
         plugins = {f"{name}:...": point.value for name, point in installed("tokenizers").items()}
         return {**bundled, "PATH": "a tokenizer.json, a SentencePiece .model, or a folder", **plugins}
-    return {
-        name: _source(point.dist.name if point.dist else "", point.value)
-        for name, point in sorted(installed(kind).items())
-    }
+    return {name: _about(kind, point) for name, point in sorted(installed(kind).items())}
 
 
-def _source(package: str, value: str) -> str:
-    return value if package in ("", "needlemap") else f"{value} ({package})"
+def _about(kind: str, point: EntryPoint) -> str:
+    """What an extension is: a task of ours in its own first words, others by where they come from."""
+    package = point.dist.name if point.dist else ""
+    if package not in ("", "needlemap"):
+        return f"{point.value} ({package})"
+    return str(point.load().__doc__).partition("\n")[0] if kind == "tasks" else point.value

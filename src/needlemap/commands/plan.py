@@ -14,7 +14,7 @@ from needlemap.money import price_source
 from needlemap.plan.bins import lower_bound
 from needlemap.plan.cost import Shape
 from needlemap.plan.places import make_bins_of
-from needlemap.plan.summary import Summary, Walked, summarise
+from needlemap.plan.summary import WORTH, Summary, Walked, summarise
 from needlemap.settings import Settings
 from needlemap.trials import Experiment, prepare
 
@@ -25,11 +25,11 @@ MODES = ("single", "exact", "bins", "lattice")
 class Terms:
     """What a plan is reckoned with. workers: lanes. cache_tokens: a server's cache; block: its block size."""
 
-    workers: int | None
-    tokens_per_second: float | None
-    model_config: Path | None
-    cache_tokens: int | None
-    cache_block: int
+    workers: int | None = None
+    tokens_per_second: float | None = None
+    model_config: Path | None = None
+    cache_tokens: int | None = None
+    cache_block: int = 16
 
     def check(self) -> None:
         """Raises SettingsError for numbers that nothing can be reckoned with."""
@@ -44,6 +44,25 @@ def plan_command(preset: str | None, terms: Terms, as_json: bool, flags: Mapping
 
     terms.check()
     settings = settle(preset, flags)
+    experiments, rows, bound = _reckoned(settings, terms)
+    if as_json:
+        print(json.dumps(_plain(settings, rows, bound), indent=1))
+    else:
+        _show(settings, experiments, rows, bound, terms)
+
+
+def plan_summary(preset: str | None, terms: Terms, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan as `--json` prints it. Raises SettingsError."""
+    from needlemap.commands.settle import settle
+
+    terms.check()
+    settings = settle(preset, flags)
+    _, rows, bound = _reckoned(settings, terms)
+    return _plain(settings, rows, bound)
+
+
+def _reckoned(settings: Settings, terms: Terms) -> tuple[dict[str, Experiment], list[Summary], int]:
+    """Each mode's trials, what they come to, and the tokens that no choice of depths can go below."""
     shape = Shape.of_config(terms.model_config) if terms.model_config else None
     experiments = {mode: prepare(_in_mode(settings, mode)) for mode in MODES}
     rows = [
@@ -56,11 +75,7 @@ def plan_command(preset: str | None, terms: Terms, as_json: bool, flags: Mapping
         )
         for experiment in experiments.values()
     ]
-    bound = _bound(experiments["bins"])
-    if as_json:
-        print(json.dumps(_plain(settings, rows, bound), indent=1))
-    else:
-        _show(settings, experiments, rows, bound, terms)
+    return experiments, rows, _bound(experiments["bins"])
 
 
 def _in_mode(settings: Settings, mode: str) -> Settings:
@@ -135,7 +150,7 @@ def _extras(row: Summary, rows: list[Summary]) -> list[str]:
     if row.flops is not None:
         found.append(f"{row.flops / 1e15:,.2f}")
     if row.seconds is not None:
-        found.append(f"{row.seconds / 60:,.1f} min")
+        found.append(_long(row.seconds))
     if row.held_tokens is not None:
         found.append(_short(row.held_tokens))
     return found
@@ -153,8 +168,31 @@ def _short(tokens: int) -> str:
     return str(tokens)
 
 
+def _long(seconds: float) -> str:
+    """A time in minutes, from two hours on in hours, from three days on in days.
+
+    >>> _long(1_560), _long(46_974), _long(525_252)
+    ('26.0 min', '13.0 h', '6.1 days')
+    """
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:,.1f} min"
+    return f"{seconds / 3600:,.1f} h" if seconds < 72 * 3600 else f"{seconds / 86_400:,.1f} days"
+
+
 def _dollars(usd: float | None) -> str:
     return "?" if usd is None else f"{usd:,.2f}"
+
+
+def _cut_note(row: Summary) -> str:
+    """What cutting into lanes costs."""
+    worth = row.speed_up / row.lanes
+    said = (
+        f"cut into {row.lanes} lanes: {_short(row.cut_loss)} tokens computed again, {row.idle:.0%} idle; "
+        f"{row.speed_up:.1f} times as fast as one"
+    )
+    if worth < WORTH:
+        said += f" ({worth:.0%} of {row.lanes}; up to {row.useful} keep {WORTH:.0%}, see docs/scaling.md)"
+    return said
 
 
 def _notes(settings: Settings, rows: list[Summary], bound: int, terms: Terms) -> list[str]:
@@ -169,10 +207,9 @@ def _notes(settings: Settings, rows: list[Summary], bound: int, terms: Terms) ->
         f"be computed; bins comes to {_short(bins.computed)} tokens in all."
     ]
     if chosen.lanes > 1:
-        loss = _short(chosen.cut_loss)
-        notes.append(f"cut into {chosen.lanes} lanes: {loss} tokens computed again, {chosen.idle:.0%} idle")
+        notes.append(_cut_note(chosen))
     if any(row.usd_plain for row in rows):
-        budget, source = settings.max_answer_tokens, price_source(settings)
+        budget, source = settings.most_tokens, price_source(settings)
         notes.append(f"dollars: at most, every answer using all {budget} tokens; prices: {source}")
     if chosen.held_tokens is not None and chosen.held_tokens < 0.9 * chosen.cached:
         notes.append(

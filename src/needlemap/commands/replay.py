@@ -11,8 +11,9 @@ from typing import Any
 from needlemap.configure import checked
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import percent, tokens
-from needlemap.models.base import Answer, Decoding
+from needlemap.models.base import Answer
 from needlemap.runs.record import Record
+from needlemap.runs.runner import decoding_of
 from needlemap.runs.session import GRID_MODES, make_model
 from needlemap.runs.store import RunFolder
 from needlemap.settings import Settings
@@ -97,9 +98,7 @@ def _verdict(trial: Trial, record: Record | None) -> str:
 
 async def _ask(settings: Settings, trial: Trial) -> Answer:
     model = make_model(settings)
-    decoding = Decoding(
-        settings.max_answer_tokens, settings.temperature, settings.timeout_s, settings.request
-    )
+    decoding = decoding_of(settings)
     try:
         return await model.answer(trial.prompt, decoding)
     finally:

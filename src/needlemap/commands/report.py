@@ -1,47 +1,92 @@
-"""`needlemap report`: runs as a terminal map, a figure, a page or a table."""
+"""`needlemap report`: runs as a terminal map, a figure, a page or a table, or in a tracker."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from needlemap.errors import SettingsError, did_you_mean
-from needlemap.maps.cube import make_cube
+from needlemap.errors import SettingsError
+from needlemap.maps.effective import RULES, parse_rules
 from needlemap.maps.map import Map
-from needlemap.reports.figure import write_figure
-from needlemap.reports.opencompass import summary_csv
+from needlemap.reports.drawing import figure_of
+from needlemap.reports.ended import ended_lines
+from needlemap.reports.figure import FIGURES, write_figure
+from needlemap.reports.page.page import write_page
+from needlemap.reports.sizes import parse_width
 from needlemap.reports.summary import summary_lines
-from needlemap.reports.table import cells_csv, trials_csv
+from needlemap.reports.table_file import is_table, write_table
 from needlemap.reports.terminal import plain_summary, terminal_map
+from needlemap.reports.trackers import log_runs, parse_tracker
 from needlemap.reports.usage import cache_lines
-from needlemap.runs.session import load_map, stored_title
+from needlemap.runs.loaded import load_run
+from needlemap.runs.session import cube_of_run
 from needlemap.runs.store import RunFolder
 
-FORMATS = ("cells", "trials", "opencompass")
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How it is to look. width: of a figure in points, None for a screen's. rules: of effective length."""
+
+    title: str | None
+    palette: str
+    width: float | None
+    rules: tuple[str, ...]
 
 
-def report_command(runs: list[Path], out: Path | None, format: str, title: str | None, palette: str) -> None:
-    """Draw each run on the terminal, or write one file."""
-    maps = {path: load_map(path) for path in runs}
-    if out is None:
-        for path, map in maps.items():
-            _show(map, palette)
-            _summary(path)
-            for line in cache_lines(RunFolder(path).records()):
-                print(line, file=sys.stderr)
-        return
-    if out.suffix.lower() == ".csv":
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(_table(maps, format), encoding="utf-8", newline="")
-    elif len(runs) > 1:
-        raise SettingsError(
-            f"A {out.suffix or 'figure'} holds one run. Give one run, or a .csv with --format opencompass."
-        )
-    else:
-        write_figure(maps[runs[0]], out, title=title or stored_title(runs[0]), palette=palette)
-    print(out, file=sys.stderr)
+def report_command(
+    runs: list[Path],
+    out: Path | None,
+    format: str,
+    title: str | None,
+    palette: str,
+    log: Sequence[str] = (),
+    step: int = 0,
+    width: str | None = None,
+    rules: str | None = None,
+) -> None:
+    """Draw each run on the terminal, or write one file, or log to trackers, or both of these."""
+    trackers = [parse_tracker(text) for text in log]
+    look = Look(title, palette, parse_width(width) if width else None, parse_rules(rules) if rules else RULES)
+    if out is None and not trackers:
+        _draw(runs, look)
+    if out is not None:
+        print(_written(runs, out, format, look), file=sys.stderr)
+    loaded = [load_run(path) for path in dict.fromkeys(runs)] if trackers else []
+    for tracker in trackers:
+        for place in log_runs(loaded, tracker, step, title, palette):
+            print(place, file=sys.stderr)
+
+
+def _draw(runs: list[Path], look: Look) -> None:
+    if look.width is not None:
+        raise SettingsError("--width is a figure's. Say where to: -o map.pdf, or .png, .svg.")
+    for run in map(load_run, runs):
+        _show(run.map, look.palette)
+        for line in summary_lines(cube_of_run(run.about, run.records), look.rules):
+            print(line)
+        for line in ended_lines(RunFolder(run.path)):
+            print(line)
+        for line in cache_lines(run.records):
+            print(line, file=sys.stderr)
+
+
+def _written(runs: list[Path], out: Path, format: str, look: Look) -> Path:
+    """One file, in the format that its suffix names."""
+    if look.width is not None and out.suffix.lower() not in FIGURES:
+        raise SettingsError(f"--width is a figure's, and {out.name} is none. Give {', '.join(FIGURES)}.")
+    if out.suffix.lower() == ".html":
+        return write_page(runs, out, title=look.title, palette=look.palette, rules=look.rules)
+    loaded = [load_run(path) for path in dict.fromkeys(runs)]
+    if is_table(out):
+        return write_table(loaded, out, format)
+    figure, why_not = figure_of(loaded, title=look.title, palette=look.palette)
+    if why_not:
+        print(f"no map of the difference: {why_not}", file=sys.stderr)
+    return write_figure(figure, out, width=look.width)
 
 
 def _show(map: Map, palette: str) -> None:
@@ -49,30 +94,3 @@ def _show(map: Map, palette: str) -> None:
         Console().print(terminal_map(map, palette=palette))
     else:
         sys.stdout.write(plain_summary(map))
-
-
-def _summary(path: Path) -> None:
-    """What the run comes to, under its map."""
-    folder = RunFolder(path)
-    for line in summary_lines(make_cube(folder.records(), folder.about()["cells"])):
-        print(line)
-
-
-def _table(maps: dict[Path, Map], format: str) -> str:
-    if format not in FORMATS:
-        raise SettingsError(f"Unknown format '{format}'. {did_you_mean(format, FORMATS)}")
-    if format == "opencompass":
-        return summary_csv(_columns(maps))
-    if len(maps) > 1:
-        raise SettingsError("This table holds one run. Give one run, or --format opencompass.")
-    path, map = next(iter(maps.items()))
-    return cells_csv(map) if format == "cells" else trials_csv(RunFolder(path).records())
-
-
-def _columns(maps: dict[Path, Map]) -> dict[str, Map]:
-    """Maps by model; runs of one model are told apart by their folders."""
-    models = [map.model for map in maps.values()]
-    return {
-        map.model if models.count(map.model) == 1 else f"{map.model}@{path.name}": map
-        for path, map in maps.items()
-    }

@@ -13,57 +13,79 @@ from typing import Any
 from rich.console import Console
 
 from needlemap.commands.settle import settle
+from needlemap.commands.termination import terminable
 from needlemap.errors import SettingsError
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
-from needlemap.reports.live import Lines, LiveMap, Silent, Tally, View
+from needlemap.reports.ended import ended_lines
+from needlemap.reports.live import Lines, LiveMap, Silent, Tally, Together, View
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.usage import usage_lines
 from needlemap.runs.contexts import SavingContexts
 from needlemap.runs.record import Record
-from needlemap.runs.runner import Outcome
+from needlemap.runs.runner import Outcome, Watcher
 from needlemap.runs.session import Session, about, load_map, make_model, map_of
 from needlemap.settings import Settings
 from needlemap.trials import Experiment, prepare
 
 
-def run_command(preset: str | None, out: Path | None, flags: Mapping[str, Any]) -> int:
-    """Run or resume; returns the exit code."""
+def run_command(preset: str | None, out: Path | None, flags: Mapping[str, Any], live: bool = False) -> int:
+    """Run or resume, with a page if `live`; returns the exit code."""
     settings = settle(preset, flags)
     if settings.save:
-        return _run(settings, out or fresh(settings))
+        return _run(settings, out or fresh(settings), live)
     if settings.save_contexts:
         raise SettingsError("--save-contexts writes into the run folder, and --no-save keeps none. Give one.")
     with tempfile.TemporaryDirectory() as folder:
-        return _run(settings, Path(folder) / "run")
+        return _run(settings, Path(folder) / "run", live)
 
 
-def _run(settings: Settings, path: Path) -> int:
-    experiment = prepare(settings)
-    session = Session.open(experiment, path)
+def _run(settings: Settings, path: Path, live: bool) -> int:
+    session = Session.open(prepare(settings), path)
     model = make_model(settings) if session.todo else None
     if not settings.quiet:
-        _announce(session)
+        announce(session)
         _notes(model)
-    outcome = Outcome()
-    if model is not None:
-        view = _view(session)
-        watcher = SavingContexts(view, path) if settings.save_contexts else view
-        try:
-            with view:
-                outcome = asyncio.run(session.run(model, watcher))
-        except KeyboardInterrupt:
-            return _interrupted(settings, path)
-    _result(load_map(path), settings, path)
-    if not settings.quiet:
-        _usage(session)
-    return _verdict(outcome, experiment, path)
+    with page_of(session, live) as page:
+        outcome = Outcome()
+        if model is not None:
+            with terminable() as ending:
+                try:
+                    outcome = _asked(session, model, page)
+                except KeyboardInterrupt:
+                    return _interrupted(settings, path, ending.code)
+        show_result(load_map(path), settings, path)
+        if not settings.quiet:
+            show_usage(session)
+        return verdict(outcome, session.experiment, path)
 
 
-def _interrupted(settings: Settings, path: Path) -> int:
+def page_of(session: Session, live: bool) -> View:
+    """The page that shows the run, or nothing where it was not wanted or nothing is left to ask."""
+    if not live:
+        return Silent()
+    if not session.todo:
+        make = f"needlemap report {session.folder.path} -o report.html"
+        print(f"live: nothing is left to ask, so no page is served. To make one: {make}", file=sys.stderr)
+        return Silent()
+    from needlemap.reports.live_page import LivePage  # late: a run without it needs no server
+
+    return LivePage(session)
+
+
+def _asked(session: Session, model: Model, page: Watcher) -> Outcome:
+    """Ask what is left; the terminal shows it, and so does the page."""
+    with view_of(session) as view:
+        watchers: list[Watcher] = [view, page]
+        if session.experiment.settings.save_contexts:
+            watchers.append(SavingContexts(session.folder.path))
+        return asyncio.run(session.run(model, Together(*watchers)))
+
+
+def _interrupted(settings: Settings, path: Path, code: int) -> int:
     kept = f"What was scored is kept; to go on: the same command with -o {path}" if settings.save else ""
     print(f"needlemap: interrupted. {kept}".rstrip(), file=sys.stderr)
-    return 130
+    return code
 
 
 def fresh(settings: Settings) -> Path:
@@ -75,7 +97,7 @@ def fresh(settings: Settings) -> Path:
     return path
 
 
-def _announce(session: Session) -> None:
+def announce(session: Session) -> None:
     """What is about to be asked, and what the settings silently would not say."""
     experiment = session.experiment
     grid, settings = experiment.grid, experiment.settings
@@ -122,11 +144,11 @@ def _notes(model: Model | None) -> None:
         print(f"note: {note}", file=sys.stderr, flush=True)
 
 
-def _view(session: Session) -> View:
+def view_of(session: Session) -> View:
     settings = session.experiment.settings
     if settings.quiet:
         return Silent()
-    tally = Tally(len(session.experiment.trials), session.done)
+    tally = Tally(len(session.experiment.trials), session.done, session.budget.state)
     if not sys.stderr.isatty():
         return Lines(tally)
     return LiveMap(tally, list(session.folder.records()), _Drawing(session.experiment, session))
@@ -142,7 +164,7 @@ class _Drawing:
         return map_of(self._about, records)
 
 
-def _result(map: Map, settings: Settings, path: Path) -> None:
+def show_result(map: Map, settings: Settings, path: Path) -> None:
     """The map, on a terminal or as lines, and where it is kept."""
     if sys.stdout.isatty():
         Console().print(terminal_map(map))
@@ -152,16 +174,22 @@ def _result(map: Map, settings: Settings, path: Path) -> None:
         print(f"\nrun: {path}\nfigure: needlemap report {path} -o map.png", file=sys.stderr)
 
 
-def _usage(session: Session) -> None:
+def show_usage(session: Session) -> None:
     """What the server counted, where that is worth a word."""
     experiment = session.experiment
     remote, framing = experiment.traits.remote, experiment.settings.framing_tokens
-    for line in usage_lines(session.folder.records(), remote=remote, framing_tokens=framing):
+    lines = usage_lines(session.folder.records(), remote=remote, framing_tokens=framing)
+    for line in (*ended_lines(session.folder), *lines):
         print(line, file=sys.stderr)
 
 
-def _verdict(outcome: Outcome, experiment: Experiment, path: Path) -> int:
+def verdict(outcome: Outcome, experiment: Experiment, path: Path) -> int:
     """What stopped the run or failed in it, in one line each; the exit code."""
+    for warning in outcome.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    if outcome.canary:
+        print(f"needlemap: stopped before spending more. {outcome.canary}", file=sys.stderr)
+        return 2
     if outcome.hopeless:
         print(f"needlemap: stopped, every request would fail: {outcome.hopeless}", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""`needlemap score`: score answers made elsewhere, line by line."""
+"""`needlemap score`: score answers made elsewhere, line by line, or a run's answers anew."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from needlemap.commands.run import show_result
 from needlemap.errors import NeedlemapError, SettingsError, Unmeasured, did_you_mean
 from needlemap.flags import parsed
 from needlemap.registry import find
+from needlemap.runs.rescoring import rescore, with_scorer
 from needlemap.runs.retry import attempts
+from needlemap.runs.session import load_map
+from needlemap.runs.store import RunFolder
 from needlemap.scorers.base import Connected, Reference, Scorer
 
 _ANSWERS = ("answer", "prediction", "response")
@@ -19,9 +23,27 @@ _REFERENCES = ("reference", "needle")
 _RETRIES = 6  # of a judge's connection
 
 
-def score_command(file: Path, scorer: str, options: list[str], out: Path | None) -> int:
-    """Write each line with its score, and the mean to standard error; 1 if some line could not be scored."""
-    made: Scorer = find("scorers", scorer)(**(parsed("scorer_options", options) if options else {}))
+def score_command(path: Path, scorer: str, options: list[str], out: Path | None) -> int:
+    """Score a file or a run's folder; 1 if something could not be scored."""
+    chosen = parsed("scorer_options", options) if options else {}
+    return _run(path, scorer, chosen, out) if path.is_dir() else _file(path, scorer, chosen, out)
+
+
+def _run(path: Path, scorer: str, options: dict[str, Any], out: Path | None) -> int:
+    """Score a run's answers anew, in its own folder or into a new one, and draw its map."""
+    folder = RunFolder(path)
+    experiment = with_scorer(folder, scorer, options)
+    records = asyncio.run(rescore(folder, experiment, out or path))
+    scored = sum(record.scored for record in records)
+    say = f"{scored} answers scored anew" if records else "nothing is left to score"
+    print(f"{say}, scorer {scorer}; nothing was asked", file=sys.stderr)
+    show_result(load_map(out or path), experiment.settings, out or path)
+    return 0 if scored == len(records) else 1
+
+
+def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) -> int:
+    """Write each line with its score, and the mean to standard error."""
+    made: Scorer = find("scorers", scorer)(**options)
     rows = _read(file)
     if not rows:
         raise SettingsError(f"'{file}' holds no line to score.")

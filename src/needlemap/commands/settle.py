@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from needlemap.configure import configure
-from needlemap.runs.session import FREE
+from needlemap.identity import FREE
 from needlemap.settings import Settings
 
 DEFAULT = "demo"

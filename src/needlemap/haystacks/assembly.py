@@ -45,16 +45,19 @@ def assemble(
     seed: int = 0,
     repeat: int = 0,
     repeat_allowed: bool = False,
+    unit: str = "sentence",
+    bytes_a_token: float = _BYTES_A_TOKEN,
 ) -> Haystack:
     """At least tokens_needed tokens of a source's documents.
 
     order: 'listed'; 'shuffled' by seed and repeat; 'cumulative', each repeat reshuffling the one before
     (OpenCompass). joined: 'paragraphs' (trimmed, a blank line between), 'text' (nothing between), or
-    'tokens' (nothing between, each document tokenised alone, as OpenCompass does).
+    'tokens' (nothing between, each document tokenised alone, as OpenCompass does). unit: what a needle may
+    not split, a name in `boundaries.UNITS`. bytes_a_token: a first guess of how much to read.
     Raises HaystackError when the source is empty, or too short and repeat_allowed is False.
     """
     documents = _ordered(source, order, seed, repeat)
-    first_pass = _text(documents, tokenizer, tokens_needed, joined)
+    first_pass = _text(documents, tokenizer, tokens_needed, joined, bytes_a_token)
     text, repeated_from = first_pass, None
     if len(first_pass) < tokens_needed:
         if not len(first_pass):
@@ -67,8 +70,10 @@ def assemble(
             )
         repeated_from = len(first_pass)
         again = (document for _ in count() for document in _ordered(source, order, seed, repeat))
-        text = _text(again, tokenizer, tokens_needed, joined)
-    return Haystack(source.name, text, Cuts.of(text), hashlib.sha256(text.data).hexdigest(), repeated_from)
+        text = _text(again, tokenizer, tokens_needed, joined, bytes_a_token)
+    return Haystack(
+        source.name, text, Cuts.of(text, unit), hashlib.sha256(text.data).hexdigest(), repeated_from
+    )
 
 
 def _ordered(source: Source, order: str, seed: int, repeat: int) -> Iterator[Document]:
@@ -85,10 +90,18 @@ def _ordered(source: Source, order: str, seed: int, repeat: int) -> Iterator[Doc
     return iter(documents)
 
 
-def _text(documents: Iterator[Document], tokenizer: Tokenizer, tokens_needed: int, joined: str) -> TokenText:
+def bytes_a_token(source: Source, tokenizer: Tokenizer) -> float:
+    """How many bytes a token of a source has, by its first document."""
+    data = next(source.documents()).text.encode()
+    return len(data) / max(1, tokenizer.count(data))
+
+
+def _text(
+    documents: Iterator[Document], tokenizer: Tokenizer, tokens_needed: int, joined: str, guess: float
+) -> TokenText:
     if joined == "tokens":
         return _token_by_token(documents, tokenizer, tokens_needed)
-    wanted, parts, size = (tokens_needed + _SPARE) * _BYTES_A_TOKEN, [], 0
+    wanted, parts, size = (tokens_needed + _SPARE) * guess, [], 0
     while True:
         for document in documents:
             data = _paragraph(document) if joined == "paragraphs" else document.text.encode()

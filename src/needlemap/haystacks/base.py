@@ -16,10 +16,17 @@ class Document:
 
 
 class Source(Protocol):
-    """Gives documents in a fixed order. endless: whether `documents` never stops."""
+    """Gives documents in a fixed order."""
 
-    name: str
-    endless: bool
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        ...
+
+    @property
+    def endless(self) -> bool:
+        """Whether `documents` never stops."""
+        ...
 
     def documents(self, first: int = 0) -> Iterator[Document]:
         """The documents in listed order, from number `first` on, afresh each time it is called."""

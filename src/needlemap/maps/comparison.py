@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from needlemap.maps.cube import Array
 from needlemap.maps.difference import Difference, paired_difference
 from needlemap.maps.missing import difference_bounds
 from needlemap.maps.noise import NoiseFloor, noise_floor
 from needlemap.maps.pairs import Pairs
 from needlemap.maps.power import trials_needed
 from needlemap.maps.significance import holm, mcnemar
-from needlemap.maps.verdict import Verdict, verdict
+from needlemap.maps.verdict import UNCOUNTED, Verdict, verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Comparison:
 
     margin: a share. bounds: of the overall difference if missing scores were anything; None when none is
     missing. noise: when both runs are the same experiment. needed: pairs that show a drop of the margin.
+    counted: False where scores are means of nobody knows how many answers; then intervals hold everything and
+    tests tell nothing.
     """
 
     overall: Difference
@@ -54,6 +57,7 @@ class Comparison:
     bounds: tuple[float, float] | None
     noise: NoiseFloor | None
     needed: int
+    counted: bool
     dropped: int
     only_first: int
     only_second: int
@@ -61,8 +65,7 @@ class Comparison:
 
 def compare_pairs(pairs: Pairs, margin: float) -> Comparison | None:
     """Compare; None when no pair has both scores. margin: the loss, a share, that does not matter."""
-    flat = [cube.scores.reshape(len(cube.repeats), -1) for cube in (pairs.first, pairs.second)]
-    overall = paired_difference(flat[0], flat[1], graded=pairs.graded)
+    overall = _difference(pairs, pairs.first.scores, pairs.second.scores)
     if overall is None:
         return None
     asked = pairs.first.asked
@@ -71,16 +74,24 @@ def compare_pairs(pairs: Pairs, margin: float) -> Comparison | None:
         overall,
         _lengths(pairs),
         _cells(pairs),
-        verdict(overall, margin),
+        verdict(overall, margin) if pairs.counted else UNCOUNTED,
         margin,
         pairs.graded,
         bounds if pairs.dropped else None,
         noise_floor(_scored(pairs)) if pairs.same else None,
         _needed(pairs, overall, margin),
+        pairs.counted,
         pairs.dropped,
         pairs.only_first,
         pairs.only_second,
     )
+
+
+def _difference(pairs: Pairs, first: Array, second: Array) -> Difference | None:
+    """Of scores (repeats, ...) of both runs."""
+    cube = pairs.first
+    found = paired_difference(cube.clustered(first), cube.clustered(second), graded=pairs.graded)
+    return found if found is None or pairs.counted else replace(found, low=-1.0, high=1.0, p=1.0)
 
 
 def _lengths(pairs: Pairs) -> tuple[LengthDifference, ...]:
@@ -88,7 +99,7 @@ def _lengths(pairs: Pairs) -> tuple[LengthDifference, ...]:
     found = [
         LengthDifference(length, difference, difference.p)
         for at, length in enumerate(pairs.first.lengths)
-        if (difference := paired_difference(first[:, at], second[:, at], graded=pairs.graded)) is not None
+        if (difference := _difference(pairs, first[:, at], second[:, at])) is not None
     ]
     adjusted = holm([each.difference.p for each in found])
     return tuple(replace(each, adjusted_p=p) for each, p in zip(found, adjusted, strict=True))
@@ -97,16 +108,17 @@ def _lengths(pairs: Pairs) -> tuple[LengthDifference, ...]:
 def _cells(pairs: Pairs) -> tuple[CellChange, ...]:
     apart = pairs.differences
     return tuple(
-        _cell(length, depth, apart[:, i, j][~np.isnan(apart[:, i, j])])
+        _cell(length, depth, apart[:, i, j][~np.isnan(apart[:, i, j])], counted=pairs.counted)
         for i, length in enumerate(pairs.first.lengths)
         for j, depth in enumerate(pairs.first.depths)
         if not np.isnan(apart[:, i, j]).all()
     )
 
 
-def _cell(length: int, depth: float, apart: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> CellChange:
+def _cell(length: int, depth: float, apart: Array, *, counted: bool) -> CellChange:
     lost, gained = int((apart < -1e-12).sum()), int((apart > 1e-12).sum())
-    return CellChange(length, depth, float(apart.mean()), len(apart), lost, gained, mcnemar(lost, gained))
+    p = mcnemar(lost, gained) if counted else 1.0
+    return CellChange(length, depth, float(apart.mean()), len(apart), lost, gained, p)
 
 
 def _scored(pairs: Pairs) -> list[tuple[float, float]]:

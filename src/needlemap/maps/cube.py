@@ -1,29 +1,32 @@
 """A run's scores as one array: repeat by length by depth. The bootstraps and clustered errors work on it.
 
-The trials of one repeat share a haystack, so a repeat is a cluster: what is drawn again is whole repeats.
+Trials that share a haystack are a cluster. Every repeat has a haystack of its own, unless documents are taken
+as they are listed; results of other tools, whose prompts are not known, count as of one haystack.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from needlemap.maps.map import latest_records, prompt_of
+from needlemap.maps.answers import Place, by_prompt, latest_records, place_of
 from needlemap.runs.record import Record
 
 Array = NDArray[np.float64]
-Place = tuple[int, int, float]  # repeat, length in tokens, depth
+Pair = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Cube:
-    """scores: (repeats, lengths, depths) in [0, 1], NaN where not measured.
+    """scores: (repeats, lengths, depths) in [0, 1], NaN where not measured; the mean of a prompt's answers.
 
-    asked: same shape, whether it was to be asked. lengths, depths and repeats' numbers ascend.
+    asked: same shape, whether it was to be asked. lengths, depths and repeats' numbers ascend. one_haystack:
+    whether all repeats have the same. again: the first two scores of each prompt that was asked more than
+    once. counted: False where a score is a mean of nobody knows how many answers.
     """
 
     repeats: tuple[int, ...]
@@ -31,6 +34,9 @@ class Cube:
     depths: tuple[float, ...]
     scores: Array
     asked: NDArray[np.bool_]
+    one_haystack: bool = False
+    again: tuple[Pair, ...] = ()
+    counted: bool = True
 
     @property
     def known(self) -> NDArray[np.bool_]:
@@ -39,47 +45,49 @@ class Cube:
 
     @property
     def n(self) -> int:
-        """Trials scored."""
+        """Prompts scored."""
         return int(self.known.sum())
 
     @property
     def missing(self) -> int:
-        """Trials that were to be asked and have no score."""
+        """Prompts that were to be asked and have no score."""
         return int((self.asked & ~self.known).sum())
 
-    @property
-    def graded(self) -> bool:
-        """Whether any score lies between wrong and right."""
-        found = self.scores[self.known]
-        return bool(((found > 0) & (found < 1)).any())
-
-    @property
-    def clusters(self) -> int:
-        """Repeats with at least one score."""
-        return int(self.known.any(axis=(1, 2)).sum())
+    def clustered(self, scores: Array) -> Array:
+        """Scores of all repeats, (repeats, ...), as (haystacks, trials)."""
+        return scores.reshape(1 if self.one_haystack else max(1, len(self.repeats)), -1)
 
 
-def make_cube(records: Iterable[Record], cells: Iterable[Sequence[Any]]) -> Cube:
+def make_cube(
+    records: Iterable[Record], cells: Iterable[Sequence[Any]], *, one_haystack: bool = False
+) -> Cube:
     """From records and run.json's cells: rows of length in tokens, depth, list of repeats.
 
-    A prompt that several depths or repeats share has one place, so that it counts once.
+    A prompt that several depths or repeats share has the place of the first, so that it counts once, with the
+    mean of its answers.
     """
     asked = {(repeat, length, depth) for length, depth, repeats in cells for repeat in repeats}
+    found = latest_records(records)
     scores: dict[Place, float] = {}
-    seen: set[tuple[int, str]] = set()
-    for record in sorted(latest_records(records), key=place_of):
-        place = place_of(record)
-        if record.score is None:
-            asked.add(place)
-        elif prompt_of(record) in seen:
-            asked.discard(place)  # the prompt of another depth or repeat: it counts once
-        else:
-            scores[place] = record.score
-            seen.add(prompt_of(record))
-    return cube_of(scores, {*asked, *scores})
+    again: list[Pair] = []
+    for group in by_prompt(found):
+        places, known = [place_of(record) for record in group], known_scores(group)
+        asked.difference_update(places)
+        asked.add(places[0])
+        scores.update({places[0]: sum(known) / len(known)} if known else {})
+        again += [(known[0], known[1])] if len(known) > 1 else []
+    unknown = bool(found) and all(record.prompt is None for record in found)
+    counted = not any(record.scorer is not None and record.scorer.mean for record in found)
+    made = cube_of(scores, asked)
+    return replace(made, one_haystack=one_haystack or unknown, again=tuple(again), counted=counted)
 
 
-def cube_of(scores: dict[Place, float], asked: set[Place]) -> Cube:
+def known_scores(records: Iterable[Record]) -> list[float]:
+    """The scores of those that were scored."""
+    return [record.score for record in records if record.score is not None]
+
+
+def cube_of(scores: Mapping[Place, float], asked: set[Place]) -> Cube:
     """From scores by place, and all places that were to be asked."""
     places = {*asked, *scores}
     repeats = sorted({place[0] for place in places})
@@ -95,8 +103,3 @@ def cube_of(scores: dict[Place, float], asked: set[Place]) -> Cube:
         wanted[at] = True
         values[at] = scores.get(place, np.nan)
     return Cube(tuple(repeats), tuple(lengths), tuple(depths), values, wanted)
-
-
-def place_of(record: Record) -> Place:
-    """Where a record's trial stands."""
-    return record.repeat, record.length_tokens, record.depth

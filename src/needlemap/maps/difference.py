@@ -18,8 +18,9 @@ from needlemap.maps.student import t_quantile
 class Difference:
     """second - first over n pairs in so many clusters, a share in [-1, 1]; low, high: 95 %.
 
-    first, second: their means over these pairs. lost, gained: pairs in which second scored less or more.
-    p: exact McNemar for pass and fail, else sign flips of whole clusters.
+    first, second: their means over these pairs. lost, gained: pairs in which second scored less or more. p:
+    exact McNemar for pass and fail, else sign flips of whole clusters, or of pairs where there is one
+    cluster.
     """
 
     value: float
@@ -50,8 +51,10 @@ def paired_difference(first: Array, second: Array, *, graded: bool) -> Differenc
     lost, gained = int((apart < 0).sum()), int((apart > 0).sum())
     bootstrapped = graded and len(sums) >= FEWEST and bool(apart.any())
     low, high = _bootstrap(sums, counts) if bootstrapped else adjusted_interval(apart[known], sums, counts)
+    units = sums if len(sums) > 1 else apart[known]
+    p = sign_flip(units) if graded else mcnemar(lost, gained)
     return Difference(
-        float(sums.sum() / n), low, high, sign_flip(sums) if graded else mcnemar(lost, gained), n, len(sums),
+        float(sums.sum() / n), low, high, p, n, len(sums),
         float(first[known].mean()), float(second[known].mean()), lost, gained,
     )  # fmt: skip
 

@@ -1,7 +1,8 @@
 """Effective length: how far a model's score holds, by four named rules, each with a bootstrap interval.
 
-The score at a length is the mean over depths of the cells' means; between tested lengths it is taken to be
-straight over the logarithm of the length. It does not fit a model of the surface, and never extrapolates.
+The score at a length is that of `position.length_scores`, each prompt counting once; between tested lengths
+it is taken to be straight over the logarithm of the length. It fits no model of the surface, and never
+extrapolates.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from needlemap.errors import SettingsError
-from needlemap.maps.bootstrap import DRAWS, SEED, expanded_interval, weights
+from needlemap.errors import SettingsError, did_you_mean
+from needlemap.maps.bootstrap import DRAWS, FEWEST, SEED, expanded_interval, weights
 from needlemap.maps.cube import Array, Cube
 
 Kind = Literal["absolute", "relative", "worst-depth", "auc"]
@@ -61,7 +62,18 @@ def parse_rule(text: str) -> Rule:
     for kind in KINDS[:3]:
         if name == kind and _percent(number) is not None:
             return Rule(text, kind, (_percent(number) or 0.0) / 100)  # type: ignore[arg-type]
-    raise SettingsError(f"Unknown rule '{text}' of effective length. Write one as {', '.join(RULES)}.")
+    raise SettingsError(
+        f"Unknown rule '{text}' of effective length. {did_you_mean(text, RULES)} Numbers are percentages."
+    )
+
+
+def parse_rules(text: str) -> tuple[str, ...]:
+    """Rules as typed, with commas between. Raises SettingsError for an unknown one.
+
+    >>> parse_rules("absolute:90, auc")
+    ('absolute:90', 'auc')
+    """
+    return tuple(parse_rule(part.strip()).name for part in text.split(","))
 
 
 def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEED) -> Effective | None:
@@ -79,19 +91,27 @@ def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEE
     measured = cube.known.any(axis=(0, 2))
     lengths = np.array(cube.lengths, dtype=np.float64)[measured]
     scores = cube.scores[used][:, measured]
-    point = rule_values(curves(scores, np.ones((1, len(used))), rule), lengths, rule)[0]
-    order = np.random.default_rng(seed).permutation(draws)
-    again = rule_values(curves(scores, weights(len(used), draws, seed), rule, order), lengths, rule)
-    low, high = _around(float(point), expanded_interval(again, len(used)))
+    haystacks = 1 if cube.one_haystack else len(used)
+    point = float(rule_values(curves(scores, np.ones((1, len(used))), rule), lengths, rule)[0])
+    low, high = _interval(scores, lengths, rule, draws, seed) if haystacks >= FEWEST else (None, None)
+    low, high = _around(point, low, high)
     ends = int(lengths[0]), int(lengths[-1])
-    return Effective(rule, None if isnan(point) else float(point), low, high, *ends, len(used))
+    return Effective(rule, None if isnan(point) else point, low, high, *ends, haystacks)
 
 
-def _around(point: float, interval: tuple[float, float] | None) -> tuple[float | None, float | None]:
+def _interval(
+    scores: Array, lengths: Array, rule: Rule, draws: int, seed: int
+) -> tuple[float | None, float | None]:
+    order = np.random.default_rng(seed).permutation(draws)
+    again = rule_values(curves(scores, weights(len(scores), draws, seed), rule, order), lengths, rule)
+    return expanded_interval(again, len(scores)) or (None, None)
+
+
+def _around(point: float, low: float | None, high: float | None) -> tuple[float | None, float | None]:
     """An interval that holds the point: the worst depth of draws is worse still, so theirs may lie below."""
-    if interval is None or isnan(point):
+    if low is None or high is None or isnan(point):
         return None, None
-    return min(interval[0], point), max(interval[1], point)
+    return min(low, point), max(high, point)
 
 
 def curves(scores: Array, drawn: Array, rule: Rule, order: NDArray[np.intp] | None = None) -> Array:
@@ -113,12 +133,11 @@ def rule_values(by_length: Array, lengths: Array, rule: Rule) -> Array:
 
 def _column(cells: Array, drawn: Array, rule: Rule, order: NDArray[np.intp] | None) -> Array:
     """One length: (clusters, depths) to (draws,)."""
-    cells = cells[:, ~np.isnan(cells).all(axis=0)]
-    means = _cell_means(cells, drawn)
-    if rule.kind == "worst-depth":
-        columns = [_doubted(means[:, at], cells[:, at], order) for at in range(cells.shape[1])]
-        return np.asarray(np.fmin.reduce(columns), dtype=np.float64)
-    return _doubted(_mean_of_known(means), cells, order)
+    if rule.kind != "worst-depth":
+        return _doubted(_means(cells, drawn), cells, order)
+    measured = [cells[:, at : at + 1] for at in range(cells.shape[1]) if not np.isnan(cells[:, at]).all()]
+    columns = [_doubted(_means(cell, drawn), cell, order) for cell in measured]
+    return np.asarray(np.fmin.reduce(columns), dtype=np.float64)
 
 
 def _doubted(drawn_means: Array, scores: Array, order: NDArray[np.intp] | None) -> Array:
@@ -138,19 +157,11 @@ def agreed(total: float, n: int, draws: int) -> Array:
     return np.sort(np.random.default_rng(SEED).beta(total + 0.5, max(0.0, n - total) + 0.5, draws))
 
 
-def _cell_means(cells: Array, drawn: Array) -> Array:
-    """(clusters, depths) to (draws, depths); NaN where a draw holds no score of a cell."""
-    known = ~np.isnan(cells)
-    counts = drawn @ known.astype(np.float64)
-    sums = drawn @ np.nan_to_num(cells)
+def _means(cells: Array, drawn: Array) -> Array:
+    """(clusters, depths) to (draws,), each score counting the same; NaN where a draw holds none."""
+    counts = drawn @ (~np.isnan(cells)).sum(axis=1).astype(np.float64)
+    sums = drawn @ np.nansum(cells, axis=1)
     return np.asarray(np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0))
-
-
-def _mean_of_known(means: Array) -> Array:
-    """(draws, depths) to (draws,); NaN where a draw holds no score at all."""
-    count = (~np.isnan(means)).sum(axis=1)
-    total = np.nansum(means, axis=1)
-    return np.asarray(np.divide(total, count, out=np.full(len(means), np.nan), where=count > 0))
 
 
 def _crossing(above: Array, lengths: Array) -> Array:

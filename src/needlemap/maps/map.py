@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from needlemap.maps.answers import latest_records, prompt_of
+from needlemap.maps.clusters import ClusterMean
+from needlemap.maps.cube import known_scores, make_cube
 from needlemap.maps.intervals import wilson
+from needlemap.maps.position import length_scores, total_score
+from needlemap.runs.outcomes import SKIPPED
 from needlemap.runs.record import Record
 
 
@@ -15,8 +20,8 @@ from needlemap.runs.record import Record
 class CellScore:
     """One cell. depth: as meant; realised: mean of where the first needle was; both shares in [0, 1].
 
-    score: mean in [0, 1], None when nothing was measured. n: different prompts scored. low, high: 95 % Wilson
-    interval of so many.
+    score: mean in [0, 1], None when nothing was measured. n: different prompts scored; of imported results,
+    whose prompts are not known, results. low, high: 95 % Wilson interval of so many.
     missing: trials that could not be measured or were not asked yet. failures: how many of each kind.
     repeated: scored trials whose prompt a shallower cell of the same length asked too: where sentences are
     longer than the steps in depth, neighbouring cells are one prompt, which counts once in every sum.
@@ -38,10 +43,16 @@ class CellScore:
 class Map:
     """All cells of one run, lengths ascending, depths ascending within a length, and what they belong to.
 
-    title parts: model, tokenizer and task as named in the run; mode: how prompts were ordered and shared.
+    total, margins: of everything and by length (without those that have no score), each different prompt
+    counting once, with intervals over haystacks (`position.py`). counted: False where scores are means of
+    nobody knows how many answers. model, tokenizer, task as named in the run; mode: how prompts were ordered
+    and shared.
     """
 
     cells: tuple[CellScore, ...]
+    total: ClusterMean | None
+    margins: Mapping[int, ClusterMean]
+    counted: bool
     model: str
     tokenizer: str
     task: str
@@ -61,20 +72,35 @@ class Map:
     @property
     def n(self) -> int:
         """Different prompts scored."""
-        return sum(cell.n - cell.repeated for cell in self.cells)
+        return self.total.n if self.total else 0
+
+    @property
+    def missing(self) -> int:
+        """Trials that could not be measured or were not asked yet."""
+        return sum(cell.missing for cell in self.cells)
 
     @property
     def by_length(self) -> dict[int, float | None]:
-        """Mean of the cells' means per length; None where no cell has a score."""
+        """Score per length; None where nothing was measured."""
         return {
-            length: _mean([cell.score for cell in self.cells if cell.length_tokens == length])
-            for length in self.lengths
+            length: self.margins[length].score if length in self.margins else None for length in self.lengths
         }
 
     @property
     def overall(self) -> float | None:
-        """Mean over lengths of the mean over depths, as OpenCompass prints it."""
-        return _mean(list(self.by_length.values()))
+        """Score of all prompts; None where nothing was measured."""
+        return self.total.score if self.total else None
+
+    @property
+    def mean_of_means(self) -> float | None:
+        """Mean over lengths of the mean over depths of cells, however many trials each has.
+
+        The number that OpenCompass's plots print, and that published maps are quoted with.
+        """
+        rows = [
+            [cell.score for cell in self.cells if cell.length_tokens == length] for length in self.lengths
+        ]
+        return _mean([_mean(row) for row in rows])
 
     def to_pandas(self) -> Any:
         """One row a cell: length, depth, score, n, low, high, realised, missing. Raises NeedlemapError."""
@@ -92,42 +118,42 @@ def make_map(
     task: str,
     scorer: str,
     mode: str,
+    one_haystack: bool = False,
 ) -> Map:
     """A map from records. expected: trials per (length_tokens, depth) that the run was to make.
 
     Of several records of one trial (a failure, then a score) the last scored one counts, else the last.
+    one_haystack: whether all repeats have the same.
     """
+    found = latest_records(records)
     cells: dict[tuple[int, float], list[Record]] = defaultdict(list)
-    for record in latest_records(records):
+    for record in found:
         cells[record.length_tokens, record.depth].append(record)
-    seen: set[tuple[int, str]] = set()
+    seen: set[Hashable] = set()
     places = sorted({*expected, *cells})
     rows = tuple(_cell(place, cells.get(place, []), expected.get(place, 0), seen) for place in places)
-    return Map(rows, model, tokenizer, task, scorer, mode)
+    cube = make_cube(found, (), one_haystack=one_haystack)
+    means = total_score(cube), length_scores(cube), cube.counted
+    return Map(rows, *means, model, tokenizer, task, scorer, mode)
 
 
-def latest_records(records: Iterable[Record]) -> list[Record]:
-    """One record a trial: of several (a failure, then a score) the last scored one, else the last."""
-    latest: dict[str, Record] = {}
-    for record in records:
-        if record.scored or record.key not in latest or not latest[record.key].scored:
-            latest[record.key] = record
-    return list(latest.values())
+def with_skipped(map: Map) -> Map:
+    """A map of a run that a limit stopped: what was not asked was skipped by it."""
+    cells = [(cell, cell.missing - sum(cell.failures.values())) for cell in map.cells]
+    rows = [
+        replace(cell, failures={**cell.failures, SKIPPED: unasked}) if unasked > 0 else cell
+        for cell, unasked in cells
+    ]
+    return replace(map, cells=tuple(rows))
 
 
-def prompt_of(record: Record) -> tuple[int, str]:
-    """What a record's prompt is told by: its length and hash; its key where the hash is not known."""
-    return record.length_tokens, record.prompt.sha256 if record.prompt else record.key
-
-
-def _cell(
-    place: tuple[int, float], records: list[Record], expected: int, seen: set[tuple[int, str]]
-) -> CellScore:
+def _cell(place: tuple[int, float], records: list[Record], expected: int, seen: set[Hashable]) -> CellScore:
     """One cell. seen: the prompts that cells before it asked, by `prompt_of`; grows."""
     prompts = {prompt_of(record) for record in records if record.scored}
     repeated = len(prompts & seen)
     seen |= prompts
-    scores, n = [record.score for record in records if record.score is not None], len(prompts)
+    scores = known_scores(records)
+    n = len(scores) if all(record.prompt is None for record in records) else len(prompts)
     failures: dict[str, int] = defaultdict(int)
     for record in records:
         if record.failure and not record.scored:

@@ -5,12 +5,13 @@ Not by key: a trial's key names the model, which is what two runs may differ in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from needlemap.maps.cube import Array, Cube, Place, cube_of, place_of
-from needlemap.maps.map import latest_records
+from needlemap.maps.answers import Place, latest_records, place_of, prompt_of
+from needlemap.maps.cube import Array, Cube, cube_of, known_scores
 from needlemap.runs.record import Record
 
 Cells = Iterable[Sequence[Any]]  # rows of run.json: length in tokens, depth, repeats
@@ -20,8 +21,11 @@ Cells = Iterable[Sequence[Any]]  # rows of run.json: length in tokens, depth, re
 class Pairs:
     """Two cubes with the same axes, of the trials that both runs were to make.
 
-    only_first, only_second: trials of one run alone. unlike: places where the two asked something else.
-    same: whether all paired records have the same key, so that one run is the other made again.
+    A prompt that several trials asked makes one pair, at the place of the first, of its mean scores.
+    only_first, only_second: trials of one run alone. unlike: places where the two asked something else. same:
+    whether all paired records have the same key, so that one run is the other made again. graded: whether any
+    answer scored between wrong and right. counted: False where scores are means of nobody knows how many
+    answers.
     """
 
     first: Cube
@@ -30,6 +34,8 @@ class Pairs:
     only_second: int
     unlike: tuple[Place, ...]
     same: bool
+    graded: bool
+    counted: bool
 
     @property
     def differences(self) -> Array:
@@ -43,16 +49,17 @@ class Pairs:
 
     @property
     def dropped(self) -> int:
-        """Trials that both were to make, and at least one has no score of."""
+        """Pairs that both were to make, and at least one has no score of."""
         return int((self.first.asked & ~(self.first.known & self.second.known)).sum())
 
-    @property
-    def graded(self) -> bool:
-        """Whether any score lies between wrong and right."""
-        return self.first.graded or self.second.graded
 
-
-def pair_up(first: Iterable[Record], second: Iterable[Record], cells: tuple[Cells, Cells]) -> Pairs:
+def pair_up(
+    first: Iterable[Record],
+    second: Iterable[Record],
+    cells: tuple[Cells, Cells],
+    *,
+    one_haystack: bool = False,
+) -> Pairs:
     """Pair the trials of two runs. cells: what run.json of each says they were to make."""
     left, right = _by_place(first), _by_place(second)
     asked = [
@@ -63,9 +70,14 @@ def pair_up(first: Iterable[Record], second: Iterable[Record], cells: tuple[Cell
     met = sorted(both & left.keys() & right.keys())
     unlike = tuple(place for place in met if identity(left[place]) != identity(right[place]))
     same = bool(met) and all(left[place].key == right[place].key for place in met)
-    cubes = [cube_of(_scores(found, both), both) for found in (left, right)]
+    scores, shared = _scores(met, left, right)
     alone = len(whole[0] - both), len(whole[1] - both)
-    return Pairs(cubes[0], cubes[1], *alone, unlike, same)
+    records = [found[place] for found in (left, right) for place in met]
+    alike = one_haystack or (bool(records) and all(record.prompt is None for record in records))
+    cubes = [replace(cube_of(known, both - shared), one_haystack=alike) for known in scores]
+    graded = any(record.score not in (None, 0, 1) for record in records)
+    counted = not any(record.scorer is not None and record.scorer.mean for record in records)
+    return Pairs(cubes[0], cubes[1], *alone, unlike, same, graded, counted)
 
 
 def identity(record: Record) -> tuple[str, ...]:
@@ -79,6 +91,20 @@ def _by_place(records: Iterable[Record]) -> dict[Place, Record]:
     return {place_of(record): record for record in latest_records(records)}
 
 
-def _scores(found: dict[Place, Record], places: set[Place]) -> dict[Place, float]:
-    scores = {place: record.score for place, record in found.items() if place in places}
-    return {place: score for place, score in scores.items() if score is not None}
+def _scores(
+    met: Sequence[Place], left: dict[Place, Record], right: dict[Place, Record]
+) -> tuple[tuple[dict[Place, float], dict[Place, float]], set[Place]]:
+    """Scores of each run by the first place of each prompt, and the other places of prompts.
+
+    Of a prompt that several trials asked, those count that both runs scored, or all where there is none.
+    """
+    groups: dict[Hashable, list[Place]] = defaultdict(list)
+    for place in met:
+        groups[prompt_of(left[place])].append(place)
+    scores: tuple[dict[Place, float], dict[Place, float]] = {}, {}
+    for places in groups.values():
+        whole = [place for place in places if left[place].scored and right[place].scored] or places
+        for found, records in zip(scores, (left, right), strict=True):
+            known = known_scores(records[place] for place in whole)
+            found.update({places[0]: sum(known) / len(known)} if known else {})
+    return scores, {place for places in groups.values() for place in places[1:]}

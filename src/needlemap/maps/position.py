@@ -1,4 +1,9 @@
-"""Position bias: the score by depth, over all lengths."""
+"""Means over a map, each with an interval over haystacks: of everything, by length, by depth.
+
+In every mean each different prompt counts the same, once: so a mean is what its n says, right answers over
+prompts, and agrees with a paired comparison. Where all cells have as many prompts, which a finished run has
+unless neighbouring depths are one prompt, it equals the mean of the cells' means.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +23,22 @@ class DepthScore:
 
 def depth_scores(cube: Cube) -> tuple[DepthScore, ...]:
     """Score by depth with clustered intervals (`clusters.py`); depths without a score are left out."""
-    means = ((depth, cluster_mean(cube.scores[:, :, at])) for at, depth in enumerate(cube.depths))
+    means = (
+        (depth, cluster_mean(cube.clustered(cube.scores[:, :, at]))) for at, depth in enumerate(cube.depths)
+    )
     return tuple(DepthScore(depth, mean) for depth, mean in means if mean is not None)
+
+
+def total_score(cube: Cube) -> ClusterMean | None:
+    """Score of all prompts with its clustered interval; None without a score."""
+    return cluster_mean(cube.clustered(cube.scores))
 
 
 def length_scores(cube: Cube) -> dict[int, ClusterMean]:
     """Score by length with clustered intervals; lengths without a score are left out."""
-    means = ((length, cluster_mean(cube.scores[:, at])) for at, length in enumerate(cube.lengths))
+    means = (
+        (length, cluster_mean(cube.clustered(cube.scores[:, at]))) for at, length in enumerate(cube.lengths)
+    )
     return {length: mean for length, mean in means if mean is not None}
 
 

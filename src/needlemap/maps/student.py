@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import atan, cos, inf, pi, sin, sqrt
 from statistics import NormalDist
 
@@ -25,6 +26,7 @@ def t_cdf(t: float, dof: int) -> float:
     return 0.5 + inside / 2
 
 
+@lru_cache(maxsize=1_000)
 def t_quantile(share: float, dof: int) -> float:
     """The t below which a share of the distribution lies, by bisection; infinite without degrees of freedom.
 

@@ -25,6 +25,13 @@ class Verdict:
     warning: str
 
 
+UNCOUNTED = Verdict(
+    "cannot tell",
+    None,
+    "each score is a mean, and the files do not say of how many answers: no n, no interval",
+)
+
+
 def verdict(difference: Difference, margin: float) -> Verdict:
     """Judge a difference against a margin, a share (Piaggio et al. 2012, JAMA 308:2594, figure 1).
 

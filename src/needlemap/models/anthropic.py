@@ -6,11 +6,12 @@ Replies are not streamed, so the SDK may refuse more than 21,333 answer tokens, 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
-from needlemap.errors import SettingsError
+from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import faults
 from needlemap.models.base import Answer, Decoding, Traits
 from needlemap.models.connection import base_url_of, check_request, count, key_of, reply
@@ -20,6 +21,7 @@ from needlemap.prompts import TEXT, Message, Prompt
 HOST = "api.anthropic.com"
 KEY = "ANTHROPIC_API_KEY"
 MOST_BREAKPOINTS = 4  # the API's limit for one request
+LEAST_THINKING = 1024  # tokens, by the API
 FINISH = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length"}
 
 
@@ -55,14 +57,14 @@ class AnthropicModel(metaclass=Checked):
         check_request(decoding.request)
         fields = self._fields(prompt, decoding)
         start = perf_counter()
-        body = await reply(
+        body, allowance = await reply(
             self._sdk,
             self._client.messages.with_raw_response.create(**fields),
             timeout_s=decoding.timeout_s,
             server=self.base_url,
             secret=self._key,
         )
-        return read(body, perf_counter() - start)
+        return replace(read(body, perf_counter() - start), allowance=allowance)
 
     async def close(self) -> None:
         """Release connections."""
@@ -73,13 +75,30 @@ class AnthropicModel(metaclass=Checked):
         fields: dict[str, Any] = {
             "model": self.name,
             "messages": said,
-            "max_tokens": decoding.max_answer_tokens,
+            "max_tokens": decoding.most_tokens,
             "timeout": decoding.timeout_s,
         }
         # SDKs from 1.0 on have no temperature argument: all versions take it in the body
         cool = {} if decoding.temperature is None else {"temperature": decoding.temperature}
-        extra = {"extra_body": cool | dict(decoding.request)}
+        extra = {"extra_body": cool | thinking(decoding) | dict(decoding.request)}
         return fields | ({"system": system} if system else {}) | extra
+
+
+def thinking(decoding: Decoding) -> dict[str, Any]:
+    """The field that asks for thinking. Raises Unmeasured where the API would refuse it, in clearer words."""
+    if not decoding.thinking_tokens or "thinking" in decoding.request:
+        return {}
+    if decoding.temperature not in (None, 1):
+        raise Unmeasured(
+            Failure.REJECTED, "Anthropic takes no temperature with thinking: add --temperature none."
+        )
+    if decoding.thinking_tokens < LEAST_THINKING:
+        raise Unmeasured(
+            Failure.REJECTED,
+            f"Anthropic's thinking budget is at least {LEAST_THINKING} tokens, got "
+            f"{decoding.thinking_tokens}: raise --thinking-tokens.",
+        )
+    return {"thinking": {"type": "enabled", "budget_tokens": decoding.thinking_tokens}}
 
 
 Blocks = list[dict[str, Any]]
@@ -146,4 +165,16 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
         usage,
         model if isinstance(model, str) else None,
         latency_s,
+        thinking="".join(_thoughts(content)) or None,
+        thinking_tokens=count(usage, "output_tokens_details", "thinking_tokens"),
     )
+
+
+def _thoughts(content: Blocks) -> list[str]:
+    """Thinking blocks; of those that the API hides only that they were there."""
+    texts = {"thinking": "thinking", "redacted_thinking": ""}
+    return [
+        str(block.get(texts[block["type"]], "[redacted]"))
+        for block in content
+        if block.get("type") in texts
+    ]

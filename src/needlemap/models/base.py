@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from needlemap.models.allowance import Allowance
 from needlemap.prompts import Prompt
 from needlemap.tokens import TokenText
 
@@ -19,7 +20,8 @@ class Decoding:
     """How an answer is drawn. temperature None: the field is not sent (some models refuse it).
 
     request: further request fields, passed on as they are. timeout_s: for one attempt. seed: fixes the draws
-    of back ends that draw here; another one for each trial.
+    of back ends that draw here; another one for each trial. thinking_tokens: a reasoning model's budget
+    before its answer, None where none was set.
     """
 
     max_answer_tokens: int = 300
@@ -27,6 +29,12 @@ class Decoding:
     timeout_s: float = 600.0
     request: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    thinking_tokens: int | None = None
+
+    @property
+    def most_tokens(self) -> int:
+        """What the model may write in all: thinking and answer."""
+        return self.max_answer_tokens + (self.thinking_tokens or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +51,12 @@ class Forced:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model said. finish: 'stop', 'length', or the provider's own word; None when it gave none.
+    """What a model said. finish: 'stop', 'length', 'refusal', or the provider's own word; None for none.
 
     Token counts are the provider's own, None where it reports none; usage is its report, unchanged.
-    forced: set when the model was given the answer instead of asked for one; text is then empty.
+    completion_tokens holds thinking_tokens. thinking: what a reasoning model wrote before its answer, None
+    where nothing of it is seen. forced: set when the model was given the answer instead of asked for one;
+    text is then empty. allowance: what the server still takes.
     """
 
     text: str
@@ -58,6 +68,9 @@ class Answer:
     model: str | None = None
     latency_s: float = 0.0
     forced: Forced | None = None
+    thinking: str | None = None
+    thinking_tokens: int | None = None
+    allowance: Allowance | None = None
 
 
 # Chat messages as (role, text), one of which holds MARK, to the token texts before and after that mark,

@@ -22,7 +22,7 @@ from tokenizers import Tokenizer as Vocabulary
 from needlemap.errors import SettingsError
 from needlemap.models.base import MARK
 from needlemap.models.model_files import ModelFiles
-from needlemap.prompts import TEXT
+from needlemap.prompts import TEXT, Prompt
 from needlemap.tokenizers.huggingface import HuggingFace
 from needlemap.tokens import TokenText, join
 
@@ -85,6 +85,13 @@ class Chat:
         """The ids of messages without a haystack, as a judge's."""
         head, tail = self.render([*rows[:-1], (rows[-1][0], rows[-1][1] + MARK)])
         return np.concatenate([head.ids, tail.ids])
+
+    def ids(self, prompt: Prompt) -> NDArray[np.int32]:
+        """A prompt's own ids; those of texts that nobody tokenised (a judge's) are made here."""
+        ids = prompt.ids
+        if len(ids) and int(ids.min()) >= 0:
+            return ids
+        return self.whole([(message.role, message.content) for message in prompt.messages])
 
     def _text(self, rows: Sequence[Row]) -> str:
         if self.template is None:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Awaitable, Mapping
+from time import time
 from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
 from needlemap.errors import SettingsError, Unmeasured
 from needlemap.models import faults
+from needlemap.models.allowance import Allowance, allowance
 
 NO_KEY = "none"  # local servers want none, the SDKs insist on some text
+SHORTEST_SECRET = 6  # characters; shorter ones would be found in plain words
 RESERVED = (
     "model",
     "messages",
@@ -64,30 +67,39 @@ def check_request(request: Mapping[str, Any]) -> None:
 
 async def reply(
     sdk: ModuleType, raw_response: Awaitable[Any], *, timeout_s: float, server: str, secret: str
-) -> dict[str, Any]:
-    """One reply's JSON object. raw_response: the SDK's request for it, not yet awaited. Raises Unmeasured."""
+) -> tuple[dict[str, Any], Allowance | None]:
+    """One reply's JSON object, and what its headers say of the server's limits. Raises Unmeasured.
+
+    raw_response: the SDK's request for it, not yet awaited.
+    """
     import asyncio  # 0.04 s: not for those who only build prompts
 
+    sent_s = time()  # what a server says of its limits, it saw when the request came
     try:
         async with asyncio.timeout(timeout_s):
-            text: str = (await raw_response).http_response.text
+            response = (await raw_response).http_response
+            text: str = response.text
     except (TimeoutError, sdk.APITimeoutError):
         raise faults.timed_out(timeout_s) from None
     except sdk.APIStatusError as error:
-        raise _refused(error, server, secret) from None
+        raise _refused(error, server, secret, sent_s) from None
     except sdk.APIConnectionError as error:
         raise faults.lost(error, server, secret) from None
-    return _object(text, server, secret)
+    return _object(text, server, secret), allowance(response.headers, sent_s)
 
 
-def _refused(error: Any, server: str, secret: str) -> Unmeasured:
+def _refused(error: Any, server: str, secret: str, sent_s: float) -> Unmeasured:
     response = error.response
-    return faults.from_status(
+    refused = faults.from_status(
         response.status_code, response.text, response.headers, server=server, secret=secret
     )
+    refused.allowance = allowance(response.headers, sent_s)
+    return refused
 
 
 def _object(text: str, server: str, secret: str) -> dict[str, Any]:
+    if secret != NO_KEY and len(secret) >= SHORTEST_SECRET:
+        text = text.replace(secret, "[hidden]")  # a server that echoes headers: answers are kept as they are
     try:
         body = json.loads(text)
     except ValueError:

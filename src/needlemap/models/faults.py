@@ -40,7 +40,8 @@ NEVER_ENOUGH = re.compile(r"insufficient_quota|request too large|credit balance"
 _SECRETS = (
     (re.compile(r"\b(sk|gsk|xai)-[\w*…-]{4,}"), r"\1-[hidden]"),
     (re.compile(r"(?i)\b(bearer|x-api-key:?|api[-_]key[=:])\s*[^\s'\",]{16,}"), r"\1 [hidden]"),
-    (re.compile(r"://[^/@\s]+@"), "://[hidden]@"),
+    (re.compile(r"://[^/\s]+@"), "://[hidden]@"),
+    (re.compile(r"(?i)([?&][\w-]*(key|token|secret|sig|signature)=)[^&\s'\"]+"), r"\1[hidden]"),
 )
 
 
@@ -145,6 +146,16 @@ def scrub(text: str, secret: str = "") -> str:
     text = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     if len(secret) >= 6:
         text = text.replace(secret, "[hidden]")
+    text = hidden(text)
+    return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
+
+
+def hidden(text: str) -> str:
+    """A text without keys, and without names and passwords in addresses; else as it is.
+
+    >>> hidden("http://me:pass@host/v1?api_key=abc&n=1")
+    'http://[hidden]@host/v1?api_key=[hidden]&n=1'
+    """
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)
-    return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
+    return text

@@ -21,9 +21,10 @@ from needlemap.models import faults
 from needlemap.models.base import Answer, Decoding, Forced, Traits
 from needlemap.models.chat import Chat
 from needlemap.models.hf_engine import HuggingFaceEngine
-from needlemap.models.hf_loading import load_model, position_limit, stop_tokens
+from needlemap.models.hf_loading import Loading, load_model, position_limit, stop_tokens
 from needlemap.models.model_files import ModelFiles
 from needlemap.models.sampling import Sampler
+from needlemap.models.thinking import opened_in, told_apart
 from needlemap.models.walk import Ids, Logits, Walk, greedy
 from needlemap.models.weights import weights_fingerprint
 from needlemap.options import Checked, checked
@@ -36,11 +37,12 @@ class HuggingFaceModel(metaclass=Checked):
     """A model in this process.
 
     device: 'auto' (cuda if there is one, else cpu) or torch's name of one. dtype: 'auto' is the checkpoint's
-    own, float32 for a float16 checkpoint on the CPU. device_map, attn_implementation, revision,
-    trust_remote_code: as for transformers. base: ask in plain text even if there is a chat template.
-    template_options: further variables of the chat template. chunk_tokens: computed at a time.
-    allow_beyond: also ask prompts longer than the model's positions. full_cache: keep all tokens of
-    sliding-window layers, which takes more memory, so that prompts share what they have in common.
+    own, float32 for a float16 checkpoint on the CPU. device_map, max_memory, offload_folder (several
+    devices), attn_implementation, quantization_config (its fields), revision, trust_remote_code: as for
+    transformers. base: ask in plain text even if there is a chat template. template_options: further
+    variables of the chat template. chunk_tokens: computed at a time. allow_beyond: also ask prompts longer
+    than the model's positions. full_cache: keep all tokens of sliding-window layers, which takes more memory,
+    so that prompts share what they have in common.
 
     notes: what a user should know before a run.
     """
@@ -52,7 +54,10 @@ class HuggingFaceModel(metaclass=Checked):
         device: str = "auto",
         dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
         device_map: str | dict[str, Any] | None = None,
+        max_memory: dict[int | str, int | str] | None = None,
+        offload_folder: str | None = None,
         attn_implementation: str | None = None,
+        quantization_config: dict[str, Any] | None = None,
         trust_remote_code: bool = False,
         revision: str | None = None,
         base: bool = False,
@@ -68,15 +73,18 @@ class HuggingFaceModel(metaclass=Checked):
         self.name, self.allow_beyond = name, allow_beyond
         self._chat = chat_of(name, base=base, revision=revision, template_options=template_options)
         self._vocabulary = Vocabulary.from_file(str(ModelFiles(name, revision).tokenizer))
-        model = load_model(
-            name,
+        loading = Loading(
             device=device,
             dtype=dtype,
             device_map=device_map,
+            max_memory=max_memory,
+            offload_folder=offload_folder,
             attn_implementation=attn_implementation,
+            quantization_config=quantization_config,
             trust_remote_code=trust_remote_code,
             revision=revision,
         )
+        model = load_model(name, loading)
         self._limit = position_limit(model.config)
         self._engine = HuggingFaceEngine(model, chunk_tokens, full_cache=full_cache)
         stops = stop_tokens(model, self._vocabulary, self._chat.variables.get("eos_token"))
@@ -122,9 +130,9 @@ class HuggingFaceModel(metaclass=Checked):
             raise Unmeasured(Failure.MODEL, said) from None
 
     def _answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        start, ids = self._begin(prompt, decoding, decoding.max_answer_tokens)
-        walked = self._walk.ask(ids, decoding.max_answer_tokens, chooser(decoding))
-        return Answer(
+        start, ids = self._begin(prompt, decoding, decoding.most_tokens)
+        walked = self._walk.ask(ids, decoding.most_tokens, chooser(decoding))
+        answer = Answer(
             self._vocabulary.decode(list(walked.answer), skip_special_tokens=True),
             walked.finish,
             len(ids),
@@ -133,6 +141,7 @@ class HuggingFaceModel(metaclass=Checked):
             model=self._answered_by,
             latency_s=perf_counter() - start,
         )
+        return told_apart(answer, decoding, opened=opened_in(prompt))
 
     def _force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
         wanted = self._answer_ids(prompt, answer)
@@ -154,7 +163,7 @@ class HuggingFaceModel(metaclass=Checked):
         if decoding.request:
             fields = ", ".join(sorted(decoding.request))
             raise Unmeasured(Failure.REJECTED, f"hf models take no request fields, got {fields}.")
-        start, ids = perf_counter(), self._ids(prompt)
+        start, ids = perf_counter(), self._chat.ids(prompt)
         tokens = len(ids) + answer_tokens
         if self._limit is not None and tokens > self._limit and not self.allow_beyond:
             raise Unmeasured(
@@ -171,17 +180,10 @@ class HuggingFaceModel(metaclass=Checked):
         self._timeout_s, self._until = decoding.timeout_s, start + decoding.timeout_s
         return start, ids
 
-    def _ids(self, prompt: Prompt) -> Ids:
-        """The prompt's own ids; those of texts that nobody tokenised (a judge's) are made here."""
-        ids = prompt.ids
-        if len(ids) and int(ids.min()) >= 0:
-            return ids
-        return self._chat.whole([(message.role, message.content) for message in prompt.messages])
-
     def _answer_ids(self, prompt: Prompt, answer: str) -> Ids:
         """An answer's ids as they go on behind the prompt: with a blank where two words would touch."""
         last = b"".join(span.data for span in prompt.messages[-1].spans[-1:])[-4:].decode("utf-8", "ignore")
-        spelling = self._vocabulary.id_to_token(int(self._ids(prompt)[-1])) or ""
+        spelling = self._vocabulary.id_to_token(int(self._chat.ids(prompt)[-1])) or ""
         touching = last[-1:].strip() and answer[:1].strip() and ord(last[-1]) < 0x2E80 > ord(answer[0])
         blank = " " if touching and spelling not in self._chat.spellings else ""
         ids: Ids = self._chat.plain.index((blank + answer).encode()).ids

@@ -34,7 +34,7 @@ class HuggingFaceEngine:
 
         self._torch, self._model = torch, model
         self._chunk = chunk_tokens
-        self._device = model.get_input_embeddings().weight.device
+        self._device = first_device(model)
         takes = inspect.signature(model.forward).parameters
         self._cache_field = "cache_params" if "cache_params" in takes else "past_key_values"
         names = ("logits_to_keep", "num_logits_to_keep")
@@ -118,6 +118,14 @@ class HuggingFaceEngine:
             self._length += len(ids)
             logits: Logits = made.logits[0, -keep:].float().cpu().numpy()
             return logits
+
+
+def first_device(model: Any) -> Any:
+    """Where a model wants its tokens. Offloaded weights say 'meta' of themselves; what moves them knows."""
+    embeddings = model.get_input_embeddings()
+    mover = getattr(embeddings, "_hf_hook", None)
+    found = getattr(mover, "execution_device", None)
+    return embeddings.weight.device if found is None else found
 
 
 def obstacle(cache: Any) -> tuple[str | None, bool]:

@@ -2,44 +2,110 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer as Vocabulary
 
-from needlemap.errors import SettingsError
+from needlemap.errors import SettingsError, did_you_mean
 from needlemap.models.faults import scrub
 from needlemap.models.model_files import ModelFiles
 
 
-def load_model(
-    name: str,
-    *,
-    device: str,
-    dtype: str,
-    device_map: str | dict[str, Any] | None,
-    attn_implementation: str | None,
-    trust_remote_code: bool,
-    revision: str | None,
-) -> Any:
-    """The model on its device, ready to be asked. Raises SettingsError."""
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """How a model is loaded. Names and values are transformers' own, but for device: 'auto' or torch's name.
+
+    device_map, max_memory, offload_folder: over several devices. quantization_config: fields of
+    transformers' configuration of that kind, as {"load_in_4bit": True}; None: as the checkpoint says.
+    trust_remote_code: run the code that comes with the model.
+    """
+
+    device: str = "auto"
+    dtype: str = "auto"
+    device_map: str | dict[str, Any] | None = None
+    max_memory: dict[int | str, int | str] | None = None
+    offload_folder: str | None = None
+    attn_implementation: str | None = None
+    quantization_config: dict[str, Any] | None = None
+    trust_remote_code: bool = False
+    revision: str | None = None
+
+    def check(self) -> None:
+        """Raises SettingsError for options that need each other."""
+        for name in ("max_memory", "offload_folder"):
+            if getattr(self, name) is not None and self.device_map is None:
+                raise SettingsError(
+                    f"Option '{name}' needs a device map: add --model-options device_map=auto."
+                )
+        if self.device != "auto" and self.device_map is not None:
+            raise SettingsError("Give 'device' for one device or 'device_map' for several, not both.")
+
+
+def load_model(name: str, loading: Loading) -> Any:
+    """The model on its device or devices, ready to be asked. Raises SettingsError."""
+    loading.check()
     torch, transformers = libraries()
-    where = "cuda" if device == "auto" and torch.cuda.is_available() else device.replace("auto", "cpu")
-    folder = ModelFiles(name, revision).folder
-    common: dict[str, Any] = {"trust_remote_code": trust_remote_code}
+    folder = ModelFiles(name, loading.revision).folder
+    common: dict[str, Any] = {"trust_remote_code": loading.trust_remote_code}
     if folder is None:
-        common["revision"] = revision or "main"
+        common["revision"] = loading.revision or "main"
     source = str(folder or name)
     try:
         config = transformers.AutoConfig.from_pretrained(source, **common)
-        if dtype == "auto" and where == "cpu" and device_map is None and _halved(config, torch):
-            dtype = "float32"  # CPUs do not compute in float16
-        options = {"dtype": dtype, "device_map": device_map, "attn_implementation": attn_implementation}
-        given = {key: value for key, value in options.items() if value is not None}
+        where = _device(loading, torch)
+        given = _given(loading, where, config, torch, transformers)
         model = transformers.AutoModelForCausalLM.from_pretrained(source, config=config, **common, **given)
-        return (model if device_map is not None else model.to(where)).eval()
-    except (OSError, ValueError, ImportError, RuntimeError, AssertionError, KeyError) as error:
+        placed = loading.device_map is not None or getattr(model, "is_quantized", False)
+        return (model if placed else model.to(where)).eval()
+    except SettingsError:
+        raise
+    except Exception as error:  # a model's own code may raise anything
         raise SettingsError(_why(name, folder, error)) from error
+
+
+def _device(loading: Loading, torch: Any) -> str:
+    """The one device of a model without a device map."""
+    if loading.device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return loading.device
+
+
+def _given(loading: Loading, where: str, config: Any, torch: Any, transformers: Any) -> dict[str, Any]:
+    """The options that go to transformers."""
+    dtype, method = loading.dtype, loading.quantization_config
+    if dtype == "auto" and where == "cpu" and loading.device_map is None and _halved(config, torch):
+        dtype = "float32"  # CPUs do not compute in float16
+    options = {
+        "dtype": dtype,
+        "device_map": loading.device_map,
+        "max_memory": _by_device(loading.max_memory),
+        "offload_folder": loading.offload_folder,
+        "attn_implementation": loading.attn_implementation,
+        "quantization_config": None if method is None else _quantisation(method, transformers),
+    }
+    if loading.device != "auto" and (method or getattr(config, "quantization_config", None)):
+        options["device_map"] = {"": where}  # quantised weights cannot be moved once they are loaded
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def _by_device(memory: dict[int | str, int | str] | None) -> dict[int | str, int | str] | None:
+    """Memory by device; GPU numbers that came through JSON, where keys are texts, are numbers again."""
+    if memory is None:
+        return None
+    return {int(key) if str(key).isdigit() else key: room for key, room in memory.items()}
+
+
+def _quantisation(fields: dict[str, Any], transformers: Any) -> Any:
+    """transformers' object for it. Raises ValueError for an unknown method, SettingsError for a field that
+    would be ignored without a word."""
+    made = transformers.quantizers.AutoQuantizationConfig.from_dict(dict(fields))
+    known = made.to_dict()
+    for name in fields:
+        if name not in known:
+            raise SettingsError(f"Unknown field '{name}' of quantization_config. {did_you_mean(name, known)}")
+    return made
 
 
 def libraries() -> tuple[Any, Any]:
@@ -86,8 +152,9 @@ def _why(name: str, folder: Path | None, error: Exception) -> str:
     said = " ".join(scrub(str(error)).split())
     if "trust_remote_code" in said:
         return (
-            f"'{name}' brings its own code, which has not been run. If you trust it: "
-            f"--model-options trust_remote_code=true"
+            f"'{name}' brings its own code, which has not been run. With --trust-remote-code it would be run "
+            f"on this machine, with all that you may do here: read it first, and pin a model of "
+            f"the hub with --model-options revision=COMMIT."
         )
     if folder is not None and not (folder / "config.json").is_file():
         return f"'{folder}' is not a model folder: it has no config.json."

@@ -31,7 +31,7 @@ class ModelFiles:
         if self.name.startswith((".", "/", "~")) or self.name.count("/") != 1:
             raise SettingsError(
                 f"No model folder at '{path.absolute()}'. Give a folder, as hf/./my-model, or a hub name, as "
-                f"hf/Qwen/Qwen3-0.6B."
+                f"hf/Qwen/Qwen3-0.6B (lmdeploy/... likewise)."
             )
         return None
 

@@ -7,7 +7,9 @@ passed on as it is; vLLM and SGLang continue it when `request` holds `{"add_gene
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, Literal
 
@@ -18,6 +20,7 @@ from needlemap.models import faults
 from needlemap.models.base import Answer, Decoding, Traits
 from needlemap.models.connection import at_home, base_url_of, check_request, count, key_of, reply
 from needlemap.models.escaped import Escaper
+from needlemap.models.thinking import told_apart
 from needlemap.options import Checked
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.tokenizers.catalogue import bundled_for
@@ -26,6 +29,7 @@ from needlemap.tokens import Span, TokenText
 HOST = "api.openai.com"
 KEY = "OPENAI_API_KEY"
 MAX_TOKENS_FIELDS = ("max_tokens", "max_completion_tokens")
+OTHER_FIELD = re.compile(r"(?=.*max_(completion_)?tokens)(?=.*(unsupported|unrecogni[sz]ed|unknown|not supported))")
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 RAW = {"X-Stainless-Raw-Response": "true"}  # what the SDK's own with_raw_response sends
 _GAP = TokenText.opaque(b"\n\n").span()
@@ -36,7 +40,8 @@ class OpenAIModel(metaclass=Checked):
 
     base_url: default $OPENAI_BASE_URL, else OpenAI itself. key_env: the variable that holds the key.
     system_role: 'system', 'developer', or 'user' for chat templates without one: the text then opens the
-    first user message. max_tokens_field: default 'max_completion_tokens' at OpenAI, 'max_tokens' elsewhere.
+    first user message. max_tokens_field: default 'max_completion_tokens' at OpenAI, 'max_tokens' elsewhere,
+    and the other one as soon as the server says that it wants that.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class OpenAIModel(metaclass=Checked):
             at_home(self.base_url, HOST) and api == "chat"
         )  # OpenAI's own completions know only the older field
         self.max_tokens_field = max_tokens_field or MAX_TOKENS_FIELDS[newer]
+        self._field_given = max_tokens_field is not None
         self._key = key_of(key_env, self.base_url, HOST, required=key_env != KEY)
         self._sdk = openai
         self._json = Escaper()
@@ -68,19 +74,38 @@ class OpenAIModel(metaclass=Checked):
         return Traits(options.get("api", "chat") == "chat", bundled_for(name), remote=True)
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Ask once. Raises Unmeasured."""
+        """Ask once; a second time if the server wants the other field for the budget. Raises Unmeasured."""
         check_request(decoding.request)
+        field = self.max_tokens_field
+        try:
+            return await self._asked_once(prompt, decoding)
+        except Unmeasured as refused:
+            if not self._wants_other_field(refused, field, decoding):
+                raise
+        return await self._asked_once(prompt, decoding)
+
+    async def _asked_once(self, prompt: Prompt, decoding: Decoding) -> Answer:
         body = self.body(prompt, decoding)
         options: Any = {"timeout": decoding.timeout_s, "headers": RAW}
         start = perf_counter()
-        said = await reply(
+        said, allowance = await reply(
             self._sdk,
             self._client.post(PATHS[self.api], cast_to=object, content=body, options=options),
             timeout_s=decoding.timeout_s,
             server=self.base_url,
             secret=self._key,
         )
-        return read(said, perf_counter() - start)
+        answer = replace(read(said, perf_counter() - start), allowance=allowance)
+        return told_apart(answer, decoding)
+
+    def _wants_other_field(self, refused: Unmeasured, sent: str, decoding: Decoding) -> bool:
+        """Whether a refusal says that the budget's field is the other one; from then on it is that one."""
+        if refused.failure is not Failure.REJECTED or not OTHER_FIELD.search(str(refused).lower()):
+            return False
+        if self._field_given or any(field in decoding.request for field in MAX_TOKENS_FIELDS):
+            return False
+        self.max_tokens_field = MAX_TOKENS_FIELDS[sent == MAX_TOKENS_FIELDS[0]]
+        return True
 
     def body(self, prompt: Prompt, decoding: Decoding) -> bytes:
         """The request, as JSON. The prompt's text is put in by hand, for speed (see `escaped.py`)."""
@@ -107,7 +132,7 @@ class OpenAIModel(metaclass=Checked):
         if decoding.temperature is not None:
             fields["temperature"] = decoding.temperature
         if not any(field in decoding.request for field in MAX_TOKENS_FIELDS):
-            fields[self.max_tokens_field] = decoding.max_answer_tokens
+            fields[self.max_tokens_field] = decoding.most_tokens
         return {**fields, **decoding.request}
 
 
@@ -143,13 +168,15 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
     model = body.get("model")
     return Answer(
         text,
-        finish,
+        "refusal" if _refusal(choice) else finish,
         count(usage, "prompt_tokens"),
         _cached(usage, body),
         written,
         usage,
         model if isinstance(model, str) else None,
         latency_s,
+        thinking=_thinking(choice),
+        thinking_tokens=_thinking_tokens(usage),
     )
 
 
@@ -160,19 +187,57 @@ def _choice(body: Mapping[str, Any]) -> dict[str, Any]:
     return choices[0]
 
 
-def _text(choice: dict[str, Any], finish: str | None, body: Mapping[str, Any]) -> str:
+def _message(choice: dict[str, Any]) -> dict[str, Any]:
     message = choice.get("message") or {"content": choice.get("text")}
-    content, refusal = (
-        (message.get("content"), message.get("refusal")) if isinstance(message, dict) else (0, 0)
-    )
+    return message if isinstance(message, dict) else {}
+
+
+def _text(choice: dict[str, Any], finish: str | None, body: Mapping[str, Any]) -> str:
+    message = _message(choice)
+    content = message.get("content", None if message else 0)
     if isinstance(content, list):  # parts, as Mistral's thinking models send them
         content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    for said in (content, refusal):
+    for said in (content, _refusal(choice)):
         if isinstance(said, str) and said:
             return said
     if content == "" or (content is None and finish in ("length", "content_filter")):
         return ""  # nothing said, cut off while still thinking, or withheld: the model's answer
+    if content is None and _thinking(choice):
+        return ""  # it thought, and said nothing
     raise faults.unreadable("The reply holds no text", str(body))
+
+
+def _refusal(choice: dict[str, Any]) -> str:
+    """OpenAI's refusal, said instead of an answer."""
+    said = _message(choice).get("refusal")
+    return said if isinstance(said, str) and not _message(choice).get("content") else ""
+
+
+def _thinking(choice: dict[str, Any]) -> str | None:
+    """Thinking that the server keeps apart, in each server's dialect; None where it sends none."""
+    message = _message(choice)
+    for name in ("reasoning_content", "reasoning"):  # DeepSeek, SGLang, older vLLM; newer vLLM, OpenRouter
+        said = message.get(name)
+        if isinstance(said, str) and said:
+            return said
+    parts = message.get("content")
+    if not isinstance(parts, list):
+        return None
+    thoughts = [part.get("thinking") for part in parts if isinstance(part, dict) and part.get("thinking")]
+    return "".join(map(_flat, thoughts)) or None
+
+
+def _flat(thought: Any) -> str:
+    """Mistral's thoughts: a text, or parts with texts."""
+    if isinstance(thought, list):
+        return "".join(str(part.get("text", "")) for part in thought if isinstance(part, dict))
+    return str(thought)
+
+
+def _thinking_tokens(usage: Mapping[str, Any]) -> int | None:
+    """Of the completion's tokens those of the thinking, where the server tells; some say 0 and mean nothing."""
+    found = count(usage, "completion_tokens_details", "reasoning_tokens")
+    return found if found else count(usage, "reasoning_tokens") or found  # SGLang
 
 
 def _cached(usage: Mapping[str, Any], body: Mapping[str, Any]) -> int | None:

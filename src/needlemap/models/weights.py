@@ -1,4 +1,4 @@
-"""Which weights a model folder holds: part of every trial's key, so that a retrained model is asked anew."""
+"""Which weights and code a model folder holds: part of each trial's key, so that another one is asked anew."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import hashlib
 import os
 from pathlib import Path
 
-_KINDS = (".safetensors", ".npz", ".bin", ".pt", ".gguf", ".json")
+_KINDS = (".safetensors", ".npz", ".bin", ".pt", ".gguf", ".json", ".py")
 _SAMPLE_BYTES = 65_536
 
 
 def weights_fingerprint(folder: Path) -> str:
-    """Hash of a folder's weight and configuration files: names, sizes, first and last 64 kB of each.
+    """Hash of a folder's weight, configuration and code files: names, sizes, first and last 64 kB of each.
 
     Whole files would take minutes; trained weights that differ at all differ there.
     """

@@ -27,6 +27,26 @@ class Lanes:
         return 1 - sum(self.tokens) / (longest * len(self.tokens)) if longest else 0.0
 
 
+def speed_up(sizes: Sequence[int], shared: Sequence[int], lanes: Lanes) -> float:
+    """How many times faster lanes are, side by side, than one cache that walks all prompts."""
+    longest = max(lanes.tokens, default=0)
+    return (sum(sizes) - sum(shared)) / longest if longest else 1.0
+
+
+def useful(sizes: Sequence[int], shared: Sequence[int], count: int, share: float) -> int:
+    """The most lanes, of up to `count`, that are each worth `share` of a worker that has all to itself."""
+    low, high = 1, max(1, count)
+    if speed_up(sizes, shared, make_lanes(sizes, shared, high)) >= share * high:
+        return high
+    while low < high:
+        middle = (low + high + 1) // 2
+        if speed_up(sizes, shared, make_lanes(sizes, shared, middle)) >= share * middle:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 def make_lanes(sizes: Sequence[int], shared: Sequence[int], count: int) -> Lanes:
     """At most `count` lanes with the least possible longest one.
 

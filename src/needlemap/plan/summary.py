@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from needlemap.money import Prices
 from needlemap.plan.cache import block_keys, cached_tokens, interleaved
 from needlemap.plan.cost import Shape, prefill_flops
-from needlemap.plan.lanes import Lanes
+from needlemap.plan.lanes import Lanes, speed_up, useful
 from needlemap.plan.order import cut, ordered, shared
 from needlemap.trials import Experiment
 
+WORTH = 0.9
 _LEAST_CACHED, _CACHED_STEP = 1024, 128  # what providers sell as cached: in steps, from a least length on
 
 
@@ -40,6 +41,8 @@ class Summary:
 
     usd: dollars without and with the provider's price for cached tokens, every answer using its whole budget;
     None when no price is known. flops, seconds: None when the shape or the speed was not given.
+    speed_up: how many times faster the lanes are than one, by tokens. useful: how many of them would be worth
+    `WORTH` of themselves.
     held_tokens: what a server's cache of the given capacity would serve; None when not given.
     """
 
@@ -52,6 +55,8 @@ class Summary:
     lanes: int
     cut_loss: int
     idle: float
+    speed_up: float
+    useful: int
     usd_plain: float | None
     usd_cached: float | None
     flops: float | None
@@ -72,13 +77,13 @@ def summarise(
     cache_tokens: int | None = None,
     cache_block: int = 16,
 ) -> Summary:
-    """The cost of a walk. tokens_per_second: prefill speed of one worker."""
+    """The cost of a walk. tokens_per_second: prefill speed of one worker, of short prompts if there is a
+    shape: what attention adds to long ones is then reckoned too."""
     experiment, lanes = walked.experiment, walked.lanes
     starts = {start for start, _ in lanes.bounds}
     shared = [0 if place in starts else common for place, common in enumerate(walked.shared)]
     prices = Prices.of(experiment.settings)
-    budget = experiment.settings.max_answer_tokens
-    longest = max(lanes.tokens, default=0)
+    budget = experiment.settings.most_tokens
     return Summary(
         mode=experiment.settings.mode,
         cells=len({trial.cell for trial in experiment.trials}),
@@ -89,12 +94,27 @@ def summarise(
         lanes=len(lanes.bounds),
         cut_loss=lanes.loss,
         idle=lanes.idle,
+        speed_up=speed_up(walked.sizes, walked.shared, lanes),
+        useful=useful(walked.sizes, walked.shared, len(lanes.bounds), WORTH),
         usd_plain=_usd(prices, walked.sizes, [0] * len(shared), budget),
         usd_cached=_usd(prices, walked.sizes, [_sold(common) for common in shared], budget),
         flops=prefill_flops(shape, zip(shared, walked.sizes, strict=True)) if shape else None,
-        seconds=longest / tokens_per_second if tokens_per_second else None,
+        seconds=_lane_s(walked, shape, tokens_per_second) if tokens_per_second else None,
         held_tokens=_held(walked, cache_tokens, cache_block) if cache_tokens else None,
     )
+
+
+def _lane_s(walked: Walked, shape: Shape | None, tokens_per_second: float) -> float:
+    """Seconds of the longest lane."""
+    lanes = walked.lanes
+    if shape is None:
+        return max(lanes.tokens, default=0) / tokens_per_second
+    pieces = list(zip(walked.shared, walked.sizes, strict=True))
+    flops = [
+        prefill_flops(shape, [(0, walked.sizes[start]), *pieces[start + 1 : stop]])
+        for start, stop in lanes.bounds
+    ]
+    return max(flops, default=0.0) / prefill_flops(shape, [(0, 1)]) / tokens_per_second
 
 
 def _held(walked: Walked, capacity_tokens: int, block_tokens: int) -> int:

@@ -26,13 +26,20 @@ class Names:
 
 def comparison_text(comparison: Comparison, names: Names) -> str:
     """All lines; the verdict last."""
-    overall = comparison.overall
     lines = [f"A  {names.first}", f"B  {names.second}"]
     lines += [f"differ in {names.differ}"] if names.differ else []
-    lines += [
+    lines += _tested(comparison) if comparison.counted else _untested(comparison)
+    warning = comparison.verdict.warning
+    lines += [f"warning: {warning}"] if warning else []
+    lines.append(f"verdict: {verdict_label(comparison)}")
+    return "\n".join(lines) + "\n"
+
+
+def _tested(comparison: Comparison) -> list[str]:
+    overall = comparison.overall
+    return [
         f"{overall.n} pairs, {_haystacks(overall.clusters)}{_left_out(comparison)}",
-        f"A {score_label(overall.first)}, B {score_label(overall.second)}: difference "
-        f"{points(overall.value)} points {interval(overall)}",
+        f"{_means(overall)} {interval(overall)}",
         f"B lost {overall.lost}, gained {overall.gained}; p={p_label(overall.p)} ({_test(comparison)})",
         *_bounds(comparison),
         *_noise(comparison),
@@ -41,10 +48,19 @@ def comparison_text(comparison: Comparison, names: Names) -> str:
         *_cells(comparison),
         f"power: to see a drop of {_number(comparison.margin)} points 80 times in 100, about "
         f"{comparison.needed:,} pairs are needed; you have {overall.n:,}",
-        *([f"warning: {comparison.verdict.warning}"] if comparison.verdict.warning else []),
-        f"verdict: {verdict_label(comparison.verdict, comparison.margin)}",
     ]
-    return "\n".join(lines) + "\n"
+
+
+def _untested(comparison: Comparison) -> list[str]:
+    """Where nobody knows how many answers a score stands for: differences, without interval or test."""
+    labels = length_labels([each.length_tokens for each in comparison.lengths])
+    wide = max(map(len, labels.values()), default=0)
+    return [
+        f"{comparison.overall.n} means in both{_left_out(comparison)}",
+        _means(comparison.overall),
+        "by length:",
+        *(f"  {labels[each.length_tokens]:>{wide}}  {_row(each)}" for each in comparison.lengths),
+    ]
 
 
 def comparison_json(comparison: Comparison, names: Names) -> dict[str, Any]:
@@ -61,6 +77,7 @@ def comparison_json(comparison: Comparison, names: Names) -> dict[str, Any]:
         "overall": _fields(comparison.overall),
         "bounds": bounds,
         "graded": comparison.graded,
+        "counted": comparison.counted,
         "dropped": comparison.dropped,
         "only_a": comparison.only_first,
         "only_b": comparison.only_second,
@@ -94,14 +111,17 @@ def verdict_word(verdict: Verdict, margin: float) -> str:
     return f"no worse than {_number(margin)} points" if verdict.word == "no worse" else verdict.word
 
 
-def verdict_label(verdict: Verdict, margin: float) -> str:
+def verdict_label(comparison: Comparison) -> str:
     """The verdict, and why or what would tell."""
-    word = verdict_word(verdict, margin)
+    verdict, margin = comparison.verdict, _number(comparison.margin)
+    word = verdict_word(verdict, comparison.margin)
+    if verdict.word == "worse" and comparison.overall.high < -comparison.margin:
+        return f"{word} (a loss of more than {margin} points is certain)"
     if verdict.word == "worse":
-        return f"{word} (a loss is certain, and one of {_number(margin)} points or more is not excluded)"
+        return f"{word} (a loss is certain, and one of {margin} points or more is not excluded)"
     if verdict.more is not None:
-        return f"{word} (margin {_number(margin)} points; about {verdict.more:,} more trials would tell)"
-    return word if verdict.word == "no worse" else f"{word} (margin {_number(margin)} points)"
+        return f"{word} (margin {margin} points; about {verdict.more:,} more trials would tell)"
+    return word if verdict.word == "no worse" else f"{word} (margin {margin} points)"
 
 
 def points(share: float) -> str:
@@ -127,15 +147,24 @@ def p_label(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}".rstrip("0").rstrip(".")
 
 
+def _means(overall: Difference) -> str:
+    means = f"A {score_label(overall.first)}, B {score_label(overall.second)}"
+    return f"{means}: difference {points(overall.value)} points"
+
+
 def _lengths(lengths: Sequence[LengthDifference]) -> list[str]:
     labels = length_labels([each.length_tokens for each in lengths])
     wide = max(map(len, labels.values()), default=0)
     return [
-        f"  {labels[each.length_tokens]:>{wide}}  {score_label(each.difference.first):>5} "
-        f"{score_label(each.difference.second):>5}  {points(each.difference.value):>6} "
+        f"  {labels[each.length_tokens]:>{wide}}  {_row(each)} "
         f"{interval(each.difference)}  n={each.difference.n}  p={p_label(each.adjusted_p)}"
         for each in lengths
     ]
+
+
+def _row(each: LengthDifference) -> str:
+    first, second = score_label(each.difference.first), score_label(each.difference.second)
+    return f"{first:>5} {second:>5}  {points(each.difference.value):>6}"
 
 
 def _cells(comparison: Comparison) -> list[str]:
@@ -168,10 +197,11 @@ def _noise(comparison: Comparison) -> list[str]:
     noise = comparison.noise
     if noise is None:
         return []
-    line = f"the same experiment twice: {noise.differing} of {noise.n} trials differ"
+    line = f"the same experiment twice: {noise.differing} of {noise.n} prompts differ"
     if not noise.differing:
         return [line]
-    return [f"{line}; noise floor: a difference of up to {100 * noise.smallest:.1f} points means nothing"]
+    smallest = 100 * noise.smallest(noise.n)
+    return [f"{line}; noise floor: a difference of up to {smallest:.1f} points means nothing"]
 
 
 def _left_out(comparison: Comparison) -> str:
@@ -191,9 +221,11 @@ def _haystacks(clusters: int) -> str:
 
 
 def _test(comparison: Comparison) -> str:
+    if comparison.graded and comparison.overall.clusters == 1:
+        return "sign flips of prompts, which takes them as independent"
     if comparison.graded:
         return "sign flips of whole haystacks; interval by bootstrap over haystacks"
-    return "exact McNemar, which takes trials as independent"
+    return "exact McNemar, which takes prompts as independent"
 
 
 def _fields(difference: Difference) -> dict[str, Any]:
@@ -215,7 +247,7 @@ def _noise_fields(comparison: Comparison) -> dict[str, Any] | None:
     noise = comparison.noise
     if noise is None:
         return None
-    return {"n": noise.n, "differing": noise.differing, "smallest": _rounded(noise.smallest)}
+    return {"n": noise.n, "differing": noise.differing, "smallest": _rounded(noise.smallest(noise.n))}
 
 
 def _rounded(share: float) -> float:

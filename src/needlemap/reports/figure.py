@@ -1,73 +1,137 @@
-"""A figure on disk: the heat map as PNG, SVG, PDF or a page that needs no network, or the table as CSV."""
+"""A figure on disk: heat maps as PNG, SVG or PDF, as large as a screen likes them or at a given width."""
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from needlemap.errors import SettingsError
+from needlemap.maps.comparison import Comparison
 from needlemap.maps.map import Map
-from needlemap.reports.table import cells_csv
 
-STAND_IN = "\uf8fe"  # a private letter for '<' while vl-convert writes the page
-PNG_SCALE = 2.0  # pixels per point: sharp at a column's width
+SCREEN_PPI, PRINT_PPI = 144, 360  # whole pixels to a point: two, and five
+TRIES = 8  # to come to a width: letters that are wider than they are taken to be need some
+_ROOT = re.compile(r'width="([\d.]+)" height="([\d.]+)" viewBox="[^"]*"><rect width="[\d.]+" height="[\d.]+"')
 
 
-def write_figure(map: Map, path: Path | str, *, title: str | None = None, palette: str = "amber") -> Path:
-    """Write the map in the format that the suffix names; folders are made. Raises SettingsError."""
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One run in a figure. title: over its map, None for the one made of model, task and lengths."""
+
+    map: Map
+    title: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Runs in their order, and of two runs the comparison, if it is to be shown.
+
+    title: over several maps. palette: of the scores.
+    """
+
+    runs: tuple[Shown, ...]
+    comparison: Comparison | None = None
+    title: str | None = None
+    palette: str = "amber"
+
+    @property
+    def count(self) -> int:
+        """How many panels."""
+        return len(self.runs) + (self.comparison is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """An SVG picture and its size in points. printed: whether its size is physical."""
+
+    svg: str
+    width: float
+    height: float
+    printed: bool = False
+
+
+def write_figure(figure: Figure, path: Path | str, *, width: float | None = None) -> Path:
+    """Write the figure in the format that the suffix names; folders are made. Raises SettingsError.
+
+    width: of the whole figure in points, which it gets exactly; None for a screen's.
+    """
     target = Path(path)
-    content = figure_bytes(map, target.suffix, title=title, palette=palette)
+    content = figure_bytes(figure, target.suffix, width=width)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content)
     return target
 
 
-def figure_bytes(map: Map, suffix: str, *, title: str | None = None, palette: str = "amber") -> bytes:
-    """The file's content. suffix: .png, .svg, .pdf, .html or .csv. Raises SettingsError for any other."""
+def figure_bytes(figure: Figure, suffix: str, *, width: float | None = None) -> bytes:
+    """The file's content. suffix: .png, .svg or .pdf. Raises SettingsError for any other."""
     kind = suffix.lower().lstrip(".")
-    if kind == "csv":
-        return cells_csv(map).encode()
-    if kind not in DRAWERS:
+    if kind not in WRITERS:
         raise SettingsError(f"Cannot write a map as '{suffix}'. Give a name that ends in {', '.join(KINDS)}.")
-    from needlemap.reports.chart import heat_map  # late: Altair takes a while to import
-
-    return DRAWERS[kind](heat_map(map, title=title, palette=palette).to_dict())
+    return WRITERS[kind](drawn(figure, width))
 
 
-def _png(spec: dict[str, Any]) -> bytes:
+def drawn(figure: Figure, width: float | None = None) -> Drawing:
+    """The figure as SVG. A width leaves the maps what letters and axes beside them do not take."""
+    from needlemap.reports.panels import across, figure_chart  # late: Altair takes a while to import
+
+    if width is None:
+        return _rendered(figure_chart(figure))
+    side_by_side = across(figure, width)
+    each = 0.75 * width / side_by_side
+    found = _rendered(figure_chart(figure, width, each))
+    for _ in range(TRIES):
+        each += (width - found.width) / side_by_side
+        found = _rendered(figure_chart(figure, width, each))
+        if found.width <= width:
+            break
+    return _exactly(found, width)
+
+
+def _rendered(spec: dict[str, object]) -> Drawing:
     import vl_convert
 
-    return bytes(vl_convert.vegalite_to_png(spec, scale=PNG_SCALE))
+    svg = str(vl_convert.vegalite_to_svg(spec))
+    found = _ROOT.search(svg)
+    if found is None:
+        raise RuntimeError(f"vl-convert begins a picture in another way than it did: {svg[:300]}")
+    return Drawing(svg, float(found[1]), float(found[2]))
 
 
-def _svg(spec: dict[str, Any]) -> bytes:
+def _exactly(drawing: Drawing, width: float) -> Drawing:
+    """The picture in the middle of a page of that width; made smaller in the odd case that it is wider."""
+    shown = max(width, drawing.width)
+    height = drawing.height * width / shown
+    side, box = (shown - drawing.width) / 2, f'width="{shown:g}" height="{drawing.height:g}"'
+    root = (
+        f'width="{width:g}" height="{height:g}" viewBox="{-side:g} 0 {shown:g} {drawing.height:g}">'
+        f'<rect x="{-side:g}" {box}'
+    )
+    return Drawing(_ROOT.sub(root, drawing.svg, count=1), width, height, printed=True)
+
+
+def _png(drawing: Drawing) -> bytes:
     import vl_convert
 
-    return str(vl_convert.vegalite_to_svg(spec)).encode()
+    ppi = PRINT_PPI if drawing.printed else SCREEN_PPI
+    return bytes(vl_convert.svg_to_png(drawing.svg, ppi=ppi))
 
 
-def _pdf(spec: dict[str, Any]) -> bytes:
+def _svg(drawing: Drawing) -> bytes:
+    """With its size in points where that is meant; plain numbers are pixels, 96 to the inch."""
+    if not drawing.printed:
+        return drawing.svg.encode()
+    size = f'width="{drawing.width:g}" height="{drawing.height:g}"'
+    return drawing.svg.replace(size, f'width="{drawing.width:g}pt" height="{drawing.height:g}pt"', 1).encode()
+
+
+def _pdf(drawing: Drawing) -> bytes:
     import vl_convert
 
-    return bytes(vl_convert.vegalite_to_pdf(spec))
+    return bytes(vl_convert.svg_to_pdf(drawing.svg))
 
 
-def _html(spec: dict[str, Any]) -> bytes:
-    """A page with Vega inside, whose menu saves the figure and sends it to no online editor.
-
-    vl-convert writes names into a script as they are: '<' is kept out of it.
-    """
-    import vl_convert
-
-    offline = {
-        "embedOptions": {"actions": {"export": True, "source": False, "compiled": False, "editor": False}}
-    }
-    guarded = json.dumps({**spec, "usermeta": offline}, ensure_ascii=False).replace("<", STAND_IN)
-    page = str(vl_convert.vegalite_to_html(guarded, bundle=True))
-    return page.replace(STAND_IN, "\\u003c").encode()
-
-
-DRAWERS: dict[str, Callable[[dict[str, Any]], bytes]] = {"png": _png, "svg": _svg, "pdf": _pdf, "html": _html}
-KINDS = (".png", ".svg", ".pdf", ".html", ".csv")
+WRITERS: dict[str, Callable[[Drawing], bytes]] = {"png": _png, "svg": _svg, "pdf": _pdf}
+FIGURES = tuple(f".{kind}" for kind in WRITERS)
+KINDS = (*FIGURES, ".html", ".csv", ".parquet")  # all that a report can be

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from needlemap.grid import percent
 from needlemap.maps.map import Map
@@ -48,6 +49,19 @@ def length_range(lengths: Sequence[int]) -> str:
         return "no lengths"
     ends = length_labels(sorted({min(lengths), max(lengths)}))
     return f"{'–'.join(ends.values())} tokens"
+
+
+def told_apart(models: Sequence[str], paths: Sequence[Path]) -> list[str]:
+    """A name for each run: its model; where models repeat with its folder's name, or if need be its path.
+
+    >>> told_apart(["a", "b", "a"], [Path("x/r"), Path("x/s"), Path("y/t")])
+    ['a@r', 'b', 'a@t']
+    """
+    folders = [f"{model}@{path.name}" for model, path in zip(models, paths, strict=True)]
+    return [
+        model if models.count(model) == 1 else folder if folders.count(folder) == 1 else f"{model}@{path}"
+        for model, folder, path in zip(models, folders, paths, strict=True)
+    ]
 
 
 def score_label(score: float | None) -> str:

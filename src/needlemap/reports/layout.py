@@ -6,7 +6,7 @@ cell reaches half way to its neighbours at the same length, and the vertical axi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -16,24 +16,27 @@ from needlemap.maps.map import CellScore, Map
 from needlemap.plan.bins import bin_edges
 from needlemap.reports.labels import depth_labels, interval_label, length_labels, missing_label, score_label
 from needlemap.reports.margins import Margin, length_margins
+from needlemap.reports.sizes import SCREEN, Style
 
 T = TypeVar("T")
 
-MAX_LENGTH_LABELS = 36
-MAX_DEPTH_LABELS = 36
+MAX_LABELS = 36
+WIDE, HIGH = 0.56, 1.25  # of a letter's size: the width of a letter, the height of a line
+GRAIN = 5  # cells end at such parts of a point, whole pixels of a print at 360 to the inch: no seams
+TICKED = 0.6  # of a label's height: rows that are lower have no room for ticks
 RAGGED_BELOW = 0.5  # share of lengths x depths that are cells
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """width, height: pixels of the map itself. rows: the vertical axis runs from 0 (top) to rows.
+    """width, height: points of the map itself. rows: the vertical axis runs from 0 (top) to rows.
 
     length_ticks: labels by length in tokens. depth_ticks: labels by place on the vertical axis. realised:
-    whether cells say where in their bin the needle really was (mode bins, which chooses it).
+    whether ticks say where in its bin the needle really was (mode bins, which chooses it).
     """
 
-    width: int
-    height: int
+    width: float
+    height: float
     rows: float
     length_ticks: dict[int, str]
     depth_ticks: dict[float, str]
@@ -42,21 +45,36 @@ class Layout:
     realised: bool
 
 
-def make_layout(map: Map) -> Layout:
-    """The layout of a map: sizes, ticks, one data row per cell and per length."""
+def make_layout(map: Map, style: Style = SCREEN, width: float | None = None) -> Layout:
+    """The layout of a map: sizes, ticks, one data row per cell and per length. width: at most so wide."""
     bands, rows, ticks = _ragged_bands(map) if is_ragged(map) else _even_bands(map)
     labels = length_labels(map.lengths)
     bins = dict(zip(map.depths, bin_edges(map.depths), strict=True)) if map.mode == "bins" else {}
+    columns = max(1, len(map.lengths))
+    wide, high = (_screen_size if width is None else _print_size)(columns, max(1, len(ticks)), width or 0.0)
     return Layout(
-        _width(max(1, len(map.lengths))),
-        _height(max(1, len(ticks))),
+        wide,
+        high,
         rows,
-        {length: labels[length] for length in thinned(map.lengths, MAX_LENGTH_LABELS)},
-        {place: ticks[place] for place in thinned(list(ticks), MAX_DEPTH_LABELS)},
+        {length: labels[length] for length in thinned(map.lengths, _room(labels.values(), wide, style))},
+        {place: ticks[place] for place in thinned(list(ticks), _lines(high, style))},
         tuple(_cell_row(cell, band, bins) for cell, band in zip(map.cells, bands, strict=True)),
-        tuple(_mean_row(margin) for margin in length_margins(map)),
-        bool(bins),
+        tuple(_mean_row(margin, counted=map.counted) for margin in length_margins(map)),
+        bool(bins) and high / max(1.0, rows) >= TICKED * style.label,
     )
+
+
+def _room(labels: Collection[str], width: float, style: Style) -> int:
+    """How many of these labels have room side by side; turned, more do."""
+    if style.slanted:
+        return MAX_LABELS
+    letters = max(map(len, labels), default=1) + 1.5
+    return max(1, min(MAX_LABELS, int(width / (letters * WIDE * style.label))))
+
+
+def _lines(height: float, style: Style) -> int:
+    """How many lines of labels have room one over the other."""
+    return max(1, min(MAX_LABELS, int(height / (HIGH * style.label))))
 
 
 def thinned(values: Sequence[T], most: int) -> list[T]:
@@ -91,15 +109,21 @@ def _ragged_bands(map: Map) -> tuple[list[tuple[float, float]], float, dict[floa
     return [edges[cell.length_tokens, cell.depth] for cell in map.cells], 100.0, ticks
 
 
-def _width(columns: int) -> int:
-    """Whole pixels per column, or seams show between them."""
-    wished = min(max(18 * columns, 300 if columns < 3 else 480), 720)
-    return columns * max(2, round(wished / columns))
+def _screen_size(columns: int, rows: int, _: float) -> tuple[float, float]:
+    """Whole pixels per column and row, or seams show between them."""
+    wide = min(max(18 * columns, 300 if columns < 3 else 480), 720)
+    high = min(max(12 * rows, 120 if rows < 3 else 240), 420)
+    return columns * max(2, round(wide / columns)), rows * max(2, round(high / rows))
 
 
-def _height(rows: int) -> int:
-    wished = min(max(12 * rows, 120 if rows < 3 else 240), 420)
-    return rows * max(2, round(wished / rows))
+def _print_size(columns: int, rows: int, width: float) -> tuple[float, float]:
+    """As wide as there is room for, a map of half that height; columns and rows of whole printed pixels."""
+    high = min(max(0.5 * width, 60.0 if rows < 3 else 90.0), 200.0)
+    return _whole(width, columns), _whole(high, rows)
+
+
+def _whole(size: float, parts: int) -> float:
+    return parts * max(1, int(GRAIN * size / parts)) / GRAIN
 
 
 def _cell_row(
@@ -110,7 +134,7 @@ def _cell_row(
         "length": cell.length_tokens,
         "top": band[0],
         "bottom": band[1],
-        "score": None if cell.score is None else round(cell.score * 100, 4),
+        "score": _percent(cell.score),
         "state": _state(cell),
         "tokens": f"{cell.length_tokens:,} tokens",
         "depth": f"{percent(cell.depth):.4g} %, realised {percent(cell.realised):.4g} %",
@@ -135,13 +159,19 @@ def _state(cell: CellScore) -> str:
     return "partial" if cell.missing else "scored"
 
 
-def _mean_row(margin: Margin) -> dict[str, Any]:
+def _mean_row(margin: Margin, *, counted: bool) -> dict[str, Any]:
     return {
         "length": margin.length_tokens,
-        "mean": None if margin.score is None else round(margin.score * 100, 4),
+        "mean": _percent(margin.score),
+        "low": _percent(margin.low) if counted else None,
+        "high": _percent(margin.high) if counted else None,
         "tokens": f"{margin.length_tokens:,} tokens",
         **_counts(margin),
     }
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else round(share * 100, 4)
 
 
 def _counts(of: CellScore | Margin) -> dict[str, Any]:

@@ -12,21 +12,26 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from needlemap.durations import duration_label
 from needlemap.maps.map import Map
 from needlemap.reports.terminal import terminal_map
 from needlemap.runs.record import Record
+from needlemap.runs.runner import Watcher
 from needlemap.trials import Trial
 
 _PLAIN_EVERY_S = 10.0
 _REDRAW_EVERY_S = 0.5
-_LINES_AROUND = 11  # what stands around the depth rows: the map's own lines, the last failure, the tally
+_LINES_AROUND = 12  # around the depth rows: the map's own lines, the last failure, workers, the tally
 
 
 class Tally:
-    """Counts of a run under way. total, already: trials in all, and those scored before this start."""
+    """Counts of a run under way. total, already: trials in all, and those scored before this start.
 
-    def __init__(self, total: int, already: int) -> None:
-        self.total, self.already = total, already
+    limits: what is used of the run's limits, in words; '' without limits.
+    """
+
+    def __init__(self, total: int, already: int, limits: Callable[[], str] = str) -> None:
+        self.total, self.already, self._limits = total, already, limits
         self.scored = self.failed = self.tokens = self.cached = self.promised = 0
         self.usd: float | None = 0.0
         self.started = time.monotonic()
@@ -35,14 +40,16 @@ class Tally:
         """Count one record."""
         self.scored += record.scored
         self.failed += not record.scored
+        if record.rescored:
+            return
         self.tokens += record.prompt_tokens or 0
         self.cached += record.cached_tokens or 0
         self.promised += (record.shared_tokens or 0) if record.cached_tokens is not None else 0
         if record.answer is not None:
             self.usd = None if self.usd is None or record.usd is None else self.usd + record.usd
 
-    def line(self) -> str:
-        """Done of total, failures, tokens, money, rate, time left: what is known of it."""
+    def line(self, *, over: bool = False) -> str:
+        """Done of total, failures, tokens, money, and while it goes on rate and time left: what is known."""
         ended = self.scored + self.failed
         seconds = max(time.monotonic() - self.started, 1e-6)
         rate = ended / seconds
@@ -52,8 +59,10 @@ class Tally:
         parts += [f"{self.tokens:,} tokens"] if self.tokens else []
         plan = f" of {self.promised:,} planned" if self.promised else ""
         parts += [f"{self.cached:,} cached{plan}"] if self.cached or plan else []
-        parts += [f"${self.usd:.4f}"] if self.usd else []
-        parts += [f"{rate:.1f}/s", f"{_clock(left / rate)} left"] if ended and left else []
+        limits = self._limits()
+        parts += [limits] if limits else [f"${self.usd:.4f}"] if self.usd else []
+        goes_on = ended and left and not over
+        parts += [f"{rate:.1f}/s", f"{duration_label(left / rate)} left"] if goes_on else []
         return " · ".join(parts)
 
 
@@ -70,6 +79,14 @@ class View(Protocol):
 
     def recorded(self, record: Record) -> None:
         """A trial ended."""
+        ...
+
+    def told(self, workers: str, units: str) -> None:
+        """How a run's workers and their units stand."""
+        ...
+
+    def said(self, event: str) -> None:
+        """Something happened to a worker."""
         ...
 
 
@@ -90,6 +107,29 @@ class Silent:
     def recorded(self, record: Record) -> None:
         """Nothing."""
 
+    def told(self, workers: str, units: str) -> None:
+        """Nothing."""
+
+    def said(self, event: str) -> None:
+        """Nothing."""
+
+
+class Together(Silent):
+    """Several watchers as one."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self._watchers = watchers
+
+    def asked(self, trial: Trial) -> None:
+        """Tell each."""
+        for watcher in self._watchers:
+            watcher.asked(trial)
+
+    def recorded(self, record: Record) -> None:
+        """Tell each."""
+        for watcher in self._watchers:
+            watcher.recorded(record)
+
 
 class Lines(Silent):
     """A line every ten seconds, for logs; and each kind of failure once."""
@@ -98,6 +138,7 @@ class Lines(Silent):
         self._tally = tally
         self._last = time.monotonic()
         self._seen: set[str] = set()
+        self._workers = self._units = ""
 
     def recorded(self, record: Record) -> None:
         """Print when it is time to."""
@@ -107,7 +148,19 @@ class Lines(Silent):
             print(f"{record.failure}: {record.error}", file=sys.stderr, flush=True)
         if time.monotonic() - self._last >= _PLAIN_EVERY_S:
             self._last = time.monotonic()
-            print(self._tally.line(), file=sys.stderr, flush=True)
+            parts = filter(None, (self._tally.line(), self._units))
+            print(" · ".join(parts), file=sys.stderr, flush=True)
+
+    def told(self, workers: str, units: str) -> None:
+        """Print what workers do when it changes; how far they are comes with the next line."""
+        self._units = units
+        if workers != self._workers:
+            self._workers = workers
+            print(f"{workers} · {units}", file=sys.stderr, flush=True)
+
+    def said(self, event: str) -> None:
+        """Print at once."""
+        print(event, file=sys.stderr, flush=True)
 
 
 class LiveMap(Silent):
@@ -118,7 +171,7 @@ class LiveMap(Silent):
         self._console = Console(stderr=True)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._drawn = 0.0
-        self._failure = ""
+        self._failure = self._workers = ""
 
     def __enter__(self) -> Self:
         self._live.__enter__()
@@ -142,23 +195,24 @@ class LiveMap(Silent):
         if time.monotonic() - self._drawn >= _REDRAW_EVERY_S:
             self._draw()
 
+    def told(self, workers: str, units: str) -> None:
+        """Redraw when it changes."""
+        line = f"{workers} · {units}"
+        if line != self._workers:
+            self._workers = line
+            self._draw()
+
+    def said(self, event: str) -> None:
+        """Print above the map."""
+        self._live.console.print(Text(event), soft_wrap=True)
+
     def _draw(self) -> None:
         self._drawn = time.monotonic()
         rows = max(1, self._console.height - _LINES_AROUND)
         parts = [terminal_map(self._make(self._records), max_rows=rows)]
         if self._failure:
             parts.append(Text(self._failure, style="red", no_wrap=True, overflow="ellipsis"))
+        if self._workers:
+            parts.append(Text(self._workers, no_wrap=True, overflow="ellipsis"))
         parts.append(Text(self._tally.line(), style="bold"))
         self._live.update(Group(*parts), refresh=True)
-
-
-def _clock(seconds: float) -> str:
-    """A duration for people.
-
-    >>> _clock(59), _clock(3700)
-    ('59 s', '1 h 01 min')
-    """
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes = int(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -11,6 +11,11 @@ PALETTES: dict[str, tuple[str, ...]] = {
     "cividis": ("#00224E", "#575D6D", "#7D7C78", "#A69D75", "#FEE838"),  # for all kinds of colour vision
     "grey": ("#252525", "#FFFFFF"),  # for print
 }
+CHANGES = (
+    "#B35806",
+    "#F7F7F7",
+    "#2166AC",
+)  # of a difference: orange lost, blue gained; told apart by all eyes
 
 
 def palette_colours(name: str) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,6 +11,7 @@ from needlemap.maps.map import CellScore, Map
 from needlemap.reports.labels import depth_labels
 from needlemap.reports.layout import is_ragged
 from needlemap.reports.margins import length_margins
+from needlemap.runs.outcomes import SKIPPED
 
 T = TypeVar("T")
 RAGGED_ROWS = 20
@@ -91,7 +92,12 @@ def _grouped(values: Sequence[T], most: int) -> tuple[tuple[T, ...], ...]:
 def _spot(cells: Sequence[CellScore]) -> Spot:
     if not cells:
         return NOWHERE
-    return Spot(_mean(cell.score for cell in cells), any(cell.failures for cell in cells))
+    return Spot(_mean(cell.score for cell in cells), any(_failed(cell.failures) for cell in cells))
+
+
+def _failed(failures: Mapping[str, int]) -> bool:
+    """Whether something failed; what a limit skipped was only not asked."""
+    return any(kind != SKIPPED for kind in failures)
 
 
 def _means(map: Map, columns: Sequence[Sequence[int]]) -> tuple[Spot, ...]:
@@ -99,7 +105,7 @@ def _means(map: Map, columns: Sequence[Sequence[int]]) -> tuple[Spot, ...]:
     return tuple(
         Spot(
             _mean(margins[length].score for length in column),
-            any(margins[length].failures for length in column),
+            any(_failed(margins[length].failures) for length in column),
         )
         for column in columns
     )

@@ -1,24 +1,26 @@
-"""What a run comes to, in a few lines under its map: mean, missing, effective length, depths, power."""
+"""What a run comes to, in a few lines under its map: mean, effective length, depths, noise, power."""
 
 from __future__ import annotations
 
 from math import inf
 
 from needlemap.maps.bootstrap import FEWEST
-from needlemap.maps.clusters import ClusterMean, cluster_mean
+from needlemap.maps.clusters import ClusterMean
 from needlemap.maps.cube import Cube
 from needlemap.maps.effective import RULES, Effective, effective_length, parse_rule
 from needlemap.maps.missing import missing_bounds
-from needlemap.maps.position import DepthScore, position_gap
+from needlemap.maps.noise import noise_floor
+from needlemap.maps.position import DepthScore, position_gap, total_score
 from needlemap.maps.power import trials_needed
 from needlemap.reports.labels import depth_labels, interval_label, length_labels, score_label
 
 DROP = 0.05
+UNCOUNTED = "each score is a mean of nobody knows how many answers: intervals are as of one each"
 
 
 def summary_lines(cube: Cube, rules: tuple[str, ...] = RULES) -> list[str]:
     """All lines; none without a score. Raises SettingsError for an unknown rule."""
-    mean = cluster_mean(cube.scores.reshape(len(cube.repeats), -1))
+    mean = total_score(cube)
     if mean is None:
         return []
     return [
@@ -26,7 +28,8 @@ def summary_lines(cube: Cube, rules: tuple[str, ...] = RULES) -> list[str]:
         *_missing_lines(mean, cube.missing),
         *_effective_lines(cube, rules),
         *_depth_lines(cube),
-        _power_line(mean),
+        *_again_lines(cube),
+        *([_power_line(mean)] if cube.counted else [UNCOUNTED]),
     ]
 
 
@@ -53,9 +56,9 @@ def _tokens(length: float) -> str:
 def _mean_line(mean: ClusterMean) -> str:
     haystacks = f"{mean.clusters} haystack{'s' * (mean.clusters != 1)}"
     interval = interval_label(mean.low, mean.high)
-    line = f"all trials: {score_label(mean.score)} {interval} (n={mean.n}, {haystacks}"
+    line = f"all prompts: {score_label(mean.score)} {interval} (n={mean.n}, {haystacks}"
     if mean.standard_error is None or mean.design_effect is None:
-        return f"{line}: too few to see how haystacks differ; interval as of independent trials)"
+        return f"{line}: too few to see how they differ, so the interval is as of independent prompts)"
     error = f"standard error {100 * mean.standard_error:.1f}"
     return f"{line}, {error} by haystack, design effect {mean.design_effect:.1f})"
 
@@ -73,7 +76,9 @@ def _effective_lines(cube: Cube, rules: tuple[str, ...]) -> list[str]:
     known = [each for each in found if each is not None]
     shown = [f"{each.rule.name} {effective_label(each)}" for each in known]
     lines = [f"effective length: {' · '.join(shown)}"]
-    if any(each.clusters < FEWEST for each in known):
+    if cube.one_haystack:
+        lines.append("  no intervals: all repeats count as of one haystack")
+    elif any(each.clusters < FEWEST for each in known):
         lines.append(f"  no intervals from fewer than {FEWEST} haystacks: --repeats {FEWEST} or more")
     return lines
 
@@ -92,6 +97,18 @@ def _depth_lines(cube: Cube) -> list[str]:
 def _depth(each: DepthScore, labels: dict[float, str]) -> str:
     mean = each.mean
     return f"{labels[each.depth]} {score_label(mean.score)} {interval_label(mean.low, mean.high)}"
+
+
+def _again_lines(cube: Cube) -> list[str]:
+    """The noise floor, from prompts that were asked more than once."""
+    noise = noise_floor(cube.again)
+    if noise is None:
+        return []
+    line = f"asked again: {noise.differing} of {noise.n} prompts scored otherwise the second time"
+    if not noise.differing:
+        return [line]
+    share, smallest = interval_label(noise.low, noise.high), 100 * noise.smallest(cube.n)
+    return [f"{line} {share} %; noise floor: up to {smallest:.1f} points between two runs mean nothing"]
 
 
 def _power_line(mean: ClusterMean) -> str:

@@ -1,41 +1,108 @@
-"""Tidy tables as CSV: a row per cell, or a row per trial. Scores and depths in percent.
+"""Tidy tables of one or several runs: a row per cell, or a row per trial. Scores and depths in percent.
 
-Text that a spreadsheet would run as a formula gets a leading apostrophe (OWASP, CSV injection).
+In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe (OWASP, CSV injection).
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from needlemap.grid import percent
-from needlemap.maps.map import CellScore, Map
+from needlemap.maps.map import CellScore
+from needlemap.runs.loaded import Loaded
 from needlemap.runs.record import Record
 
 Value = str | int | float | None
 
-CELL_COLUMNS = (
-    "length_tokens", "depth_percent", "realised_depth_percent",
-    "score", "n", "low", "high", "missing", "failures",
-)  # fmt: skip
-TRIAL_COLUMNS = (
-    "task", "model", "length_tokens", "depth_percent", "realised_depth_percent", "repeat", "seed",
-    "score", "scorer", "question", "reference", "keywords", "answer", "finish", "failure", "error",
-    "prompt_tokens", "cached_tokens", "completion_tokens", "usd", "latency_s", "attempts",
-    "answered_by", "finished_at", "key",
-)  # fmt: skip
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name, what its values are, and what they mean. An unknown value is None."""
+
+    name: str
+    kind: Literal["text", "whole number", "number"]
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of values in the order of the columns."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Value, ...], ...]
+
+
+_SAME = (
+    Column("run", "text", "the run's folder, as it was given"),
+    Column("model", "text", "as set: BACKEND/NAME"),
+    Column("task", "text", "the task's name"),
+    Column("length_tokens", "whole number", "the cell's length"),
+    Column("depth_percent", "number", "the cell's depth"),
+)
+CELLS = (
+    *_SAME,
+    Column("realised_depth_percent", "number", "mean of where the first needle was"),
+    Column("score", "number", "mean score in percent; empty if nothing was measured"),
+    Column("n", "whole number", "different prompts scored"),
+    Column("low", "number", "95 % interval of the score, its lower end"),
+    Column("high", "number", "its upper end"),
+    Column("missing", "whole number", "trials that could not be measured or were not asked yet"),
+    Column("failures", "text", "why they could not be measured, with counts"),
+    Column("repeated", "whole number", "prompts of n that a shallower cell of this length asked too"),
+)
+TRIALS = (
+    *_SAME,
+    Column("realised_depth_percent", "number", "where the first needle was"),
+    Column("repeat", "whole number", "number of the repeat, from 0"),
+    Column("seed", "whole number", "the run's seed"),
+    Column("score", "number", "in percent; empty if the trial could not be measured"),
+    Column("native_score", "number", "the score on the scorer's own scale"),
+    Column("scorer", "text", "the scorer"),
+    Column("question", "text", "what was asked"),
+    Column("reference", "text", "the reference answer"),
+    Column("keywords", "text", "words that a right answer holds, with '; ' between them"),
+    Column("answer", "text", "the answer, unchanged"),
+    Column("finish", "text", "`stop`, `length`, or the provider's own word"),
+    Column("failure", "text", "why it could not be measured"),
+    Column("error", "text", "the same in the server's or library's words"),
+    Column("prompt_tokens", "whole number", "as the provider counted them; empty if it does not say"),
+    Column("cached_tokens", "whole number", "of which it read from a cache"),
+    Column("planned_tokens", "whole number", "of which the plan promised that a cache holds them"),
+    Column("completion_tokens", "whole number", "tokens of the answer"),
+    Column("usd", "number", "price of this answer in US dollars; empty if no price is known"),
+    Column("latency_s", "number", "seconds of the attempt that was answered"),
+    Column("attempts", "whole number", "how often it was sent"),
+    Column("answered_by", "text", "the model that the provider names in its reply"),
+    Column("finished_at", "text", "UTC time"),
+    Column("prompt_sha256", "text", "hash of the prompt: equal prompts count once in n"),
+    Column("key", "text", "hash of all that can change the answer or its score"),
+)
 FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
 
 
-def cells_csv(map: Map) -> str:
-    """One row per cell of the map; empty fields where nothing was measured."""
-    return _csv(CELL_COLUMNS, (_cell_values(cell) for cell in map.cells))
+def cells_table(runs: Sequence[Loaded]) -> Table:
+    """A row per cell of each run's map."""
+    rows = [(run.path, run.map.model, run.map.task, *_cell(cell)) for run in runs for cell in run.map.cells]
+    return Table(CELLS, tuple(rows))
 
 
-def trials_csv(records: Iterable[Record]) -> str:
-    """One row per record, answers included."""
-    return _csv(TRIAL_COLUMNS, (_trial_values(record) for record in records))
+def trials_table(runs: Sequence[Loaded]) -> Table:
+    """A row per trial, answers included, by length, depth and repeat."""
+    rows = [(run.path, *_trial(record)) for run in runs for record in sorted(run.records, key=_place)]
+    return Table(TRIALS, tuple(rows))
+
+
+def csv_text(table: Table) -> str:
+    """The table as CSV; unknown values are empty fields."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(column.name for column in table.columns)
+    writer.writerows([safe(value) for value in row] for row in table.rows)
+    return text.getvalue()
 
 
 def safe(value: Value) -> Value:
@@ -49,15 +116,11 @@ def safe(value: Value) -> Value:
     return f"'{value}"
 
 
-def _csv(columns: Sequence[str], rows: Iterable[Sequence[Value]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([safe(value) for value in row] for row in rows)
-    return text.getvalue()
+def _place(record: Record) -> tuple[int, float, int]:
+    return record.length_tokens, record.depth, record.repeat
 
 
-def _cell_values(cell: CellScore) -> tuple[Value, ...]:
+def _cell(cell: CellScore) -> tuple[Value, ...]:
     return (
         cell.length_tokens,
         percent(cell.depth),
@@ -68,17 +131,21 @@ def _cell_values(cell: CellScore) -> tuple[Value, ...]:
         _share(cell.high),
         cell.missing,
         "; ".join(f"{kind}: {count}" for kind, count in sorted(cell.failures.items())),
+        cell.repeated,
     )
 
 
-def _trial_values(record: Record) -> tuple[Value, ...]:
+def _trial(record: Record) -> tuple[Value, ...]:
     realised = record.needles[0].realised if record.needles else None
+    scorer, prompt = record.scorer, record.prompt
     return (
-        record.task, record.model, record.length_tokens, percent(record.depth), _share(realised),
-        record.repeat, record.seed, _share(record.score), record.scorer.name if record.scorer else None,
-        record.question, record.reference, "; ".join(record.keywords), record.answer, record.finish,
-        record.failure, record.error, record.prompt_tokens, record.cached_tokens, record.completion_tokens,
-        record.usd, record.latency_s, record.attempts, record.answered_by, record.finished_at, record.key,
+        record.model, record.task, record.length_tokens, percent(record.depth), _share(realised),
+        record.repeat, record.seed, _share(record.score), scorer.native if scorer else None,
+        scorer.name if scorer else None, record.question, record.reference, "; ".join(record.keywords),
+        record.answer, record.finish, record.failure, record.error, record.prompt_tokens,
+        record.cached_tokens, record.shared_tokens, record.completion_tokens, record.usd, record.latency_s,
+        record.attempts, record.answered_by, record.finished_at, prompt.sha256 if prompt else None,
+        record.key,
     )  # fmt: skip
 
 

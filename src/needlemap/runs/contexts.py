@@ -6,23 +6,20 @@ from pathlib import Path
 
 from needlemap.grid import percent
 from needlemap.runs.record import Record
-from needlemap.runs.runner import Watcher
 from needlemap.trials import Trial
 
 
 class SavingContexts:
-    """A watcher that writes contexts/len_L_depth_D_repeat_R.txt as prompts go out, and passes all on."""
+    """A watcher that writes contexts/len_L_depth_D_repeat_R.txt into a run's folder as prompts go out."""
 
-    def __init__(self, watcher: Watcher, folder: Path) -> None:
-        self._watcher, self._folder = watcher, folder / "contexts"
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "contexts"
 
     def asked(self, trial: Trial) -> None:
         """Write the context."""
         self._folder.mkdir(parents=True, exist_ok=True)
         name = f"len_{trial.cell.length_tokens}_depth_{percent(trial.cell.depth):g}_repeat_{trial.repeat}.txt"
         (self._folder / name).write_text(trial.prompt.context_text, encoding="utf-8", newline="")
-        self._watcher.asked(trial)
 
     def recorded(self, record: Record) -> None:
-        """Pass on."""
-        self._watcher.recorded(record)
+        """Nothing: what was asked is written already."""

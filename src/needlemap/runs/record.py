@@ -7,18 +7,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, computed_field
+
+from needlemap.runs.outcomes import outcome_of
 
 SCHEMA = 1
 
 
 class NeedleRecord(BaseModel):
-    """One needle: meant and realised depth as shares in [0, 1]; byte: its offset in the context."""
+    """One needle: meant and realised depth as shares in [0, 1]; byte: its offset in the context.
+
+    text: as it was placed. before, after: up to 300 characters of the context either side of it.
+    """
 
     model_config = ConfigDict(frozen=True)
     meant: float
     realised: float
     byte: int
+    text: str = ""
+    before: str = ""
+    after: str = ""
 
 
 class PromptRecord(BaseModel):
@@ -40,7 +48,10 @@ class PromptRecord(BaseModel):
 
 
 class ScorerRecord(BaseModel):
-    """How the answer was scored: the scorer, its options, its native scale and what decided the score."""
+    """How the answer was scored: the scorer, its options, its native scale and what decided the score.
+
+    mean: whether the score is a mean of nobody knows how many answers, as in an imported summary.
+    """
 
     model_config = ConfigDict(frozen=True)
     name: str
@@ -48,6 +59,7 @@ class ScorerRecord(BaseModel):
     scale: tuple[float, float] = (0.0, 1.0)
     native: float | None = None
     why: dict[str, Any] = Field(default_factory=dict)
+    mean: bool = False
 
 
 class Record(BaseModel):
@@ -55,11 +67,15 @@ class Record(BaseModel):
 
     prompt_tokens, cached_tokens, completion_tokens: as the server counted; None where it did not say.
     shared_tokens: what the plan promised that a cache holds of it; None where the mode shares nothing.
+    asked: hash of what can change the answer, so that answers can be scored anew; key adds the scorer.
+    thinking: what a reasoning model wrote before its answer, at most 20,000 characters of it.
+    rescored: whether the answer is an earlier record's, scored anew: nothing was asked.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     schema_version: int = Field(SCHEMA, alias="schema")
     key: str
+    asked: str = ""
     task: str
     model: str
     length_tokens: int
@@ -72,6 +88,7 @@ class Record(BaseModel):
     needles: tuple[NeedleRecord, ...] = ()
     prompt: PromptRecord | None = None
     answer: str | None = None
+    thinking: str | None = None
     finish: str | None = None
     score: float | None = None
     scorer: ScorerRecord | None = None
@@ -79,14 +96,22 @@ class Record(BaseModel):
     cached_tokens: int | None = None
     shared_tokens: int | None = None
     completion_tokens: int | None = None
+    thinking_tokens: int | None = None
     usage: dict[str, Any] = Field(default_factory=dict)
     usd: float | None = None
     latency_s: float | None = None
     attempts: int = 0
+    rescored: bool = False
     failure: str | None = None
     error: str | None = None
     answered_by: str | None = None
     finished_at: str = ""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def outcome(self) -> str:
+        """What became of the trial, in one of the words of `outcomes.py`."""
+        return outcome_of(self)
 
     @property
     def scored(self) -> bool:

@@ -10,9 +10,13 @@ from needlemap.errors import Unmeasured
 from needlemap.models.base import Answer
 from needlemap.money import Prices
 from needlemap.runs.record import NeedleRecord, PromptRecord, Record, ScorerRecord
+from needlemap.runs.surroundings import surroundings
 from needlemap.scorers.base import Score, Scorer
 from needlemap.settings import Settings
 from needlemap.trials import Trial
+
+LONGEST_THINKING = 20_000  # characters
+_CUT = "\n[...]\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class RecordMaker:
         reference = trial.item.reference
         return {
             "key": trial.key,
+            "asked": trial.asked,
             "task": self.settings.task,
             "model": self.settings.model,
             "length_tokens": trial.cell.length_tokens,
@@ -49,10 +54,7 @@ class RecordMaker:
             "question": trial.item.question,
             "reference": reference.answer,
             "keywords": reference.keywords,
-            "needles": tuple(
-                NeedleRecord(meant=needle.meant, realised=needle.realised, byte=needle.byte)
-                for needle in trial.prompt.needles
-            ),
+            "needles": needle_records(trial),
             "prompt": prompt_record(trial),
             "shared_tokens": trial.shared_tokens,
         }
@@ -61,10 +63,12 @@ class RecordMaker:
         prompt_tokens = trial.prompt.tokens if answer.prompt_tokens is None else answer.prompt_tokens
         return {
             "answer": answer.text if answer.forced is None else None,
+            "thinking": capped(answer.thinking),
             "finish": answer.finish,
             "prompt_tokens": answer.prompt_tokens,
             "cached_tokens": answer.cached_tokens,
             "completion_tokens": answer.completion_tokens,
+            "thinking_tokens": answer.thinking_tokens,
             "usage": dict(answer.usage),
             "usd": self.prices.usd(prompt_tokens, answer.cached_tokens or 0, answer.completion_tokens or 0),
             "latency_s": round(answer.latency_s, 4),
@@ -79,8 +83,58 @@ class RecordMaker:
         )
 
 
+def needle_records(trial: Trial) -> tuple[NeedleRecord, ...]:
+    """What a record keeps of a trial's needles: depths, place, text and what stands around it."""
+    around = surroundings(trial.prompt, [needle.text for needle in trial.item.needles])
+    return tuple(
+        NeedleRecord(
+            meant=needle.meant,
+            realised=needle.realised,
+            byte=needle.byte,
+            text=seen.text,
+            before=seen.before,
+            after=seen.after,
+        )
+        for needle, seen in zip(trial.prompt.needles, around, strict=True)
+    )
+
+
+def capped(thinking: str | None) -> str | None:
+    """Thinking as a record keeps it: of a longer one the beginning and the end.
+
+    >>> len(capped("x" * 50_000))
+    20000
+    """
+    if thinking is None or len(thinking) <= LONGEST_THINKING:
+        return thinking
+    half = (LONGEST_THINKING - len(_CUT)) // 2
+    return thinking[: LONGEST_THINKING - len(_CUT) - half] + _CUT + thinking[-half:]
+
+
+def answer_of(record: Record) -> Answer:
+    """The answer that a record keeps, to be scored anew."""
+    return Answer(
+        record.answer or "",
+        record.finish,
+        record.prompt_tokens,
+        record.cached_tokens,
+        record.completion_tokens,
+        record.usage,
+        record.answered_by,
+        record.latency_s or 0.0,
+        thinking=record.thinking,
+        thinking_tokens=record.thinking_tokens,
+    )
+
+
+def scored_anew(asked: Record, scored: Record) -> Record:
+    """An answer's record with another score: what asking it cost and took stays as it was."""
+    new = ("key", "scorer", "score", "failure", "error", "finished_at")
+    return asked.model_copy(update={"rescored": True} | {name: getattr(scored, name) for name in new})
+
+
 def prompt_record(trial: Trial) -> PromptRecord:
-    """What a record keeps of a trial's prompt: never the text."""
+    """What a record keeps of a trial's prompt as a whole: never its text."""
     prompt = trial.prompt
     return PromptRecord(
         sha256=prompt.sha256,

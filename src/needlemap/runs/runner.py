@@ -9,7 +9,7 @@ a `Keeper` keeps the records.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 from zlib import crc32
@@ -20,10 +20,11 @@ from needlemap.models.faults import scrub
 from needlemap.money import Prices
 from needlemap.plan.lanes import Lanes
 from needlemap.plan.queue import LaneQueue
-from needlemap.runs.budget import Budget
+from needlemap.runs.budget import Budget, Reserved
+from needlemap.runs.pacer import Pacer
 from needlemap.runs.record import Record
-from needlemap.runs.recording import RecordMaker
-from needlemap.runs.retry import attempts
+from needlemap.runs.recording import RecordMaker, answer_of, scored_anew
+from needlemap.runs.retry import LONGEST_WAIT_S, attempts
 from needlemap.scorers.base import Connected, Score, Scorer, Weigher
 from needlemap.settings import Settings
 from needlemap.trials import Trial
@@ -58,7 +59,8 @@ class Keeper(Protocol):
 @dataclass(slots=True)
 class Outcome:
     """How a run ended. stopped: why not all trials were asked, None if they were. refused_from: the least
-    length in tokens that the model refused as too long."""
+    length in tokens that the model refused as too long. canary: why the run ended after its first trial.
+    warnings: what the user should know of it."""
 
     scored: int = 0
     failures: dict[str, int] = field(default_factory=dict)
@@ -66,6 +68,8 @@ class Outcome:
     hopeless: str | None = None
     refused_from: int | None = None
     refusal: str = ""
+    canary: str | None = None
+    warnings: list[str] = field(default_factory=list)
 
 
 class Runner:
@@ -80,20 +84,32 @@ class Runner:
         keeper: Keeper,
         watcher: Watcher,
         already: int = 0,
+        answers: Mapping[str, Record] | None = None,
     ) -> None:
-        """already: trials that were scored before this start."""
+        """already: trials that were scored before this start. answers: by `asked`, records of answers that are
+        still to be scored: their trials are not asked again."""
         self._model, self._scorer, self._settings = model, scorer, settings
         self._budget, self._keeper, self._watcher = budget, keeper, watcher
         self._maker = RecordMaker(settings, scorer, Prices.of(settings))
-        self._decoding = Decoding(
-            settings.max_answer_tokens, settings.temperature, settings.timeout_s, settings.request
-        )
-        self._already = already
+        self._decoding = decoding_of(settings)
+        self._already, self._answers = already, answers or {}
         self._outcome = Outcome()
+        self._pacer = Pacer(
+            settings.concurrency,
+            requests_per_minute=settings.requests_per_minute,
+            tokens_per_minute=settings.tokens_per_minute,
+            left_s=budget.left_s,
+        )
+        self._scoring = Pacer(left_s=budget.left_s)  # a judge's server has limits of its own
         # Asked here, not for each trial: Python 3.11 takes 0.03 ms to look at a protocol.
         self._connected = isinstance(scorer, Connected)
         self._weigher = scorer if isinstance(scorer, Weigher) else None
         self._teacher = model if self._weigher is not None and isinstance(model, Teacher) else None
+
+    @property
+    def outcome(self) -> Outcome:
+        """How it went so far."""
+        return self._outcome
 
     async def run(self, trials: Sequence[Trial], lanes: Lanes) -> Outcome:
         """Ask all trials, as many at a time as there are lanes. Records are kept as they come.
@@ -108,6 +124,7 @@ class Runner:
                     group.create_task(self._lane(queue, lane, group))
         except* (NeedlemapError, OSError) as errors:
             raise _first(errors) from None
+        self._stop()
         return self._outcome
 
     async def _lane(self, queue: LaneQueue[Trial], lane: int, group: asyncio.TaskGroup) -> None:
@@ -115,6 +132,9 @@ class Runner:
         while (trial := queue.next(lane)) is not None and not self._stop():
             await scoring.acquire()
             answered, tried = await self._ask(trial)
+            if isinstance(answered, Unmeasured) and answered.failure is Failure.SKIPPED:
+                scoring.release()
+                continue
             finish = group.create_task(self._finish(trial, answered, tried))
             finish.add_done_callback(lambda _: scoring.release())
             if not self._connected:
@@ -122,19 +142,47 @@ class Runner:
             if self._settings.pause_s and tried:
                 await asyncio.sleep(self._settings.pause_s)
 
+    async def first(self, trial: Trial) -> Record | None:
+        """Ask one trial before all others, and keep its record; None when a limit lets nothing be asked.
+
+        Raises as `run` does.
+        """
+        answered, tried = await self._ask(trial)
+        if self._stop():
+            return None
+        record = await self._finish(trial, answered, tried)
+        await asyncio.sleep(self._settings.pause_s)
+        return record
+
     def _stop(self) -> bool:
-        self._outcome.stopped = self._outcome.stopped or self._budget.spent
+        self._outcome.stopped = self._outcome.stopped or self._budget.stopped
         return self._outcome.stopped is not None or self._outcome.hopeless is not None
 
     async def _ask(self, trial: Trial) -> tuple[Answer | Unmeasured, int]:
         """The model's answer, or why there is none, and the number of attempts (0: not sent)."""
+        if trial.asked in self._answers:
+            record = self._answers[trial.asked]
+            return answer_of(record), record.attempts
         refused = self._outcome.refused_from
         if refused is not None and trial.cell.length_tokens >= refused:
             return Unmeasured(Failure.TOO_LONG, f"Not sent: {refused:,} tokens were refused."), 0
+        answer_tokens = 0 if self._teacher is not None else self._decoding.most_tokens
+        reserved = await self._budget.reserve(trial.prompt.tokens, answer_tokens)
+        if reserved is None:
+            return Unmeasured(Failure.SKIPPED, f"Not sent: {self._budget.stopped}"), 0
+        try:
+            return await self._asked(trial, reserved)
+        finally:
+            self._budget.settle(reserved)
+
+    async def _asked(self, trial: Trial, reserved: Reserved) -> tuple[Answer | Unmeasured, int]:
         self._watcher.asked(trial)
         try:
-            answer, tried = await attempts(lambda: self._said(trial), self._settings.retries)
+            answer, tried = await attempts(
+                lambda: self._said(trial), self._settings.retries, self._pacer, reserved.tokens
+            )
         except Unmeasured as failure:
+            self._budget.look_at_the_clock()
             return failure, failure.attempts
         except Exception as error:
             return _raised(error, Failure.MODEL), 1
@@ -149,14 +197,17 @@ class Runner:
             return await self._teacher.force(trial.prompt, trial.item.reference.answer, decoding)
         return await self._model.answer(trial.prompt, decoding)
 
-    async def _finish(self, trial: Trial, answered: Answer | Unmeasured, tried: int) -> None:
+    async def _finish(self, trial: Trial, answered: Answer | Unmeasured, tried: int) -> Record:
         """Score, record, keep."""
         answer = answered if isinstance(answered, Answer) else None
         score = answered if isinstance(answered, Unmeasured) else await self._score(trial, answered)
         record = self._maker.make(trial, answer, score, tried)
+        if trial.asked in self._answers:
+            record = scored_anew(self._answers[trial.asked], record)
         self._note(record, score)
         await self._keeper.append(record)
         self._watcher.recorded(record)
+        return record
 
     async def _score(self, trial: Trial, answer: Answer) -> Score | Unmeasured:
         try:
@@ -164,7 +215,7 @@ class Runner:
                 return self._weigher.weigh(answer.forced)
             said = whole_answer(trial.prompt.answer_prefix, answer.text)
             score, _ = await attempts(
-                lambda: self._scorer.score(said, trial.item.reference), self._settings.retries
+                lambda: self._scorer.score(said, trial.item.reference), self._settings.retries, self._scoring
             )
         except Unmeasured as failure:
             return failure
@@ -189,9 +240,20 @@ class Runner:
         """Whether every further request would fail in the same way."""
         outcome = self._outcome
         if failure.failure is Failure.RATE_LIMITED and failure.transient:
-            return False
+            return (failure.retry_after_s or 0.0) > LONGEST_WAIT_S  # a day's allowance is used up
         at_first = failure.failure in _HOPELESS_AT_FIRST and not (outcome.scored or self._already)
         return failure.failure in _HOPELESS or (at_first and outcome.failures[failure.failure] >= _FIRST)
+
+
+def decoding_of(settings: Settings) -> Decoding:
+    """How answers are drawn, by the settings."""
+    return Decoding(
+        settings.max_answer_tokens,
+        settings.temperature,
+        settings.timeout_s,
+        settings.request,
+        thinking_tokens=settings.thinking_tokens,
+    )
 
 
 def whole_answer(prefix: str, said: str) -> str:

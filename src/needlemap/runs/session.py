@@ -18,49 +18,43 @@ from typing import Any
 from needlemap import __version__
 from needlemap.errors import NeedlemapError, SettingsError, Unmeasured
 from needlemap.grid import percent
-from needlemap.maps.map import Map, make_map
+from needlemap.identity import FREE, place
+from needlemap.maps.cube import Cube, make_cube
+from needlemap.maps.map import Map, make_map, with_skipped
 from needlemap.models.base import Model
 from needlemap.money import Prices
 from needlemap.plan.breaks import with_breakpoints
 from needlemap.plan.order import cut, ordered, promised
 from needlemap.plan.places import SHARING
 from needlemap.registry import find
+from needlemap.resolve import model_options
 from needlemap.runs.budget import Budget
+from needlemap.runs.launch_file import refuse_launched
+from needlemap.runs.canary import send
 from needlemap.runs.record import SCHEMA, Record
 from needlemap.runs.runner import Outcome, Runner, Watcher
 from needlemap.runs.store import RunFolder, Writer
-from needlemap.scorers.base import Connected, Weigher
+from needlemap.scorers.base import Connected, Scorer, Weigher
 from needlemap.settings import Settings
 from needlemap.trials import Experiment, Trial
 
-# Settings that may differ when a run is resumed: none of them changes an answer that is already there.
-FREE = {
-    *("concurrency", "retries", "timeout_s", "pause_s", "limit_usd", "limit_tokens", "prices", "save"),
-    *(
-        "save_contexts",
-        "quiet",
-        "lengths",
-        "depths",
-        "repeats",
-        "first_repeat",
-        "sigmoid_ends",
-        "depth_rounding",
-    ),
-    *("collisions", "haystack_repeat"),
-}
 GRID_MODES = ("bins", "lattice")  # the whole grid decides where needles go, so the first start fixes it
-_GRID = ("lengths", "depths", "sigmoid_ends", "depth_rounding")
+_GRID = ("lengths", "depths", "sigmoid_ends", "depth_rounding")  # all but its repeats
 _PACKAGES = ("openai", "anthropic", "quicktok-v1", "tokenizers", "rapidfuzz", "numpy")
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """An experiment and the folder it fills. todo: trials to ask, in order; done: how many were scored."""
+    """An experiment and the folder it fills. todo: trials to ask, in order; done: how many were scored.
+
+    budget: what may be spent and, once it runs, what was.
+    """
 
     experiment: Experiment
     folder: RunFolder
     todo: tuple[Trial, ...]
     done: int
+    budget: Budget
 
     @classmethod
     def open(cls, experiment: Experiment, path: str | Path) -> Session:
@@ -72,6 +66,7 @@ class Session:
             folder,
             tuple(ordered(todo, experiment.settings.mode)),
             len(experiment.trials) - len(todo),
+            Budget.of(experiment.settings),
         )
 
     async def run(self, model: Model, watcher: Watcher) -> Outcome:
@@ -82,35 +77,58 @@ class Session:
         settings, scorer = self.experiment.settings, self.experiment.scorer
         async with AsyncExitStack() as stack:
             stack.push_async_callback(model.close)
-            if isinstance(scorer, Connected):
-                scorer.open()
-                stack.push_async_callback(scorer.close)
-            elif not isinstance(scorer, Weigher):
-                with suppress(Unmeasured):  # a scorer that lacks something says so before anything is paid
-                    await scorer.score("", self.todo[0].item.reference)
+            await make_ready(scorer, self.todo[0], stack)
+            refuse_launched(self.folder.path)
             writer = stack.enter_context(closing(Writer(self.folder)))
             # Once more, now that nobody else writes: another run may have ended between `open` and here.
             left = {trial.key for trial in unscored(self.folder, self.experiment)}
             writer.describe(about(self.experiment, self.folder))
-            budget = Budget(Prices.of(settings), settings.limit_usd, settings.limit_tokens)
-            for record in self.folder.records():
-                budget.add(record)
-            runner = Runner(model, scorer, settings, budget, writer, watcher, self.done)
-            walk = self._with_breakpoints([trial for trial in self.todo if trial.key in left])
+            for record in self.folder.every_record():
+                self.budget.add(record)
+            answers = to_be_scored(self.folder.records())
+            runner = Runner(model, scorer, settings, self.budget, writer, watcher, self.done, answers)
+            walk = marked(self.experiment, [trial for trial in self.todo if trial.key in left])
+            if settings.canary and self.experiment.traits.remote:
+                found = await send(runner, walk, self.folder.records(), settings)
+                runner.outcome.canary, runner.outcome.warnings = found.stop, found.warnings
+                if found.stop or runner.outcome.hopeless or runner.outcome.refused_from:
+                    return runner.outcome
+                walk = [trial for trial in walk if trial.key not in found.asked]
             lanes = cut(walk, settings.mode, self.experiment.workers)
-            return await runner.run(promised(walk, settings.mode, lanes), lanes)
+            outcome = await runner.run(promised(walk, settings.mode, lanes), lanes)
+            if outcome.stopped:
+                writer.describe(about(self.experiment, self.folder) | {"stopped": outcome.stopped})
+            return outcome
 
-    def _with_breakpoints(self, walk: list[Trial]) -> list[Trial]:
-        """Trials whose prompts say where they part, for providers that want to be told."""
-        if not self.experiment.traits.breakpoints or self.experiment.settings.mode not in SHARING:
-            return walk
-        prompts = with_breakpoints([trial.prompt for trial in walk])
-        return [replace(trial, prompt=prompt) for trial, prompt in zip(walk, prompts, strict=True)]
+
+def to_be_scored(records: Iterable[Record]) -> dict[str, Record]:
+    """By `asked`, the last record of each answer whose scoring failed: it is scored again, not asked again."""
+    found = {record.asked: record for record in records if record.answer is not None and record.asked}
+    return {asked: record for asked, record in found.items() if not record.scored and record.failure}
+
+
+async def make_ready(scorer: Scorer, trial: Trial, stack: AsyncExitStack) -> None:
+    """Open what a scorer needs, until the stack is left. One that lacks something says so before anything is
+    paid: it scores an empty answer to the trial. Raises NeedlemapError."""
+    if isinstance(scorer, Connected):
+        scorer.open()
+        stack.push_async_callback(scorer.close)
+    elif not isinstance(scorer, Weigher):
+        with suppress(Unmeasured):
+            await scorer.score("", trial.item.reference)
+
+
+def marked(experiment: Experiment, walk: list[Trial]) -> list[Trial]:
+    """Trials whose prompts say where they part, for providers that want to be told."""
+    if not experiment.traits.breakpoints or experiment.settings.mode not in SHARING:
+        return walk
+    prompts = with_breakpoints([trial.prompt for trial in walk])
+    return [replace(trial, prompt=prompt) for trial, prompt in zip(walk, prompts, strict=True)]
 
 
 def make_model(settings: Settings) -> Model:
     """The back end that the settings name, bound to its model. Raises SettingsError."""
-    options = dict(settings.model_options)
+    options = model_options(settings)
     if settings.base_url:
         options["base_url"] = settings.base_url
     known = Prices.of(settings).usd(1000, 0, 1) is not None
@@ -145,6 +163,7 @@ def about(experiment: Experiment, folder: RunFolder) -> dict[str, Any]:
         "scorer": {"name": experiment.scorer.name, "options": dict(experiment.scorer.options)},
         "haystacks": [{"name": name, "sha256": sha256} for name, sha256 in experiment.haystacks],
         "cells": [[length, depth, sorted(repeats)] for (length, depth), repeats in sorted(expected.items())],
+        **({"earlier_scorers": before["earlier_scorers"]} if "earlier_scorers" in before else {}),
     }
 
 
@@ -184,6 +203,11 @@ def check_same(folder: RunFolder, experiment: Experiment) -> None:
         for name, value in theirs["settings"].items()
         if name not in free and name in ours and ours[name] != value
     ]
+    if "base_url" in differing:  # the same model at another address of one's own
+        backend, urls = experiment.settings.backend, (theirs["settings"]["base_url"], ours["base_url"])
+        differing = differing if len({place(backend, url) for url in urls}) == 2 else [
+            name for name in differing if name != "base_url"
+        ]
     if not differing and theirs["tokenizer"]["fingerprint"] != experiment.tokenizer.fingerprint:
         differing = ["tokenizer"]
     if differing:
@@ -211,7 +235,7 @@ def map_of(about: Mapping[str, Any], records: Iterable[Record]) -> Map:
     """The map of records, with what run.json says about them."""
     settings = about["settings"]
     expected = {(length, depth): len(repeats) for length, depth, repeats in about["cells"]}
-    return make_map(
+    map = make_map(
         records,
         expected,
         model=settings["model"],
@@ -219,7 +243,19 @@ def map_of(about: Mapping[str, Any], records: Iterable[Record]) -> Map:
         task=settings["task"],
         scorer=about["scorer"]["name"],
         mode=settings["mode"],
+        one_haystack=one_haystack(about),
     )
+    return with_skipped(map) if about.get("stopped") else map
+
+
+def cube_of_run(about: Mapping[str, Any], records: Iterable[Record]) -> Cube:
+    """The scores of records as an array, with what run.json says about them."""
+    return make_cube(records, about["cells"], one_haystack=one_haystack(about))
+
+
+def one_haystack(about: Mapping[str, Any]) -> bool:
+    """Whether all repeats have the same: documents taken as they are listed."""
+    return bool(about["settings"].get("order") == "listed")
 
 
 def _version(package: str) -> str:

@@ -7,7 +7,6 @@ processes write one file, so the same layout serves a laptop and a network file 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 import socket
@@ -15,11 +14,12 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from pydantic import ValidationError
 
 from needlemap.errors import NeedlemapError
+from needlemap.runs.locks import lock_folder
 from needlemap.runs.record import SCHEMA, Record
 
 RUN_FILE = "run.json"
@@ -58,10 +58,20 @@ class RunFolder:
         return about
 
     def records(self) -> Iterator[Record]:
-        """All readable records, file by file as they were begun: their names start with the time."""
+        """The readable records, but those of scorers that the run was scored with earlier (`needlemap score`)."""
+        earlier = self.about().get("earlier_scorers") if self.exists else None
+        for record in self.every_record():
+            if not earlier or _scorer(record) not in earlier:
+                yield record
+
+    def every_record(self) -> Iterator[Record]:
+        """All readable records, file by file as they were begun: their names start with the time.
+
+        Raises NeedlemapError for one of a newer needlemap.
+        """
         for file in sorted(self.path.glob("records-*.jsonl"), key=lambda file: file.name):
             with file.open("rb") as lines:
-                yield from filter(None, map(_record, lines))
+                yield from filter(None, map(parsed, lines))
 
 
 class Writer:
@@ -70,20 +80,24 @@ class Writer:
     A thread of its own writes, so that a slow disk holds nothing else up, one record after the other.
     """
 
-    def __init__(self, folder: RunFolder) -> None:
-        """Raises NeedlemapError when another run holds the folder."""
+    def __init__(self, folder: RunFolder, *, shared: bool = False) -> None:
+        """shared: other workers may write beside it. Raises NeedlemapError when another run holds the folder."""
         self._folder = folder.path
         folder.path.mkdir(parents=True, exist_ok=True)
-        self._lock = _locked(folder.path)
+        self._lock = lock_folder(folder.path, shared=shared)
         self._file = folder.path / f"records-{time.time_ns()}-{socket.gethostname()}-{os.getpid()}.jsonl"
         self._descriptor: int | None = None
         self._size = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="needlemap-records")
 
+    @property
+    def name(self) -> str:
+        """The name of its records file."""
+        return self._file.name
+
     def describe(self, about: dict[str, Any]) -> None:
         """Write run.json."""
-        data = json.dumps(about, indent=1, ensure_ascii=False, default=str).encode()
-        _replace(self._folder / RUN_FILE, data)
+        write_json(self._folder / RUN_FILE, about)
 
     async def append(self, record: Record) -> None:
         """Return when the record is on the disk. It gets there even if the caller is cancelled meanwhile."""
@@ -125,32 +139,42 @@ def _sync(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _record(line: bytes) -> Record | None:
-    """A line's record; None for a torn one."""
+def parsed(line: bytes) -> Record | None:
+    """A line's record; None for a torn one. Raises NeedlemapError for one of a newer needlemap."""
     try:
-        return Record.model_validate_json(line)
+        record = Record.model_validate_json(line)
+        schema = record.schema_version
     except ValidationError:
-        return None
-
-
-def _locked(path: Path) -> IO[bytes]:
-    """An advisory lock on the folder, held while the file is open. Raises NeedlemapError if it is taken."""
-    file = (path / ".lock").open("ab")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
+        record, schema = None, _schema(line)
+    if schema > SCHEMA:
         raise NeedlemapError(
-            f"Another needlemap is writing to '{path}'. Wait until it ends, or give another folder with -o."
-        ) from None
-    return file
+            f"A record was written by a newer needlemap (schema {schema}, this one reads up to {SCHEMA}). "
+            f"Run: pip install -U needlemap"
+        )
+    return record
 
 
-def _replace(file: Path, data: bytes) -> None:
+def _schema(line: bytes) -> int:
+    """The schema of a line that is no record of ours; 0 where it has none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return 0
+    schema = found.get("schema") if isinstance(found, dict) else None
+    return schema if isinstance(schema, int) else 0
+
+
+def _scorer(record: Record) -> dict[str, Any]:
+    """A record's scorer as run.json names it."""
+    scorer = record.scorer
+    return {"name": scorer.name, "options": scorer.options} if scorer else {}
+
+
+def write_json(file: Path, about: dict[str, Any]) -> None:
     """Write a whole file so that it is either the old one or the new one, whatever happens."""
     temporary = file.with_suffix(".tmp")
     with temporary.open("wb") as out:
-        out.write(data)
+        out.write(json.dumps(about, indent=1, ensure_ascii=False, default=str).encode())
         out.flush()
         os.fsync(out.fileno())
     temporary.replace(file)

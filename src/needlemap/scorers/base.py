@@ -14,13 +14,14 @@ class Reference:
     """What a right answer looks like: three different things that older tools mix.
 
     answer: a full right answer. keywords: words that a right answer holds. needle: the hidden text itself.
-    question: as it was asked.
+    question: as it was asked. decoys: what the prompt holds of the same kind as the keywords, but wrong.
     """
 
     answer: str
     keywords: tuple[str, ...] = ()
     needle: str = ""
     question: str = ""
+    decoys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.grid import Cell
 from needlemap.options import Checked
 from needlemap.placement import Needle
 from needlemap.scorers.base import Reference
-from needlemap.tasks.base import Item
+from needlemap.tasks.base import Draw, Item
 from needlemap.tasks.single import drawn
 from needlemap.templates import fill
 
@@ -46,11 +45,11 @@ class Multi(metaclass=Checked):
         self._keywords, self._spread, self._diff = tuple(keywords), spread, diff / 100
         self._draw = dict(draw or {})
 
-    def item(self, cell: Cell, repeat: int, seed: int) -> Item:
+    def item(self, draw: Draw) -> Item:
         """The needles with their meant depths, the question, and the reference."""
-        values = drawn(self._draw, repeat, seed)
+        values = drawn(self._draw, draw.repeat, draw.seed)
         texts = [fill(needle, values, "needles") for needle in self._needles]
-        depths = spread_depths(cell.depth, len(texts), self._spread, self._diff)
+        depths = spread_depths(draw.cell.depth, len(texts), self._spread, self._diff)
         question = fill(self._question, values, "question")
         words = tuple(fill(word, values, "keywords") for word in self._keywords)
         reference = Reference(fill(self._answer, values, "answer"), words, "\n".join(texts), question)

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from needlemap.errors import SettingsError
-from needlemap.grid import Cell
 from needlemap.options import Checked
 from needlemap.placement import Needle
 from needlemap.scorers.base import Reference
-from needlemap.tasks.base import Item
+from needlemap.tasks.base import Draw, Item
 from needlemap.templates import fill
 
 
@@ -39,14 +38,14 @@ class Single(metaclass=Checked):
         self._keywords, self._draw = tuple(keywords), dict(draw or {})
         self.scorer = "substring" if keywords else "levenshtein"
 
-    def item(self, cell: Cell, repeat: int, seed: int) -> Item:
+    def item(self, draw: Draw) -> Item:
         """The needle at the cell's depth, its question, and its reference."""
-        values = drawn(self._draw, repeat, seed)
+        values = drawn(self._draw, draw.repeat, draw.seed)
         needle = fill(self._needle, values, "needle")
         answer = needle if self._answer is None else fill(self._answer, values, "answer")
         question = fill(self._question, values, "question")
         words = tuple(fill(word, values, "keywords") for word in self._keywords)
-        return Item((Needle(needle, cell.depth),), question, Reference(answer, words, needle, question))
+        return Item((Needle(needle, draw.cell.depth),), question, Reference(answer, words, needle, question))
 
 
 def drawn(draw: Mapping[str, Sequence[str] | str], repeat: int, seed: int) -> dict[str, str]:

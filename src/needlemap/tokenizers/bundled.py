@@ -24,6 +24,7 @@ _PROBES = {
 }
 NAMES = tuple(_PROBES)
 _NORMALISES = {"qwen3"}  # Unicode NFC, as Qwen's own tokenizer does
+_SHORT = 4096  # characters or tokens: below, plain lists are quicker than what long texts want
 
 
 class Bundled:
@@ -52,8 +53,7 @@ class Bundled:
         if self._nfc and not unicodedata.is_normalized("NFC", text):
             text = unicodedata.normalize("NFC", text)
             data = text.encode()
-        batch, _ = self._encoding.encode_batch([text], 1)
-        ids = np.asarray(batch).astype(np.int32)
+        ids = self._ids(text)
         offsets = np.zeros(len(ids) + 1, np.int64)
         np.cumsum(self._lengths(ids), out=offsets[1:])
         if offsets[-1] != len(data):
@@ -66,8 +66,17 @@ class Bundled:
 
     count_inside = count
 
+    def _ids(self, text: str) -> NDArray[np.int32]:
+        if len(text) < _SHORT:
+            return np.array(self._encoding.encode_ordinary(text), np.int32)
+        batch, _ = self._encoding.encode_batch([text], 1)
+        return np.asarray(batch).astype(np.int32)
+
     def _lengths(self, ids: NDArray[np.int32]) -> NDArray[np.int64]:
         """Bytes of each token: (n,) int64. Only tokens that occur are looked up."""
+        if len(ids) < _SHORT:
+            lengths = [len(self._encoding.decode_single_token_bytes(token)) for token in ids.tolist()]
+            return np.array(lengths, np.int64)
         sizes = np.zeros(1 + int(ids.max(initial=0)), np.int64)
         sizes[ids] = 1  # marks them: np.unique takes 40 times as long
         distinct = np.flatnonzero(sizes)

@@ -61,7 +61,9 @@ def test_every_cell_has_its_published_mean_and_n(published, shared, name):
 
 @pytest.mark.parametrize(("name", "mean"), MAPS.items())
 def test_the_overall_mean_is_the_published_one(published, name, mean):
-    assert round(native(published(name).map().overall), 4) == mean
+    map = published(name).map()
+    assert round(native(map.mean_of_means), 4) == mean
+    assert map.overall == pytest.approx(map.mean_of_means)  # every prompt counts once, asked twice or not
 
 
 @pytest.mark.parametrize(("name", "noise"), NOISE.items())
@@ -72,6 +74,26 @@ def test_repeats_are_numbered_and_differ_as_often_as_published(published, name, 
     twice = [cell for cell in scores.values() if len(cell) == 2]
     assert (len(twice), sum(len(set(cell.values())) == 2 for cell in twice)) == noise
     assert {tuple(cell) for cell in scores.values()} == {(0,), (0, 1)}
+
+
+@pytest.mark.parametrize(("name", "noise"), NOISE.items())
+def test_the_report_prints_the_noise_floor_of_prompts_asked_again(published, typed, name, noise):
+    n, differing = noise
+    shown = typed("report", published(name).path).stdout
+    assert f"asked again: {differing} of {n} prompts scored otherwise the second time" in shown
+    assert ("noise floor: " in shown) == bool(differing)
+
+
+def test_repeats_are_no_haystacks(published, typed):
+    shown = typed("report", published("gpt4_128k").path).stdout
+    assert "all prompts: 93.4 [" in shown
+    assert "(n=225, 1 haystack: " in shown  # 330 results in 225 cells
+    pairs = json.loads(
+        typed(
+            "compare", published("claude_2_1").path, published("claude_2_1_responses").path, "--json"
+        ).stdout
+    )
+    assert pairs["overall"]["haystacks"] == 1
 
 
 def test_native_scores_and_answers_are_kept_as_they_were(published, shared):
@@ -92,7 +114,7 @@ def test_native_scores_and_answers_are_kept_as_they_were(published, shared):
 def test_scores_of_0_and_1_are_shares_already(published):
     run = published("gemini_pro_fork_binary")
     assert run.map().scorer == "substring"
-    assert round(run.map().overall, 4) == 0.8946
+    assert round(run.map().mean_of_means, 4) == 0.8946
     assert run.records()[0].latency_s == 1.384
     assert run.records()[0].finished_at == "2023-12-20 14:05:39+0000"
 
@@ -107,7 +129,7 @@ def test_opencompass_columns_have_the_means_that_their_tool_prints(shared, typed
         assert [percent(depth) for depth in found.depths] == numbers["depths"]
         means = [100 * mean for mean in found.by_length.values()]
         assert means == pytest.approx(numbers["average_depth_score"], abs=1e-9)
-        assert f"{100 * found.overall:.2f}" == numbers["printed"]
+        assert f"{100 * found.mean_of_means:.2f}" == numbers["printed"]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "txt"])
@@ -131,6 +153,27 @@ def test_a_dash_is_missing_and_never_zero(shared, typed):
     assert (last.length_tokens, last.depth, last.score, last.n, last.missing) == (3000, 1.0, None, 0, 1)
     assert last.failures == {"no result": 1}
     assert "8 results in 9 cells, 1 missing · overall 100.0000 on 0..100" in ended.stderr
+
+
+def test_means_of_nobody_knows_how_many_answers_are_compared_without_a_verdict(shared, typed):
+    folder = shared / "vectors" / "opencompass" / "summary_example"
+    typed("import", folder / "viz_input_cdme8k.csv", "-o", "oc")
+    shown = typed("compare", "oc/other-7b", "oc/internlm-chat-20b-hf", "--fail-if-worse", "2").stdout
+    assert "A 74.3, B 59.8: difference -14.6 points\n" in shown
+    assert "the files do not say of how many answers: no n, no interval" in shown
+    assert shown.endswith("verdict: cannot tell (margin 2 points)\n")
+    assert "p=" not in shown
+    assert "[" not in shown
+
+
+def test_dataset_length_sets_the_title_as_their_tool_did(shared, typed):
+    folder = shared / "vectors" / "opencompass" / "summary_example"
+    typed("import", folder / "viz_input_cdme8k.csv", "-o", "oc", "--dataset-length", "200K")
+    title = needlemap.load(typed.folder / "oc" / "other-7b").plot().to_dict()["title"]["text"]
+    assert title == [
+        "other-7b 200K Context Performance",
+        'Fact Retrieval Across Context Lengths ("Needle In A Haystack")',
+    ]
 
 
 @pytest.mark.parametrize("name", ["gpt4_128k", "claude_2_1"])

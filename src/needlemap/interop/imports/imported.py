@@ -135,7 +135,7 @@ class _Shared:
             needles=needles,
             answer=row.answer,
             score=None if row.native is None else share(row.native, self.scale),
-            scorer=ScorerRecord(name=self.scorer, scale=self.scale, native=row.native),
+            scorer=ScorerRecord(name=self.scorer, scale=self.scale, native=row.native, mean=row.mean),
             prompt_tokens=row.prompt_tokens,
             completion_tokens=row.completion_tokens,
             usd=row.usd,

@@ -1,7 +1,8 @@
 """OpenCompass's summary, CSV or TXT: a row a data set, a column a model, scores 0..100, '-' for missing.
 
-A score is the mean of however many answers that cell had; the summary does not say how many, so each cell
-comes in as one trial, and its interval says little. NeedleBench's own summary holds totals only: refused.
+A score is the mean of however many answers that cell had; the summary does not say how many, so each is
+marked as a mean, and a comparison of such runs gives no verdict. NeedleBench's own summary holds totals only:
+refused.
 """
 
 from __future__ import annotations
@@ -95,4 +96,5 @@ def _row(place: str, length: int, depth: float, model: str, said: str, series: s
         scorer=TOOL,
         scale=(0.0, 100.0),
         error=f"'{NO_SCORE}' in the summary" if missing else "",
+        mean=True,
     )

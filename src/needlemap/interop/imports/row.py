@@ -18,7 +18,8 @@ class Row:
 
     length: in the tokens of its tool. version: which repeat, from 1. series: what else tells tests apart (a
     run's name, a data set). scale: lowest and highest native score, None if the file does not say. realised:
-    depth in percent where the needle really was. error: why there is no score.
+    depth in percent where the needle really was. error: why there is no score. mean: whether the score is a
+    mean of nobody knows how many answers.
     """
 
     place: str
@@ -38,6 +39,7 @@ class Row:
     answer: str | None = None
     realised: float | None = None
     error: str = ""
+    mean: bool = False
     answered_by: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None

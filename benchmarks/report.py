@@ -1,0 +1,183 @@
+"""The page of a large run: how long it takes to build, how large it is, how fast it opens and answers.
+
+    python benchmarks/report.py [--essays FOLDER] [--rounds N] [--keep FOLDER] [--smoke]
+
+35 lengths x 35 depths x 10 repeats: 12,250 real prompts with simulated answers (sides/filled.py), kept as a
+run would keep them. `needlemap report RUN -o page.html` is a process of its own, its start included. The
+limit beside it is what no page can do without: to read the records as JSON, and to compress and encode its
+data. Where Chromium and playwright are installed, the page is opened from the disk and a cell clicked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import re
+import sys
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+from essays import essays
+from machine import machine, run
+from needlemap.configure import configure
+from needlemap.reports.page.document import LEVEL
+from needlemap.settings import Settings
+from needlemap.trials import prepare
+from sides.browser import Opened, open_page
+from sides.filled import fill
+from table import rounded, show
+
+_START = "import needlemap.cli, needlemap.maps.map, needlemap.settings"
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """Seconds of the whole process, on the clock and of CPU time; the page's bytes."""
+
+    wall_s: float
+    cpu_s: float
+    page: bytes
+
+
+def main() -> None:
+    """Make a run, build its page, verify, print."""
+    options = _options()
+    with TemporaryDirectory() as scratch:
+        spare = Path(scratch) / "essays"
+        spare.mkdir()
+        haystack, about = essays(options.essays, spare)
+        folder = options.keep or Path(scratch) / "run"
+        if not (folder / "run.json").exists():
+            fill(prepare(_settings(haystack, options)), folder)
+        page = Path(scratch) / "page.html"
+        built = [build(folder, page) for _ in range(options.rounds)]
+        trials = check(built[-1].page, folder)
+        parts = _limits(folder, built[-1].page)
+        limits = {name: _least(work, options.rounds) for name, work in parts.items()}
+        opened = open_page(page, options.rounds)
+    _report(about, built, limits, opened, trials)
+
+
+def build(folder: Path, page: Path) -> Built:
+    """The page of a run folder, as a user makes it."""
+    done = run([str(Path(sys.executable).with_name("needlemap")), "report", str(folder), "-o", str(page)])
+    return Built(done.wall_s, done.cpu_s, page.read_bytes())
+
+
+def check(page: bytes, folder: Path) -> int:
+    """How many trials the page holds. Raises RuntimeError unless it holds every answer of the run, whole."""
+    blobs = [json.loads(gzip.decompress(data)) for data in _data(page)]
+    strings, answers = blobs[1]["strings"], blobs[1]["answer"]
+    shown = sorted(strings[answer] for answer in answers if answer is not None)
+    lines = [json.loads(line) for file in _files(folder) for line in file.read_bytes().splitlines()]
+    if shown != sorted(line["answer"] for line in lines if line["answer"] is not None):
+        raise RuntimeError("The page does not hold the run's answers.")
+    return len(answers)
+
+
+def _limits(folder: Path, page: bytes) -> dict[str, Callable[[], object]]:
+    """What has to be done however the rest is done."""
+    texts = [gzip.decompress(data) for data in _data(page)]
+    values = [json.loads(text) for text in texts]
+    return {
+        "start Python with what is needed": lambda: run([sys.executable, "-c", _START]),
+        "read the records as JSON": lambda: [
+            json.loads(line) for file in _files(folder) for line in file.read_bytes().splitlines()
+        ],
+        "write the page's data as JSON": lambda: [json.dumps(value) for value in values],
+        "compress and encode it": lambda: [b64encode(gzip.compress(text, LEVEL)) for text in texts],
+    }
+
+
+def _data(page: bytes) -> list[bytes]:
+    blobs = re.findall(rb'<script type="application/octet-stream" id="[\w-]+">([\w+/=]*)</script>', page)
+    return [b64decode(blob) for blob in blobs]
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("records-*.jsonl"))
+
+
+def _least(work: Callable[[], object], rounds: int) -> float:
+    times = []
+    for _ in range(rounds):
+        start = perf_counter()
+        work()
+        times.append(perf_counter() - start)
+    return min(times)
+
+
+def _settings(haystack: Path, options: argparse.Namespace) -> Settings:
+    return configure(
+        None,
+        {
+            "model": "openai/gpt-4o",
+            "haystack": "folder",
+            "haystack_path": str(haystack.resolve()),
+            "lengths": options.lengths,
+            "depths": options.depths,
+            "repeats": options.repeats,
+            "haystack_repeat": True,
+        },
+    )
+
+
+def _report(
+    about: str, built: list[Built], limits: dict[str, float], opened: Opened | None, trials: int
+) -> None:
+    size = len(built[-1].page)
+    build_s, limit_s = median(each.wall_s for each in built), sum(limits.values())
+    rows = [
+        ("needlemap report RUN -o page.html", f"{build_s:.2f}", f"{build_s / limit_s:.1f}"),
+        ("the limit, as the sum of", f"{limit_s:.2f}", "1.0"),
+        *((f"  {name}", f"{seconds:.2f}", "") for name, seconds in limits.items()),
+    ]
+    seen = {} if opened is None else {"open_s": rounded(opened.open_s), "click_ms": rounded(opened.click_ms)}
+    says = (
+        "No Chromium or no playwright here: opening was not measured."
+        if opened is None
+        else f"Chromium opens it in {opened.open_s:.2f} s; a click shows a trial in {opened.click_ms:.0f} ms."
+    )
+    show(
+        f"The page of {trials:,} trials; answers simulated, prompts from {about}",
+        machine("needlemap", "pydantic", "numpy"),
+        ("", "seconds", "times the limit"),
+        rows,
+        [
+            f"The page has {size / 1e6:.2f} MB and holds every answer. {says}",
+            f"Medians of {len(built)} builds ({median(each.cpu_s for each in built):.2f} CPU s); limits: the "
+            "least of as many.",
+        ],
+        {
+            "benchmark": "report",
+            "build_s": rounded(build_s),
+            "limit_s": rounded(limit_s),
+            "mb": rounded(size / 1e6),
+            "trials": trials,
+            **seen,
+        },
+    )
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="The page of a large run: building and opening it.")
+    parser.add_argument("--essays", type=Path, help="folder of .txt files; default: shared essays, or prose")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--keep", type=Path, help="keep the run here, and use it if it is there")
+    parser.add_argument("--smoke", action="store_true", help="a few short cells: does it work at all?")
+    options: Any = parser.parse_args()
+    options.lengths, options.depths, options.repeats = "1000:128000:35", "0:100:35", 10
+    if options.smoke:
+        options.lengths, options.depths, options.repeats, options.rounds = "1000:2000:3", "0:100:4", 2, 1
+    return options
+
+
+if __name__ == "__main__":
+    main()

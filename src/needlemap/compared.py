@@ -1,0 +1,120 @@
+"""Two runs compared, for Python: what `needlemap compare` prints, as values, table and picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from needlemap.errors import NeedlemapError
+from needlemap.maps.comparison import Comparison
+from needlemap.reports.comparison import Names, comparison_json, comparison_text, verdict_word
+from needlemap.reports.paired import MARGIN, compare_loaded
+from needlemap.runs.loaded import Loaded, load_run
+
+if TYPE_CHECKING:
+    import altair
+
+
+@dataclass(frozen=True)
+class Compared:
+    """B against A, on the trials that both scored. Scores are in percent, differences in points."""
+
+    comparison: Comparison = field(repr=False)
+    names: Names
+    runs: tuple[Loaded, Loaded] = field(repr=False)
+
+    @property
+    def verdict(self) -> str:
+        """One of 'no worse than 2 points', 'worse', 'cannot tell'."""
+        return verdict_word(self.comparison.verdict, self.comparison.margin)
+
+    @property
+    def warning(self) -> str:
+        """Why the comparison proves little; empty when it does."""
+        return self.comparison.verdict.warning
+
+    @property
+    def difference(self) -> float:
+        """B - A over all pairs."""
+        return 100 * self.comparison.overall.value
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Its 95 % interval."""
+        return 100 * self.comparison.overall.low, 100 * self.comparison.overall.high
+
+    @property
+    def p(self) -> float:
+        """Of no difference: exact McNemar for pass and fail, sign flips for graded scores."""
+        return self.comparison.overall.p
+
+    @property
+    def n(self) -> int:
+        """Pairs."""
+        return self.comparison.overall.n
+
+    @property
+    def lengths(self) -> list[dict[str, Any]]:
+        """A row a length: length_tokens, score_a, score_b, difference, low, high, p, p_holm, n, ..."""
+        return list(self.to_json()["lengths"])
+
+    @property
+    def text(self) -> str:
+        """What `needlemap compare` prints."""
+        return comparison_text(self.comparison, self.names)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `needlemap compare --json` prints; every cell too."""
+        return comparison_json(self.comparison, self.names)
+
+    def to_pandas(self) -> Any:
+        """One row a length, as `lengths`. Raises NeedlemapError when pandas is not installed."""
+        try:
+            import pandas
+        except ImportError:
+            raise NeedlemapError("A table needs pandas. Run: pip install pandas") from None
+        return pandas.DataFrame(self.lengths)
+
+    def plot(self, *, palette: str = "amber") -> altair.ConcatChart:
+        """Both maps and that of the difference. Raises SettingsError for an unknown palette."""
+        import altair
+
+        from needlemap.reports.drawing import figure_of
+        from needlemap.reports.panels import figure_chart
+
+        figure, _ = figure_of(self.runs, palette=palette)
+        chart: altair.ConcatChart = altair.ConcatChart.from_dict(figure_chart(figure))
+        return chart
+
+    def save(
+        self,
+        path: str | Path,
+        *,
+        title: str | None = None,
+        palette: str = "amber",
+        width: str | None = None,
+    ) -> Path:
+        """These maps as .png, .svg or .pdf. width: as --width takes it. Raises SettingsError."""
+        from needlemap.reports.drawing import figure_of
+        from needlemap.reports.figure import write_figure
+        from needlemap.reports.sizes import parse_width
+
+        figure, _ = figure_of(self.runs, title=title, palette=palette)
+        return write_figure(figure, path, width=parse_width(width) if width else None)
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
+        """What a notebook shows: the maps and the words."""
+        from needlemap.reports.notebook import with_text
+
+        return with_text(self.plot(), self.text, include, exclude)
+
+
+def compared(first: str | Path, second: str | Path, margin: float = MARGIN) -> Compared:
+    """Compare two run folders. margin: in points. Raises NeedlemapError when they cannot be paired."""
+    runs = load_run(first), load_run(second)
+    comparison, names = compare_loaded(*runs, margin)
+    return Compared(comparison, names, runs)

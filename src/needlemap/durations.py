@@ -1,0 +1,36 @@
+"""Durations as people write them: 90s, 30m, 1h30m."""
+
+from __future__ import annotations
+
+import re
+
+from needlemap.errors import SettingsError
+
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_PART = r"(\d+(?:\.\d+)?)\s*(?:({units})[a-z]*)\s*".format(units="|".join(_UNITS_S))
+
+
+def duration_s(text: object) -> float:
+    """Seconds: of '1h30m', '90s', '2 min', or of a plain number of seconds. Raises SettingsError.
+
+    >>> duration_s("1h30m"), duration_s("90s"), duration_s(20)
+    (5400.0, 90.0, 20.0)
+    """
+    word = str(text).strip().lower()
+    if re.fullmatch(r"\d+(\.\d+)?", word):
+        return float(word)
+    if not re.fullmatch(f"({_PART})+", word):
+        raise SettingsError(f"'{text}' is no duration. Write 90s, 30m or 1h30m.")
+    return sum(float(number) * _UNITS_S[unit] for number, unit in re.findall(_PART, word))
+
+
+def duration_label(seconds: float) -> str:
+    """A duration for people.
+
+    >>> duration_label(59), duration_label(3700)
+    ('59 s', '1 h 01 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = int(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,0 +1,180 @@
+"""LMDeploy's engines in this process, TurboMind first: `lmdeploy/FOLDER` or `lmdeploy/ORG/MODEL`.
+
+Prompts are token ids, chat template included, as for `hf`. They go into LMDeploy's pipeline as they come, so
+that it batches them continuously and its prefix cache follows the plan. Options are named as the engine names
+them. What it says goes through `lmdeploy_engine.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any, Literal
+
+from tokenizers import Tokenizer as Vocabulary
+
+from needlemap.errors import Failure, Unmeasured
+from needlemap.models import faults
+from needlemap.models.base import Answer, Decoding, Traits
+from needlemap.models.chat import Chat
+from needlemap.models.lmdeploy_engine import ended, generation, library, open_pipeline, refusal
+from needlemap.models.model_files import ModelFiles
+from needlemap.models.thinking import opened_in, told_apart
+from needlemap.models.walk import Ids
+from needlemap.models.weights import weights_fingerprint
+from needlemap.options import Checked, checked
+from needlemap.prompts import Prompt
+
+# Arguments that are not the engine's.
+OURS = ("self", "name", "engine", "trust_remote_code", "base", "template_options")
+
+
+class LMDeployModel(metaclass=Checked):
+    """A model on LMDeploy's engine.
+
+    engine: which one; where TurboMind does not run the model, LMDeploy takes its PyTorch engine, and `notes`
+    says so. enable_prefix_caching: on unless told otherwise, since a plan lives on it (the engine's own
+    default is off). base, template_options: as for `hf`. Options that are None are left to the engine; what
+    they mean is in its documentation (TurbomindEngineConfig, PytorchEngineConfig).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        engine: Literal["turbomind", "pytorch"] = "turbomind",
+        session_len: int | None = None,
+        tp: int | None = None,
+        dp: int | None = None,
+        cp: int | None = None,
+        ep: int | None = None,
+        max_batch_size: int | None = None,
+        quant_policy: int | None = None,
+        enable_prefix_caching: bool = True,
+        cache_max_entry_count: float | None = None,
+        cache_block_seq_len: int | None = None,
+        block_size: int | None = None,
+        max_prefill_token_num: int | None = None,
+        num_tokens_per_iter: int | None = None,
+        max_prefill_iters: int | None = None,
+        rope_scaling_factor: float | None = None,
+        use_logn_attn: bool | None = None,
+        hf_overrides: dict[str, Any] | None = None,
+        dtype: str | None = None,
+        model_format: str | None = None,
+        communicator: str | None = None,
+        devices: list[int] | None = None,
+        device_type: str | None = None,
+        eager_mode: bool | None = None,
+        download_dir: str | None = None,
+        revision: str | None = None,
+        trust_remote_code: bool = False,
+        base: bool = False,
+        template_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        options = {key: value for key, value in locals().items() if key not in OURS and value is not None}
+        self.name = name
+        self._chat = chat_of(name, base, revision, template_options)
+        self._vocabulary = Vocabulary.from_file(str(ModelFiles(name, revision).tokenizer))
+        self._package = library()
+        self._pipeline = open_pipeline(name, engine, options, trust_remote_code=trust_remote_code)
+        self._engine = self._pipeline.async_engine
+        self.notes = self._notes(engine)
+
+    @classmethod
+    def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
+        """Chat if its tokenizer has a chat template; its own tokens, fed as ids. Imports no engine."""
+        known = checked(cls, options)
+        chat = chat_of(name, *(known.get(key) for key in ("base", "revision", "template_options")))
+        model = ModelFiles(name, known.get("revision"))
+        weights = weights_fingerprint(model.folder) if model.folder else ""
+        return Traits(chat.template is not None, str(model.tokenizer), chat.render, weights=weights)
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        """Ask once. Raises Unmeasured: too long for session_len, no memory, out of time, or it failed."""
+        start, ids = perf_counter(), self._chat.ids(prompt)
+        self._check_room(len(ids), decoding.most_tokens)
+        loop = self._pipeline.internal_thread.loop
+        asked = asyncio.run_coroutine_threadsafe(self._said(ids, decoding), loop)
+        try:
+            async with asyncio.timeout(decoding.timeout_s):
+                tokens, finish, cached = await asyncio.wrap_future(asked)
+        except TimeoutError:
+            raise faults.timed_out(decoding.timeout_s) from None
+        answer = Answer(
+            self._vocabulary.decode(tokens, skip_special_tokens=True),
+            finish,
+            len(ids),
+            cached,
+            len(tokens),
+            model=self.name,
+            latency_s=perf_counter() - start,
+        )
+        return told_apart(answer, decoding, opened=opened_in(prompt))
+
+    async def close(self) -> None:
+        """Stop the engine, and give its memory back."""
+        await asyncio.to_thread(self._pipeline.close)
+
+    async def _said(self, ids: Ids, decoding: Decoding) -> tuple[list[int], str, int | None]:
+        """An answer's tokens, why it ended, and the prompt tokens that the engine had cached.
+
+        Runs on the engine's own loop. The pipeline's plainer interface is not used since it calls every
+        failure of the engine the same: here its last state says whether memory ran out.
+        """
+        engine, session = self._engine, self._engine.session_mgr.get()
+        tokens: list[int] = []
+        last: Any = None
+        try:
+            request = await engine.preprocess(
+                None, session, gen_config=generation(self._package, decoding), input_ids=ids.tolist()
+            )
+            config = request.gen_config
+            async with (
+                session.request_handle() as handle,
+                engine.safe_run(
+                    handle, session=session, gen_config=config, stream_output=False, **request.inputs
+                ) as outputs,
+            ):
+                async for last in outputs:
+                    tokens += last.token_ids
+        except Unmeasured:
+            raise
+        except Exception as error:
+            raise refusal(error) from None
+        finally:
+            engine.session_mgr.remove(session)
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():  # LMDeploy swallows a cancellation
+            raise asyncio.CancelledError
+        failure = ended(last.status.name if last is not None else "no output")
+        if failure is not None:
+            raise failure
+        stopped = bool(tokens) and tokens[-1] in (config.stop_token_ids or ())
+        cached = None if last.req_metrics is None else last.req_metrics.cached_tokens
+        return tokens[:-1] if stopped else tokens, "stop" if stopped else "length", cached
+
+    def _check_room(self, prompt_tokens: int, answer_tokens: int) -> None:
+        """Raises Unmeasured for a prompt that the session has no room for, its answer included."""
+        room, wanted = self._engine.session_len, prompt_tokens + answer_tokens
+        if wanted > room:
+            raise Unmeasured(
+                Failure.TOO_LONG,
+                f"{prompt_tokens:,} prompt and {answer_tokens:,} answer tokens are more than the engine's "
+                f"session of {room:,}. For a longer one: --model-options session_len={wanted}",
+            )
+
+    def _notes(self, engine: str) -> tuple[str, ...]:
+        if self._engine.backend == engine:
+            return ()
+        return (
+            f"lmdeploy/{self.name}: TurboMind does not run this model here, LMDeploy's PyTorch engine does.",
+        )
+
+
+def chat_of(
+    name: str, base: bool | None, revision: str | None, template_options: Mapping[str, Any] | None
+) -> Chat:
+    """The model's tokenizer and chat template. Raises SettingsError or VocabularyMissing."""
+    return Chat.of(ModelFiles(name, revision), base=bool(base), template_options=template_options or {})

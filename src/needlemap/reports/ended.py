@@ -1,0 +1,15 @@
+"""How the trials of a run ended, in a line or two: refusals, cut-off answers, failures, what was skipped."""
+
+from __future__ import annotations
+
+from needlemap.maps.answers import latest_records
+from needlemap.runs.outcomes import outcome_counts, outcome_lines
+from needlemap.runs.store import RunFolder
+
+
+def ended_lines(folder: RunFolder) -> list[str]:
+    """What is worth saying of a run's outcomes; nothing where every trial was simply scored."""
+    about, records = folder.about(), latest_records(folder.records())
+    unasked = sum(len(repeats) for _, _, repeats in about["cells"]) - len(records)
+    skipped = max(0, unasked) if about.get("stopped") else 0
+    return outcome_lines(outcome_counts(records), skipped)

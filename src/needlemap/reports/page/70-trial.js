@@ -1,0 +1,128 @@
+"use strict";
+// One trial: what was asked, what was answered, why it scored so, and where the needle stood.
+
+function trialNodes(trials, row, run) {
+  const marks = [...textsAt(trials, "keywords", row), textAt(trials, "reference", row) ?? ""];
+  return [
+    el("h3", {}, trialTitle(trials, row), outcomeNode(trials, row)),
+    ...failureNodes(trials, row),
+    block("Question", proseOf(textAt(trials, "question", row) || null)),
+    block("Reference", [proseOf(textAt(trials, "reference", row) || null), wordList(textsAt(trials, "keywords", row))]),
+    thinkingBlock(trials, row),
+    block("Answer", proseOf(textAt(trials, "answer", row), { marks, cut: valueAt(trials, "cut", row) ?? 0 }) ?? none("none recorded")),
+    block("Why", whyNodes(textAt(trials, "why", row))),
+    ...needlesAt(trials, row).map((needle, place, all) => needleBlock(needle, all.length > 1 ? ` ${place + 1}` : "")),
+    block("Measured", factList(trialFacts(trials, row), { class: "facts columns" })),
+    replayBlock(trials, row, run),
+  ];
+}
+
+// A part of a trial under its name; left out where nothing is known.
+function block(name, content) {
+  const known = [content].flat().filter(Boolean);
+  return known.length ? el("section", { class: "block" }, el("h4", {}, name), known) : null;
+}
+
+function proseOf(text, options) {
+  return text === null ? null : prose(text, options);
+}
+
+function none(words) {
+  return el("p", { class: "soft" }, words);
+}
+
+function trialTitle(trials, row) {
+  const score = valueAt(trials, "score", row);
+  const words = `Repeat ${valueAt(trials, "repeat", row)}`;
+  if (score === null) return `${words}: not measured`;
+  return `${words}: ${percent(score)} %${nativeWords(trials, row)}`;
+}
+
+// The score on its scorer's own scale, where that is another one.
+function nativeWords(trials, row) {
+  const native = valueAt(trials, "native", row);
+  const [low, high] = trials.columns.scale ?? [0, 1];
+  if (native === null || (low === 0 && high === 1)) return "";
+  return ` (${Number(native.toFixed(2))} on a scale of ${low} to ${high})`;
+}
+
+// How it ended where that is more than a score: refused, cut off.
+function outcomeNode(trials, row) {
+  const outcome = textAt(trials, "outcome", row);
+  if (outcome === null || outcome === "scored" || outcome === textAt(trials, "failure", row)) return null;
+  return el("span", { class: "outcome" }, visible(outcome));
+}
+
+// What a reasoning model wrote before its answer, folded.
+function thinkingBlock(trials, row) {
+  const text = textAt(trials, "thinking", row);
+  if (!text) return null;
+  const size = maybe(valueAt(trials, "thought", row), (tokens) => counted(tokens, "token")) ?? counted(text.length, "character");
+  return el("details", { class: "block", "data-keep": "thinking" }, el("summary", {}, el("h4", {}, `Thinking, ${size}`)), prose(text));
+}
+
+function failureNodes(trials, row) {
+  const failure = textAt(trials, "failure", row);
+  if (failure === null) return [];
+  return [el("div", { class: "failure" }, el("b", {}, visible(failure)), proseOf(textAt(trials, "error", row)))];
+}
+
+function wordList(words) {
+  if (!words.length) return null;
+  return el("p", { class: "words" }, el("span", { class: "soft" }, "key words "), words.map((word) => el("span", { class: "word", dir: "auto" }, visible(word))));
+}
+
+function needleBlock(needle, number) {
+  const where = `Needle${number} at ${depthWords(needle.realised)} (meant for ${depthWords(needle.meant)})`;
+  if (!needle.needle && !needle.before && !needle.after) return block(where, none("The text around it is not in this file."));
+  return block(where, el(
+    "div", { class: "prose surroundings", dir: "auto" },
+    visible(needle.before), el("mark", { class: "needle" }, visible(needle.needle)), visible(needle.after),
+  ));
+}
+
+function trialFacts(trials, row) {
+  const value = (column, word) => maybe(valueAt(trials, column, row), word);
+  return [
+    ["finish reason", textAt(trials, "finish", row)],
+    ["latency", value("latency", seconds)],
+    ["prompt", value("tokens", (tokens) => `${count(tokens)} tokens`)],
+    ["cached", cacheWords(valueAt(trials, "cached", row), valueAt(trials, "planned", row))],
+    ["answer", value("completion", (tokens) => counted(tokens, "token"))],
+    ["thinking", value("thought", (tokens) => counted(tokens, "token"))],
+    ["cost", value("usd", dollars)],
+    ["attempts", value("attempts", String)],
+    ["answered by", textAt(trials, "by", row)],
+    ["finished", maybe(textAt(trials, "at", row), moment)],
+    ["prompt sha256", textAt(trials, "sha", row)],
+    ["off the length by", value("off_by", (tokens) => (tokens ? counted(tokens, "token") : null))],
+    ["already in the haystack", textsAt(trials, "collisions", row).join(", ") || null],
+  ].filter(([, known]) => known !== null && known !== "");
+}
+
+function replayBlock(trials, row, run) {
+  if (run.imported) return null;
+  const cell = valueAt(trials, "cell", row);
+  const command = replayCommand(run, cell, valueAt(trials, "repeat", row));
+  const text = el("code", {}, plain(command));
+  const copy = button("Copy", () => copyText(command, text, copy), { class: "quiet" });
+  return block("Replay this prompt", el("p", { class: "replay" }, text, copy));
+}
+
+function replayCommand(run, cell, repeat) {
+  const [length] = run.lengths[run.cells.length[cell]];
+  const depth = Number((100 * run.cells.depth[cell]).toFixed(6));
+  return `needlemap replay ${quoted(run.path)} --length ${length} --depth ${depth} --repeat ${repeat}`;
+}
+
+// Copies, or where the browser forbids it selects the text for the reader to copy.
+async function copyText(text, element, copy) {
+  try {
+    await navigator.clipboard.writeText(text);
+    copy.textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren(element);
+    copy.textContent = "Selected";
+  }
+  announce(copy.textContent);
+}

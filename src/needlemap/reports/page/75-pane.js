@@ -1,0 +1,114 @@
+"use strict";
+// The pane beside the map: the open cell, its trials as a row of buttons, and the chosen trial.
+
+const LOWEST = 8; // cells named while none is open
+
+function drawPane() {
+  const open = state.cell !== null;
+  document.body.classList.toggle("open", open);
+  at("pane-close").hidden = !open;
+  put(at("pane-heading"), open ? cellName(shownView(), state.cell) : "Trials");
+  const tables = state.views[state.view].runs.map((number) => trialsNow(number, drawPane));
+  const ready = tables.every(Boolean);
+  drawFinder(ready);
+  if (!open) closedPane();
+  else openPane(ready);
+}
+
+function closedPane() {
+  put(at("cell"), el("p", { class: "soft" }, "Choose a cell of the map to read what was asked and answered there."), ...(lowest() ?? []));
+  showTrial(null);
+}
+
+// Where to begin to read: the cells of least score or greatest loss.
+function lowest() {
+  const view = shownView();
+  const share = (cell) => view.share(cell) ?? 1;
+  const worst = view.difference ? 0.5 : 1;
+  const cells = view.cells.depth.map((_, cell) => cell).filter((cell) => share(cell) < worst);
+  if (!cells.length || state.query || state.filter !== "all") return null;
+  const first = cells.sort((a, b) => share(a) - share(b) || a - b).slice(0, LOWEST);
+  const label = view.difference ? "Greatest losses (exploration, not corrected)" : "Lowest cells, shortest prompts first";
+  return [el("h3", {}, label), el("ol", { class: "lowest" }, first.map((cell) => el("li", {}, lowestButton(view, cell))))];
+}
+
+function lowestButton(view, cell) {
+  const { cells } = view;
+  const words = view.difference
+    ? `${points(cells.difference[cell])} points, ${cells.lost[cell]} lost, ${cells.gained[cell]} gained, n=${cells.n[cell]}`
+    : `${percent(cells.score[cell])} % ${interval(cells.low[cell], cells.high[cell])} n=${cells.n[cell]}`;
+  const label = el("span", {}, el("b", {}, cellName(view, cell)), el("span", { class: "soft" }, words));
+  return button(label, () => openCell(cell), { class: "hit", "data-keep": `lowest ${cell}` });
+}
+
+function openPane(ready) {
+  const view = shownView();
+  const facts = factList(view.facts(state.cell), { class: "facts columns" });
+  if (!ready) return put(at("cell"), facts, el("p", { class: "soft" }, "Reading the trials …"));
+  const refs = cellTrials(view, state.cell);
+  state.trial = Math.min(state.trial, Math.max(refs.length - 1, 0));
+  keepingFocus(() => put(at("cell"), facts, strip(view, refs)));
+  return showTrial(refs[state.trial] ?? null);
+}
+
+// The trials of a cell that pass the filter: {number, row} by repeat, then run.
+function cellTrials(view, cell) {
+  const all = view.trialCells(cell).flatMap(([number, place]) =>
+    rowsOf(state.trials[number], place).map((row) => ({ number, row })));
+  const repeat = ({ number, row }) => valueAt(state.trials[number], "repeat", row);
+  return all.filter(passes).sort((a, b) => repeat(a) - repeat(b) || a.number - b.number);
+}
+
+function strip(view, refs) {
+  if (!refs.length) return el("p", { class: "soft" }, state.filter === "all" ? "No trial of this cell was asked yet." : "No trial of this cell is of that kind.");
+  const step = (by, label, key) => button(label, () => stepTrial(by), { class: "quiet", "aria-label": `${key} trial`, "data-keep": `step ${key}` });
+  return el(
+    "div", { class: "strip", role: "group", "aria-label": "Trials of this cell" },
+    step(-1, "‹", "Previous"), refs.map((ref, place) => chip(view, ref, place)), step(1, "›", "Next"),
+  );
+}
+
+// A trial as a small square of its score's colour.
+function chip(view, ref, place) {
+  const trials = state.trials[ref.number];
+  const score = valueAt(trials, "score", ref.row);
+  const repeat = valueAt(trials, "repeat", ref.row);
+  const whose = view.difference ? `${"AB"[view.runs.indexOf(ref.number)]} ` : "";
+  const made = button(`${whose}${repeat}`, () => chooseTrial(place), {
+    class: "chip", "aria-pressed": String(place === state.trial), "data-keep": `trial ${place}`,
+    "aria-label": `${whose}repeat ${repeat}: ${score === null ? "not measured" : `${percent(score)} %`}`,
+  });
+  if (score === null) made.classList.add("unmeasured");
+  else paintBox(made, colourAt(paletteStops(), score));
+  return made;
+}
+
+function chooseTrial(place) {
+  state.trial = place;
+  drawPane();
+}
+
+function stepTrial(by) {
+  if (state.cell === null) return;
+  state.trial = Math.max(0, state.trial + by);
+  drawPane();
+}
+
+// Draws a trial only when it is another one or has changed, so that reading is not disturbed.
+function showTrial(ref) {
+  const place = at("trial");
+  const sign = ref === null ? "" : trialSign(ref);
+  if (place.sign === sign) return;
+  place.sign = sign;
+  if (ref === null) return void put(place);
+  const run = state.summary.runs[ref.number];
+  const whose = shownView().difference ? el("p", { class: "soft" }, "Run ", isolated(run.name)) : null;
+  put(place, whose, trialNodes(state.trials[ref.number], ref.row, run));
+}
+
+function trialSign({ number, row }) {
+  const trials = state.trials[number];
+  const run = state.summary.runs[number];
+  const texts = ["answer", "why", "failure", "error", "sha", "at"].map((column) => textAt(trials, column, row));
+  return JSON.stringify([shownView().key, run.path, cellPlace(state.views[number], valueAt(trials, "cell", row)), valueAt(trials, "repeat", row), texts]);
+}

@@ -1,0 +1,95 @@
+"""Score by length and by depth with clustered intervals, and effective length by each rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from needlemap.maps.clusters import ClusterMean, cluster_mean
+from needlemap.maps.cube import Cube
+from needlemap.maps.effective import Effective, Rule
+from needlemap.maps.map import Map
+from needlemap.maps.position import depth_scores
+from needlemap.reports.labels import depth_labels
+from needlemap.reports.page.numbers import share
+from needlemap.reports.summary import effective_label
+
+PARTS = 20  # of the haystack, where every length has depths of its own
+Columns = dict[str, list[Any]]
+
+
+def by_length(map: Map) -> Columns:
+    """A row for each length; null and n of 0 where there is no score."""
+    return _columns([map.margins.get(length) for length in map.lengths])
+
+
+def by_depth(cube: Cube, *, ragged: bool) -> Columns:
+    """A row for each depth with a score; of equal parts of the haystack where the grid is ragged."""
+    if ragged:
+        return _by_part(cube)
+    rows = depth_scores(cube)
+    labels = depth_labels(cube.depths)
+    return {
+        "at": [share(row.depth) for row in rows],
+        "label": [labels[row.depth] for row in rows],
+        **_columns([row.mean for row in rows]),
+    }
+
+
+def effective_row(effective: Effective, first: float | None) -> dict[str, Any]:
+    """One rule. first: the score at the shortest length.
+
+    threshold: where on the curve by length the rule draws its line; None for rules of another curve.
+    """
+    rule, value = effective.rule, effective.value
+    known = rule.kind != "auc" and value is not None and isfinite(value) and value > 0
+    levels = {"absolute": rule.threshold, "relative": None if first is None else rule.threshold * first}
+    return {
+        "rule": rule.name,
+        "says": rule_says(rule),
+        "value": effective_label(effective),
+        "threshold": share(levels.get(rule.kind)),
+        "tokens": round(value) if known and value is not None else None,
+    }
+
+
+def rule_says(rule: Rule) -> str:
+    """A rule in words.
+
+    >>> from needlemap.maps.effective import parse_rule
+    >>> rule_says(parse_rule("relative:85"))
+    'mean score at least 85 % of that at the shortest length'
+    """
+    percent = f"{100 * rule.threshold:g} %"
+    return {
+        "absolute": f"mean score at least {percent}",
+        "relative": f"mean score at least {percent} of that at the shortest length",
+        "worst-depth": f"score at the worst depth at least {percent}",
+        "auc": "mean score over the logarithm of the length",
+    }[rule.kind]
+
+
+def _by_part(cube: Cube) -> Columns:
+    edges = [part / PARTS for part in range(PARTS + 1)]
+    of = np.minimum(np.array(cube.depths) * PARTS, PARTS - 1).astype(int)
+    flat = [cube.clustered(cube.scores[:, :, of == part]) for part in range(PARTS)]
+    means = [cluster_mean(scores) if scores.size else None for scores in flat]
+    rows = [(low, high, found) for (low, high), found in zip(pairwise(edges), means, strict=True) if found]
+    return {
+        "at": [share((low + high) / 2) for low, high, _ in rows],
+        "label": [f"{100 * low:g}–{100 * high:g}%" for low, high, _ in rows],
+        **_columns([found for _, _, found in rows]),
+    }
+
+
+def _columns(means: Sequence[ClusterMean | None]) -> Columns:
+    return {
+        "score": [share(mean.score) if mean else None for mean in means],
+        "low": [share(mean.low) if mean else None for mean in means],
+        "high": [share(mean.high) if mean else None for mean in means],
+        "n": [mean.n if mean else 0 for mean in means],
+    }

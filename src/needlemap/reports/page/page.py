@@ -1,0 +1,77 @@
+"""A page of run folders: read, made, and kept to a size that can still be mailed and opened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from needlemap.errors import SettingsError
+from needlemap.maps.effective import RULES
+from needlemap.reports.page.document import packed, page_html
+from needlemap.reports.page.payload import summary
+from needlemap.reports.page.trials import FULL, Detail, trial_columns
+from needlemap.runs.loaded import Loaded, load_run
+
+LIMIT = 15_000_000  # bytes of all runs' compressed trials: 20 MB of page
+LESS = (  # what is left out, one after the other, until the limit is kept; the last one stands as it is
+    (FULL, ""),
+    (Detail(around_right=False), "what stands around needles that were found"),
+    (
+        Detail(around_right=False, answer=2_000),
+        "what stands around needles that were found, and answers beyond 2,000 characters",
+    ),
+    (
+        Detail(around_right=False, around_wrong=False, answer=300),
+        "what stands around needles, and answers beyond 300 characters",
+    ),
+)
+
+
+def write_page(
+    paths: Sequence[str | Path],
+    target: str | Path,
+    *,
+    title: str | None = None,
+    palette: str = "amber",
+    rules: tuple[str, ...] = RULES,
+) -> Path:
+    """Write the page of some runs; folders are made. Raises NeedlemapError when one cannot be read.
+
+    rules: of effective length.
+    """
+    out, places = Path(target), [Path(path) for path in paths]
+    again = next((path for path in places if places.count(path) > 1), None)
+    if again is not None:
+        raise SettingsError(f"Run '{again}' is given twice. Give each run once.")
+    runs = [load_run(path) for path in places]
+    page = make_page(runs, made=datetime.now(UTC), title=title, palette=palette, rules=rules)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_bytes(page.encode("utf-8", "replace"))  # a name may hold bytes that are no letter
+    return out
+
+
+def make_page(
+    runs: Sequence[Loaded],
+    *,
+    made: datetime,
+    title: str | None = None,
+    palette: str = "amber",
+    rules: tuple[str, ...] = RULES,
+    limit: int = LIMIT,
+) -> str:
+    """The page, in as much detail as the limit allows. Raises SettingsError for an unknown palette."""
+    trials, notes = fitted(runs, limit)
+    each = [notes] * len(runs)
+    found = summary(runs, made=made, title=title, palette=palette, notes=each, rules=rules)
+    return page_html(found, trials)
+
+
+def fitted(runs: Sequence[Loaded], limit: int = LIMIT) -> tuple[list[bytes], list[str]]:
+    """Each run's trials, packed, in the most detail that keeps the limit; and what is said of the rest."""
+    for detail, left_out in LESS:
+        trials = [packed(trial_columns(run.map, run.records, detail)) for run in runs]
+        notes = [f"To stay small, this page leaves out {left_out}: the run's records hold them."]
+        if sum(map(len, trials)) <= limit:
+            break
+    return trials, notes if left_out else []

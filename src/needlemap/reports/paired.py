@@ -1,0 +1,59 @@
+"""Two runs that were read, compared on the trials they share; runs that asked something else are refused."""
+
+from __future__ import annotations
+
+from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.grid import percent
+from needlemap.maps.comparison import Comparison, compare_pairs
+from needlemap.maps.pairs import Pairs, pair_up
+from needlemap.reports.comparison import Names
+from needlemap.runs.contrast import contrast, phrase, prompt_contrast
+from needlemap.runs.loaded import Loaded
+from needlemap.runs.session import one_haystack
+
+MARGIN = 2.0  # points
+
+
+def compare_loaded(first: Loaded, second: Loaded, margin: float = MARGIN) -> tuple[Comparison, Names]:
+    """The comparison of two runs. margin: in points.
+
+    Raises NeedlemapError when their trials or scorers are not the same, and says in what they differ;
+    SettingsError for a margin that means nothing.
+    """
+    if not 0 < margin <= 100:
+        raise SettingsError(f"A margin is in points above 0 and up to 100, got {margin:g}.")
+    found = contrast(first.about, second.about)
+    runs = f"'{first.path}' and '{second.path}'"
+    if "scorer" in found:
+        raise NeedlemapError(
+            f"{runs} are scored differently: {phrase({'scorer': found['scorer']})}. "
+            f"Score both alike: needlemap run with the same --scorer."
+        )
+    cells = first.about["cells"], second.about["cells"]
+    pairs = pair_up(first.records, second.records, cells, one_haystack=one_haystack(first.about))
+    _refuse(pairs, phrase(prompt_contrast(found)), runs)
+    comparison = compare_pairs(pairs, margin / 100)
+    if comparison is None:
+        raise NeedlemapError(f"{runs} have no trial that both scored: finish them first.")
+    said = {name: values for name, values in found.items() if name != "haystacks"}
+    called = [f"{run.about['settings']['model']} ({run.path})" for run in (first, second)]
+    return comparison, Names(called[0], called[1], phrase(said))
+
+
+def _refuse(pairs: Pairs, differ: str, runs: str) -> None:
+    """Raises NeedlemapError when two runs did not ask the same."""
+    why = (
+        differ or "the settings are the same: texts of haystack or template, or needlemap, changed meanwhile"
+    )
+    if pairs.unlike:
+        repeat, length, depth = pairs.unlike[0]
+        raise NeedlemapError(
+            f"{runs} ask different prompts in {len(pairs.unlike)} trials (first: length {length}, depth "
+            f"{percent(depth):g}, repeat {repeat}), so they cannot be paired. They differ in: {why}. "
+            f"Run both with the same settings but the model."
+        )
+    if not pairs.first.asked.any():
+        raise NeedlemapError(
+            f"{runs} have no trial (length, depth, repeat) in common. They differ in: {why}. "
+            f"Run both with the same --lengths, --depths and --repeats."
+        )

@@ -1,0 +1,69 @@
+"""RUN/launch.json: what was started for a run, so that another command can look after it. JSON only: a run
+folder may come from anywhere, and nothing in it is ever executed or unpickled."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from needlemap.errors import NeedlemapError
+from needlemap.runs.store import write_json
+
+NAME = "launch.json"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFile:
+    """One launch. number: of its folder under RUN/work. kind, options: which launcher. jobs: names, in the
+    order of their start. workers: how many at a time. cwd: where paths in the settings start."""
+
+    number: int
+    kind: str
+    options: dict[str, Any]
+    workers: int
+    retry: int
+    cwd: str
+    jobs: tuple[str, ...] = ()
+    started: str = field(default_factory=lambda: _now())
+    ended: str | None = None
+
+    def write(self, run: Path) -> None:
+        """Keep it."""
+        write_json(run / NAME, asdict(self))
+
+    def close(self, run: Path) -> None:
+        """Nothing of it is left."""
+        replace(self, ended=_now()).write(run)
+
+
+def read_launch(run: Path) -> LaunchFile | None:
+    """The last launch of a run; None when there was none. Raises NeedlemapError when it cannot be read."""
+    file = run / NAME
+    if not file.is_file():
+        return None
+    try:
+        row = json.loads(file.read_bytes())
+        return LaunchFile(**{**row, "jobs": tuple(row["jobs"])})
+    except (ValueError, TypeError, KeyError) as error:
+        raise NeedlemapError(f"'{file}' is not a launch of this needlemap: {error!r}.") from None
+
+
+def refuse_launched(run: Path) -> None:
+    """Raises NeedlemapError when jobs of a cluster may still work, or wait to, on this run.
+
+    Processes of this machine need no word here: they hold the folder's lock.
+    """
+    launch = read_launch(run)
+    if launch is not None and launch.ended is None and launch.kind == "slurm":
+        arrays = ", ".join(dict.fromkeys(job.partition("_")[0] for job in launch.jobs))
+        raise NeedlemapError(
+            f"Slurm jobs ({arrays}) work on '{run}', or wait to. To look after them: needlemap run --attach {run}. "
+            f"If they are gone for good, delete {run / NAME}."
+        )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,35 @@
+"""A run as it was read from its folder: run.json and every record, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from needlemap.maps.answers import latest_records
+from needlemap.maps.map import Map
+from needlemap.runs.record import Record
+from needlemap.runs.session import map_of
+from needlemap.runs.store import RunFolder
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """path: as the user gave it. about: what run.json holds. records: one a trial, as `latest_records`."""
+
+    path: str
+    about: Mapping[str, Any]
+    records: tuple[Record, ...]
+
+    @cached_property
+    def map(self) -> Map:
+        """Its map."""
+        return map_of(self.about, self.records)
+
+
+def load_run(path: str | Path) -> Loaded:
+    """Read a run folder. Raises NeedlemapError when there is no run, or it cannot be read."""
+    folder = RunFolder(path)
+    return Loaded(str(path), folder.about(), tuple(latest_records(folder.records())))

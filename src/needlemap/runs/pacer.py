@@ -1,0 +1,162 @@
+"""When requests may go out: one pacer for all lanes of a run, so that a limited server is asked at its own pace.
+
+What it knows of the server's limits are the user's figures, the headers of every reply, and refusals (429). It
+spreads requests over both kinds of limit, lets nobody send while a refusal's wait lasts, and adapts how many
+requests are open: fewer at a refusal, slowly more while all goes well (additive increase, multiplicative
+decrease: Chiu and Jain 1989, Computer Networks 17:1). It sends nothing itself, and counts no retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+from time import monotonic
+
+from needlemap.errors import Unmeasured
+from needlemap.models.allowance import Allowance
+from needlemap.runs.bucket import Bucket
+
+_DECREASE = 0.7  # of the open requests at a refusal
+_FIRST_PAUSE_S = 1.0  # after a refusal that does not say for how long
+_LEAST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 60.0
+_SHORTER, _LONGER = 0.8, 1.6  # a pause after one that was long enough, and after one that was not
+PATIENCE_S = 3600.0  # of refusals without an answer, before a trial is left for a resume
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """Leave to send one request. number: of all requests; tokens: what it may take; behind: what was sent up to
+    it, by kind of limit."""
+
+    number: int
+    tokens: float
+    sent_s: float
+    behind: tuple[float, float]
+
+
+class Pacer:
+    """Times in seconds, of a monotonic clock."""
+
+    def __init__(
+        self,
+        width: int = 1_000_000,
+        *,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
+        left_s: Callable[[], float] = lambda: inf,
+    ) -> None:
+        """width: the most requests open at a time. left_s: how long the run may still go on."""
+        self._most, self._width, self._open = float(width), float(width), 0
+        self._left_s = left_s
+        self._gate, self._changed = asyncio.Lock(), asyncio.Event()
+        self._given = [Bucket.even(rate) for rate in (requests_per_minute, tokens_per_minute)]
+        self._learned: list[Bucket | None] = [None, None]  # requests, tokens
+        self._sent = 0
+        self._behind = (0.0, 0.0)
+        self._not_before_s, self._refused_since_s = 0.0, inf
+        self._reduced_at = 0  # the last request sent before the width was reduced
+        self._pause_s, self._paused = _FIRST_PAUSE_S, False
+
+    @property
+    def width(self) -> int:
+        """How many requests may be open now."""
+        return max(1, int(self._width))
+
+    async def admit(self, tokens: float = 0.0) -> Ticket | None:
+        """Leave to send a request of so many tokens, first come, first served; None when time is up."""
+        async with self._gate:
+            while (wait_s := self._wait_s(tokens)) > 0:
+                left_s = self._left_s()
+                if left_s <= 0:
+                    return None
+                self._changed.clear()
+                wait_s = min(wait_s, left_s)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(None if wait_s == inf else wait_s):
+                        await self._changed.wait()
+            return self._ticket(tokens) if self._left_s() > 0 else None
+
+    async def rest(self, wait_s: float) -> bool:
+        """Wait before asking again; False when the run's time is up first."""
+        left_s = self._left_s()
+        await asyncio.sleep(min(wait_s, max(0.0, left_s)))
+        return wait_s < left_s
+
+    def answered(self, ticket: Ticket, allowance: Allowance | None = None, tokens: float | None = None) -> None:
+        """A request was answered. tokens: what it took in the end."""
+        now = monotonic()
+        self._width = min(self._most, self._width + 1 / self._width)
+        self._refused_since_s = inf
+        if self._paused:
+            self._pause_s, self._paused = max(_LEAST_PAUSE_S, _SHORTER * self._pause_s), False
+        given = self._given[1]
+        if given is not None and tokens is not None:
+            given.give(ticket.tokens - tokens, now)
+        self._hear(ticket, allowance, now)
+        self.ended()
+
+    def refused(self, ticket: Ticket, failure: Unmeasured) -> bool:
+        """A request met a rate limit (429). Whether to ask again: `admit` then waits as long as it takes."""
+        now = monotonic()
+        for bucket, cost in zip((*self._given, *self._learned), 2 * (1.0, ticket.tokens), strict=False):
+            if bucket is not None:
+                bucket.give(cost, now)
+        self._hear(ticket, failure.allowance, now)
+        fresh = ticket.number > self._reduced_at
+        if fresh:
+            self._width = max(1.0, min(self._width, self._open) * _DECREASE)
+            self._reduced_at = self._sent
+        self._not_before_s = max(self._not_before_s, now + self._wait_after(failure, fresh))
+        self._refused_since_s = min(self._refused_since_s, now)
+        self.ended()
+        return now - self._refused_since_s < PATIENCE_S
+
+    def ended(self) -> None:
+        """A request is no longer open."""
+        self._open -= 1
+        self._changed.set()
+
+    def _wait_s(self, tokens: float) -> float:
+        if self._open >= self.width:
+            return inf
+        now = monotonic()
+        waits = [self._not_before_s - now]
+        for requests, both in (self._given, self._learned):
+            waits += [requests.wait_s(1.0, now)] if requests else []
+            waits += [both.wait_s(tokens, now)] if both else []
+        return max(waits)
+
+    def _ticket(self, tokens: float) -> Ticket:
+        now = monotonic()
+        for bucket, cost in zip((*self._given, *self._learned), 2 * (1.0, tokens), strict=False):
+            if bucket is not None:
+                bucket.take(cost, now)
+        self._open += 1
+        self._sent += 1
+        self._behind = (self._behind[0] + 1, self._behind[1] + tokens)
+        return Ticket(self._sent, tokens, now, self._behind)
+
+    def _hear(self, ticket: Ticket, allowance: Allowance | None, now: float) -> None:
+        """Take up what a reply's headers say."""
+        if allowance is None:
+            return
+        for kind, quota in enumerate((allowance.requests, allowance.tokens)):
+            if quota is not None:
+                later = self._behind[kind] - ticket.behind[kind]
+                bucket = self._learned[kind] or Bucket.learned(quota, now)
+                bucket.hear(quota, later, ticket.sent_s, now)
+                self._learned[kind] = bucket
+
+    def _wait_after(self, failure: Unmeasured, fresh: bool) -> float:
+        """How long nobody sends: as the server says, else as long as lately was enough."""
+        if failure.retry_after_s is not None:
+            return failure.retry_after_s
+        if failure.allowance is not None and self._wait_s(0.0) > 0:
+            return 0.0  # the headers say when there is room
+        if fresh and self._paused:
+            self._pause_s = min(_LONGEST_PAUSE_S, _LONGER * self._pause_s)
+        self._paused = True
+        return self._pause_s

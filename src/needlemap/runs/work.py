@@ -1,0 +1,83 @@
+"""What the workers of a run share: the folder of one launch, and how its walk is cut into units.
+
+RUN/work/1, RUN/work/2, ...: one for each launch, with units.json, the claims, and the workers' presence files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from needlemap.errors import NeedlemapError
+from needlemap.plan.order import ordered, shared
+from needlemap.plan.units import Unit, make_units
+from needlemap.runs.claims import Claims
+from needlemap.runs.store import write_json
+from needlemap.trials import Experiment, Trial
+
+_WORK = "work"
+_FILE = "units.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One launch's units. keys: hash of the keys of all the run's trials, in the order of its walk."""
+
+    folder: Path
+    units: tuple[Unit, ...]
+    keys: str
+
+    @property
+    def claims(self) -> Claims:
+        """Who does which."""
+        return Claims(self.folder, len(self.units))
+
+
+def lay_out(run: Path, experiment: Experiment, todo: Sequence[Trial], workers: int) -> Work:
+    """Cut what is left to ask for so many workers, in a new folder of the run. todo: in the walk's order."""
+    walk = ordered(experiment.trials, experiment.settings.mode)
+    hands = workers * experiment.workers
+    cut = make_units([trial.prompt.tokens for trial in todo], shared(todo, experiment.settings.mode), hands)
+    places = {trial.key: place for place, trial in enumerate(walk)}
+    units = tuple(
+        Unit(places[todo[unit.start].key], places[todo[unit.stop - 1].key] + 1, unit.tokens) for unit in cut
+    )
+    work = Work(next_folder(run), units, _hash(walk))
+    work.folder.mkdir(parents=True)
+    write_json(work.folder / _FILE, {"keys": work.keys, "units": [asdict(unit) for unit in units]})
+    return work
+
+
+def load_work(folder: Path) -> Work:
+    """The units of a launch."""
+    about = json.loads((folder / _FILE).read_bytes())
+    return Work(folder, tuple(Unit(**row) for row in about["units"]), about["keys"])
+
+
+def unit_trials(work: Work, experiment: Experiment) -> list[tuple[Trial, ...]]:
+    """The trials of each unit. Raises NeedlemapError when they are not those that the units were cut from."""
+    walk = ordered(experiment.trials, experiment.settings.mode)
+    if _hash(walk) != work.keys:
+        raise NeedlemapError(
+            "This worker builds other prompts than the command that started it: haystack, tokenizer, model files "
+            "or needlemap differ between the machines. Give paths that all of them see, and one environment."
+        )
+    return [tuple(walk[unit.start : unit.stop]) for unit in work.units]
+
+
+def next_folder(run: Path) -> Path:
+    """Where the next launch of a run lies."""
+    number = 1 + max((int(folder.name) for folder in (run / _WORK).glob("[0-9]*")), default=0)
+    return work_folder(run, number)
+
+
+def work_folder(run: Path, number: int) -> Path:
+    """Where a launch of a run lies."""
+    return run / _WORK / str(number)
+
+
+def _hash(walk: Iterable[Trial]) -> str:
+    return hashlib.sha256("".join(trial.key for trial in walk).encode()).hexdigest()

@@ -1,0 +1,74 @@
+"""How well an answer's list agrees with the wanted one: F1, with recall and precision.
+
+What the question already says earns nothing, as anybody can repeat it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from needlemap.errors import SettingsError
+from needlemap.options import Checked
+from needlemap.scorers.base import Reference, Score
+from needlemap.scorers.matching import named, plain
+
+_BETWEEN = re.compile(r"[\n,;、，；]|\band\b|和")
+_BULLET = re.compile(r"^[\s\-*•]*(\d+[.)])?[\s\"'`*\[]*|[\s\"'`*\].:。]+$")
+
+
+class F1(metaclass=Checked):
+    """item: what an item looks like, a regular expression; by default an item is what stands between commas,
+    line breaks and 'and'.
+
+    Wanted are the keywords. Wrong are the decoys that the answer names; of a task without decoys, all items
+    that name nothing wanted. native: F1. why: recall, precision, found, missing, wrong.
+    """
+
+    name = "f1"
+    scale = (0.0, 1.0)
+
+    def __init__(self, *, item: str = "") -> None:
+        try:
+            re.compile(item)
+        except re.error as error:
+            raise SettingsError(f"Option 'item' of F1: '{item}' is no pattern ({error}).") from None
+        self.options: Mapping[str, Any] = {"item": item}
+
+    async def score(self, answer: str, reference: Reference) -> Score:
+        """Raises SettingsError if the task gives no list."""
+        if not reference.keywords:
+            raise SettingsError("Scorer 'f1' needs a task whose answer is a list. Type: --scorer recall")
+        compared, asked = plain(answer), plain(reference.question)
+        wanted = [text for text in dict.fromkeys(map(plain, reference.keywords)) if not named(asked, text)]
+        found = [text for text in wanted if named(compared, text)]
+        wrong = self._wrong(compared, asked, wanted, reference)
+        recall = len(found) / len(wanted) if wanted else 0.0
+        precision = len(found) / (len(found) + len(wrong)) if found else 0.0
+        share = 2 * recall * precision / (recall + precision) if found else 0.0
+        missing = [text for text in wanted if text not in found]
+        why = {"recall": recall, "precision": precision, "found": found, "missing": missing, "wrong": wrong}
+        return Score(share, share, why)
+
+    def _wrong(self, compared: str, asked: str, wanted: list[str], reference: Reference) -> list[str]:
+        if reference.decoys:
+            others = [text for text in dict.fromkeys(map(plain, reference.decoys)) if text not in wanted]
+            return [text for text in others if named(compared, text) and not named(asked, text)]
+        return [
+            text
+            for text in items(compared, self.options["item"])
+            if not any(named(text, one) for one in wanted) and not named(asked, text)
+        ]
+
+
+def items(answer: str, pattern: str = "") -> list[str]:
+    """The items that an answer lists, each once.
+
+    >>> items("1. fig\\n2. plum, and pear")
+    ['fig', 'plum', 'pear']
+    """
+    if pattern:
+        return list(dict.fromkeys(match.group() for match in re.finditer(pattern, answer, re.IGNORECASE)))
+    stripped = (_BULLET.sub("", _BULLET.sub("", piece)) for piece in _BETWEEN.split(answer))
+    return list(dict.fromkeys(piece for piece in stripped if piece))

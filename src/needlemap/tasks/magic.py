@@ -1,0 +1,162 @@
+"""Keys with values, hidden one a sentence: RULER's needle tests (Hsieh et al. 2024, arXiv 2404.06654).
+
+One key among the needles is always the one that the cell's depth is meant for. The wording is our own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+from needlemap.errors import SettingsError
+from needlemap.options import Checked
+from needlemap.placement import Needle
+from needlemap.scorers.base import Reference
+from needlemap.tasks.backgrounds import Noise, Pairs
+from needlemap.tasks.base import Background, Draw, Item, Scope
+from needlemap.tasks.values import Kind, Values
+from needlemap.tasks.wording import WORDINGS, worded
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A key, one of its values, and the depth that this needle is meant for."""
+
+    key: str
+    value: str
+    depth: float
+
+
+class Magic(metaclass=Checked):
+    """Keys with values, one a sentence, in noise, in prose or among their like; by default one of each.
+
+    keys, each with so many values, of which queries are asked for, all values of them.
+    haystack: 'prose' (what the settings name), 'repeat' (the same few sentences, or those of `noise`) or
+    'needles' (sentences like the needles, one a line, with other keys and values). digits: of numbers;
+    uuid_digits: of UUIDs, hexadecimal. fresh: how often the asked key is drawn anew: for each trial, for each
+    length of a repeat, or for each repeat; the keys beside it are drawn for each length at most, so that
+    neighbouring depths share what comes before. needle, question, prefix (the answer's beginning): other
+    wording, with {key} or {keys}, {value}, {kind}, {kinds}.
+    """
+
+    name = "magic"
+    scorer = "recall"
+    KEYS, VALUES, QUERIES = 1, 1, 1
+
+    def __init__(
+        self,
+        *,
+        haystack: Literal["prose", "repeat", "needles"] = "prose",
+        key: Kind = "word",
+        value: Kind = "number",
+        keys: int | None = None,
+        values: int | None = None,
+        queries: int | None = None,
+        digits: int = 7,
+        uuid_digits: int = 32,
+        fresh: Scope = "trial",
+        needle: str = "",
+        question: str = "",
+        prefix: str = "",
+        noise: str = "",
+        language: Literal["english", "chinese"] = "english",
+    ) -> None:
+        self._count = (
+            self.KEYS if keys is None else keys,
+            self.VALUES if values is None else values,
+            self.QUERIES if queries is None else queries,
+        )
+        _check(*self._count, digits, uuid_digits)
+        sizes = {"word": 0, "number": digits, "uuid": uuid_digits}
+        self._keys, self._values = Values(key, sizes[key], language), Values(value, sizes[value], language)
+        self._haystack, self._fresh = haystack, fresh
+        own, several = WORDINGS[language], self._count[1] * self._count[2] > 1
+        self._wording, self._noise = own, noise or own.noise
+        kinds = dict(zip(("kind", "kinds"), own.kinds[value], strict=True))
+        asked, begun = (own.several, own.begun_several) if several else (own.one, own.begun)
+        self._needle = worded(needle or own.needle, "needle", ("key", "value"), kinds)
+        self._question = worded(question or asked, "question", ("keys",), kinds)
+        self._prefix = worded(prefix or begun, "prefix", ("keys",), kinds)
+
+    def background(self, repeat: int, seed: int) -> Background | None:
+        """Noise, or lines like the needles; None for prose."""
+        if self._haystack == "repeat":
+            return Background(Noise(self._noise), "sentence")
+        if self._haystack == "needles":
+            return Background(
+                Pairs(self._needle, self._keys, self._values, f"{seed}:{repeat}", "needles"), "line"
+            )
+        return None
+
+    def item(self, draw: Draw) -> Item:
+        """The needles, that of the cell's depth first; all values of the asked keys are wanted."""
+        hidden = self._hidden(draw)
+        asked = list(dict.fromkeys(one.key for one in hidden))[: self._count[2]]
+        draw.random(f"{self.name} order", self._fresh).shuffle(asked)
+        wanted = tuple(one.value for key in asked for one in hidden if one.key == key)
+        end = "\n" if self._haystack == "needles" else ""
+        texts = [self._needle.format(key=one.key, value=one.value) + end for one in hidden]
+        keys = self._wording.listed(asked)
+        question = self._question.format(keys=keys)
+        sought = "\n".join(text.strip() for text, one in zip(texts, hidden, strict=True) if one.key in asked)
+        decoys = tuple(one.value for one in hidden if one.key not in asked)
+        return Item(
+            tuple(
+                Needle(text, one.depth, still=place > 0)
+                for place, (text, one) in enumerate(zip(texts, hidden, strict=True))
+            ),
+            question,
+            Reference(self._wording.listed(list(wanted)), wanted, sought, question, decoys),
+            answer_prefix=self._prefix.format(keys=keys),
+        )
+
+    def _hidden(self, draw: Draw) -> list[Hidden]:
+        """The asked key's values, the first at the cell's depth, then those of the other keys."""
+        keys, values, _ = self._count
+        beside: Scope = "repeat" if self._fresh == "repeat" else "length"
+        others, own = draw.random(f"{self.name} beside", beside), draw.random(self.name, self._fresh)
+        taken: set[str] = set()
+        depths = [others.random() for _ in range(keys * values - 1)]
+        rest = [self._pairs(others, taken, draw) for _ in range(keys - 1)]
+        pairs = [*self._pairs(own, taken, draw), *(pair for row in rest for pair in row)]
+        return [Hidden(*pair, depth) for pair, depth in zip(pairs, [draw.cell.depth, *depths], strict=True)]
+
+    def _pairs(self, random: Random, taken: set[str], draw: Draw) -> list[tuple[str, str]]:
+        """A fresh key with its fresh values."""
+        key = self._keys.fresh(random, taken, draw.holds)
+        return [(key, self._values.fresh(random, taken, draw.holds)) for _ in range(self._count[1])]
+
+
+class Multikey(Magic):
+    """One key of four is asked for; the others stand in its way."""
+
+    name = "multikey"
+    KEYS = 4
+
+
+class Multivalue(Magic):
+    """One key has four values, and all are asked for."""
+
+    name = "multivalue"
+    VALUES = 4
+
+
+class Multiquery(Magic):
+    """Four keys are hidden, and all are asked for."""
+
+    name = "multiquery"
+    KEYS, QUERIES = 4, 4
+
+
+def _check(keys: int, values: int, queries: int, digits: int, uuid_digits: int) -> None:
+    least = {"keys": keys, "values": values, "queries": queries, "digits": digits}
+    for name, given in least.items():
+        if given < 1:
+            raise SettingsError(f"Option '{name}' must be at least 1, got {given}.")
+    if uuid_digits < 4:
+        raise SettingsError(f"Option 'uuid_digits' must be at least 4, got {uuid_digits}.")
+    if queries > keys:
+        raise SettingsError(
+            f"{queries} queries need as many keys, there are {keys}. Add --task-options keys={queries}"
+        )

@@ -1,0 +1,83 @@
+"""A pass key in noise (Mohtashami and Jaggi 2023, arXiv 2305.16300): a smoke test.
+
+The noise is so uniform that the key is the one thing that stands out: it finds broken caches and positions,
+and ranks no models. Number strings, with digits that stand twice, ask for exact copying too.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Literal
+
+from needlemap.errors import SettingsError
+from needlemap.options import Checked
+from needlemap.placement import Needle
+from needlemap.scorers.base import Reference
+from needlemap.tasks.backgrounds import Noise
+from needlemap.tasks.base import Background, Draw, Item, Scope
+from needlemap.tasks.wording import PASS_KEY, WORDINGS, worded
+
+
+class Passkey(metaclass=Checked):
+    """A number hidden in noise: a smoke test.
+
+    digits: of the key, of which `doubled` repeat the digit before them. fresh: as for `magic`.
+
+    needle, question, prefix, noise: other wording; the needle with {value}.
+    """
+
+    name = "passkey"
+    scorer = "first"
+
+    def __init__(
+        self,
+        *,
+        digits: int = 5,
+        doubled: int = 0,
+        fresh: Scope = "trial",
+        needle: str = "",
+        question: str = "",
+        prefix: str = "",
+        noise: str = "",
+        language: Literal["english", "chinese"] = "english",
+    ) -> None:
+        if digits < 1 or not 0 <= 2 * doubled <= digits:
+            raise SettingsError(
+                f"Of {digits} digits {doubled} cannot repeat the one before them. Give digits of 1 or more, "
+                f"and doubled of half of them or less."
+            )
+        self._digits, self._doubled, self._fresh = digits, doubled, fresh
+        own = PASS_KEY[language]
+        self._needle = worded(needle or own[0], "needle", ("value",), {})
+        self._question = worded(question or own[1], "question", (), {})
+        self._prefix = worded(prefix or own[2], "prefix", (), {})
+        self._noise = noise or WORDINGS[language].noise
+
+    def background(self, repeat: int, seed: int) -> Background:
+        """The same few sentences again and again."""
+        return Background(Noise(self._noise), "sentence")
+
+    def item(self, draw: Draw) -> Item:
+        """The sentence with the key, which no noise holds."""
+        random = draw.random("passkey", self._fresh)
+        value = key_of(random, self._digits, self._doubled)
+        while draw.holds(value):
+            value = key_of(random, self._digits, self._doubled)
+        needle, question = self._needle.format(value=value), self._question.format()
+        return Item(
+            (Needle(needle, draw.cell.depth),),
+            question,
+            Reference(value, (value,), needle, question),
+            answer_prefix=self._prefix.format(),
+        )
+
+
+def key_of(random: Random, digits: int, doubled: int) -> str:
+    """A key, which never begins with 0.
+
+    >>> key_of(Random("x"), 10, 5)
+    '6699997711'
+    """
+    single = [random.randrange(1, 10), *(random.randrange(10) for _ in range(digits - doubled - 1))]
+    twice = set(random.sample(range(len(single)), doubled))
+    return "".join(str(digit) * (2 if place in twice else 1) for place, digit in enumerate(single))

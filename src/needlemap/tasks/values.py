@@ -1,0 +1,75 @@
+"""Keys and values that nobody can guess: words, numbers and UUIDs, drawn afresh and used once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from random import Random
+from typing import Literal
+
+from needlemap.errors import SettingsError
+
+Kind = Literal["word", "number", "uuid"]
+_TRIES = 2000  # draws of one value before its kind is given up as used up
+_UUID = (8, 4, 4, 4, 12)  # digits in each group, where there are 32
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A kind of value. digits: of a number, decimal; of a UUID, hexadecimal. language: of words."""
+
+    kind: Kind
+    digits: int
+    language: str = "english"
+
+    def draw(self, random: Random) -> str:
+        """Any value of the kind.
+
+        >>> Values("number", 5).draw(Random("x")), Values("uuid", 12).draw(Random("x"))
+        ('92678', '50aea17b-4dd3')
+        """
+        if self.kind == "number":
+            return str(random.randrange(10 ** (self.digits - 1), 10**self.digits))
+        if self.kind == "uuid":
+            return grouped(f"{random.getrandbits(4 * self.digits):0{self.digits}x}")
+        adjectives, nouns = words(self.language)
+        return f"{random.choice(adjectives)}{_JOINTS[self.language]}{random.choice(nouns)}"
+
+    def fresh(self, random: Random, taken: set[str], holds: Callable[[str], bool]) -> str:
+        """A value that is neither taken, and is from now on, nor held.
+
+        Raises SettingsError when there is none left.
+        """
+        for _ in range(_TRIES):
+            value = self.draw(random)
+            if value not in taken and not holds(value):
+                taken.add(value)
+                return value
+        raise SettingsError(
+            f"Values of kind '{self.kind}' are used up: {_TRIES} draws gave none that is not in the haystack "
+            f"already. Use shorter lengths, --task-options digits={self.digits + 2} or uuid_digits=32."
+        )
+
+
+_JOINTS = {"english": "-", "chinese": ""}
+
+
+def grouped(digits: str) -> str:
+    """Hexadecimal digits as a UUID has them: 8-4-4-4-12 where there are 32, else in groups of 8.
+
+    >>> grouped("0123456789abcdef")
+    '01234567-89abcdef'
+    """
+    sizes = _UUID if len(digits) == sum(_UUID) else (8,) * (len(digits) // 8) + (len(digits) % 8,)
+    starts = [sum(sizes[:place]) for place in range(len(sizes))]
+    return "-".join(digits[start : start + size] for start, size in zip(starts, sizes, strict=True) if size)
+
+
+@cache
+def words(language: str) -> tuple[list[str], list[str]]:
+    """Adjectives and nouns of a language, 'english' or 'chinese'."""
+    text = files("needlemap.tasks").joinpath("data", f"{language}.txt").read_text("utf-8")
+    _, adjectives, nouns = text.split("\n== ")
+    return adjectives.split()[1:], nouns.split()[1:]

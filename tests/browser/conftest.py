@@ -1,0 +1,154 @@
+"""A real Chromium, real runs, and pages made of them by `needlemap report`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = ("--disable-background-networking", "--disable-component-update", "--no-first-run")
+GRID = ("--lengths", "300,400,600,900", "--depths", "0:100:5", "--repeats", "3", "--concurrency", "1")
+WIDE = {"width": 1400, "height": 1000}
+
+Visit = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium as it is installed; a skip without it or without playwright."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install 'needlemap[test]'")
+    program = next(filter(None, map(shutil.which, NAMES)), None)
+    if program is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    sandbox = ("--no-sandbox",) if os.geteuid() == 0 else ()
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, args=[*ARGUMENTS, *sandbox])
+        yield started
+        started.close()
+
+
+class Watch:
+    """What a page must not do: complain, fail, break its own policy, ask for anything but itself."""
+
+    def __init__(self, page: Any) -> None:
+        self.problems: list[str] = []
+        self.expected: tuple[str, ...] = ()
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
+        page.on("request", lambda request: self._request(page, request))
+        page.on("dialog", lambda dialog: self.problems.append(f"dialog: {dialog.message}"))
+
+    def unexpected(self) -> list[str]:
+        """Problems but those that the test says must come."""
+        return [each for each in self.problems if not any(words in each for words in self.expected)]
+
+    def _console(self, message: Any) -> None:
+        self.problems.append(f"console: {message.text}")
+
+    def _request(self, page: Any, request: Any) -> None:
+        itself = request.is_navigation_request() and request.frame == page.main_frame
+        if not itself and not request.url.startswith("data:"):
+            self.problems.append(f"request: {request.url}")
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Visit]:
+    """visit(file or address, **context options): the opened page; in the end, it did nothing it must not."""
+    contexts: list[Any] = []
+    watches: list[Watch] = []
+
+    def opened(where: Path | str, **options: Any) -> Any:
+        context = browser.new_context(**{"viewport": WIDE, **options})
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        page.watch = Watch(page)
+        watches.append(page.watch)
+        page.goto(where.resolve().as_uri() if isinstance(where, Path) else where)
+        page.locator("#page").wait_for()
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert [problem for watch in watches for problem in watch.unexpected()] == []
+
+
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory: pytest.TempPathFactory, command_in: Any, _wire_process: Any) -> Bench:
+    """Makes runs and reports in a folder of its own."""
+    return Bench(command_in(tmp_path_factory.mktemp("browser")), _wire_process)
+
+
+class Bench:
+    """Runs and their reports, each made once."""
+
+    def __init__(self, command: Any, wire: Any) -> None:
+        self.command, self.wire, self.folder = command, wire, command.folder
+
+    def run(self, name: str, *faults: str, flags: tuple[str, ...] = GRID) -> Path:
+        """A run against the wire server, which meets these faults in turn, over and over."""
+        folder: Path = self.folder / name
+        if not folder.exists():
+            self.wire.reset()
+            self.wire.schedule(*(faults or ("ok",)), cycle=True)
+            model = ("--model", f"openai/{name}", "--base-url", self.wire.base_url)
+            small = ("--tokenizer", "cl100k_base", "--max-answer-tokens", "40", "--retries", "0")
+            ended = self.command("run", *model, *small, *flags, "-o", name, code=None)
+            assert ended.returncode in (0, 1), ended.stderr
+        return folder
+
+    def changed(self, name: str, new: str, change: Callable[[dict[str, Any]], None]) -> Path:
+        """A copy of a run in which `change` was made to each record."""
+        folder: Path = self.folder / new
+        shutil.copytree(self.folder / name, folder)
+        for file in folder.glob("records-*.jsonl"):
+            records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+            for record in records:
+                change(record)
+            file.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+        return folder
+
+    def report(self, *runs: str, flags: tuple[str, ...] = ()) -> Path:
+        """The page of runs."""
+        file: Path = self.folder / f"{'-'.join(runs)}.html"
+        if not file.exists():
+            self.command("report", *runs, *flags, "-o", file.name)
+        return file
+
+
+@pytest.fixture(scope="session")
+def plain(bench: Bench) -> Path:
+    """One run, in which every fourth answer is wrong."""
+    bench.run("plain", "ok", "ok", "ok", "say:I do not know.")
+    return bench.report("plain")
+
+
+@pytest.fixture(scope="session")
+def faulty(bench: Bench) -> Path:
+    """Some trials could not be measured, and of one cell none."""
+    bench.run("faulty", *["500-memory"] * 3, "ok", "ok", "429-quota", "ok", "ok", "say:no", "ok", "ok")
+    return bench.report("faulty")
+
+
+@pytest.fixture(scope="session")
+def lattice(bench: Bench) -> Path:
+    """Every length has depths of its own."""
+    grid = ("--mode", "lattice", "--lengths", "300,500,900", "--depths", "0:100:5", "--repeats", "2")
+    bench.run("lattice", "ok", "ok", "say:no", flags=grid)
+    return bench.report("lattice")
+
+
+@pytest.fixture(scope="session")
+def three(bench: Bench, plain: Path) -> Path:
+    """The plain run, one of the same trials that does better, and one of another needle."""
+    bench.run("better")
+    needle = ("--needle", "The gate code for {city} is {number}.", "--question", "What is the gate code for {city}?")
+    bench.run("other", flags=(*GRID, *needle))
+    return bench.report("plain", "better", "other")

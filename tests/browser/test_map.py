@@ -1,0 +1,284 @@
+"""The map of a page: what it shows, by pointer, keyboard and touch, on screens of all kinds and on paper."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+NARROW = {"viewport": {"width": 360, "height": 740}}
+PHONE = {**NARROW, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
+
+
+def cell(page, number):
+    """One cell of the map."""
+    return page.locator(f"#grid [data-cell='{number}']")
+
+
+def colour(page, number):
+    return cell(page, number).evaluate("cell => getComputedStyle(cell).backgroundColor")
+
+
+def paper(page):
+    return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+
+def brightness(rgb):
+    return sum(map(int, re.findall(r"\d+", rgb)[:3]))
+
+
+def label(page, number):
+    return cell(page, number).get_attribute("aria-label")
+
+
+def focused(page):
+    return page.evaluate("document.activeElement.dataset.cell")
+
+
+def contrast(page, number):
+    """Of a cell's text on its colour (WCAG 2.2)."""
+    return page.evaluate(
+        """number => {
+            const style = getComputedStyle(document.querySelector(`#grid [data-cell='${number}']`));
+            const light = (rgb) => {
+                const [r, g, b] = rgb.match(/[\\d.]+/g).map((v) => v / 255)
+                    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+                return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+            };
+            const [a, b] = [light(style.color), light(style.backgroundColor)].sort((x, y) => y - x);
+            return (a + 0.05) / (b + 0.05);
+        }""",
+        number,
+    )
+
+
+def test_it_opens_from_the_disk_with_every_cell_named_by_score_n_and_interval(visit, plain):
+    page = visit(plain)
+    assert page.title() == "openai/plain"
+    assert page.locator("#grid [role=gridcell]").count() == 20
+    for number in range(20):
+        assert re.match(
+            r"\S+ tokens at \d+ %: score [\d.]+ %, n \d trials?, 95 % interval \[[\d.]+, [\d.]+\]",
+            label(page, number),
+        )
+
+
+def test_colours_follow_scores(visit, plain):
+    page = visit(plain)
+    shown = {re.search(r"score ([\d.]+)", label(page, number))[1]: colour(page, number) for number in range(20)}
+    assert shown["100.0"] == "rgb(12, 215, 159)"
+    assert len(set(shown.values())) == len(shown) >= 2
+
+
+def test_hovering_tells_of_a_cell_and_moves_nothing(visit, plain):
+    page = visit(plain)
+    before = page.evaluate("document.documentElement.scrollHeight")
+    cell(page, 7).hover()
+    tip = page.locator("#tip")
+    assert tip.is_visible()
+    words = tip.inner_text()
+    for part in ("400 tokens at 50 %", "score", "n\n", "95 % interval", "needle at", "prompt", "cached"):
+        assert part in words
+    assert page.evaluate("document.documentElement.scrollHeight") == before
+    page.mouse.move(5, 5)
+    assert not tip.is_visible()
+
+
+def test_hovering_a_margin_tells_its_score_interval_and_n(visit, plain):
+    page = visit(plain)
+    page.locator("#by-length .hover-bar").nth(1).hover()
+    assert re.search(r"400 tokens, all depths.*95 % interval.*n\s*\d+", page.locator("#tip").inner_text(), re.S)
+    page.locator("#by-depth .hover-bar").nth(2).hover()
+    assert "depth 50%" in page.locator("#tip").inner_text()
+
+
+def test_a_margins_points_stand_over_its_columns(visit, plain):
+    page = visit(plain)
+    dots = page.locator("#by-length circle")
+    for column in range(4):
+        box, dot = cell(page, column * 5).bounding_box(), dots.nth(column).bounding_box()
+        assert dot["x"] + dot["width"] / 2 == pytest.approx(box["x"] + box["width"] / 2, abs=1.5)
+    for row in range(5):
+        box, dot = cell(page, row).bounding_box(), page.locator("#by-depth circle").nth(row).bounding_box()
+        assert dot["y"] + dot["height"] / 2 == pytest.approx(box["y"] + box["height"] / 2, abs=1.5)
+
+
+def test_keys_move_in_the_map_and_tab_enters_it_once(visit, plain):
+    page = visit(plain)
+    assert page.locator("#grid [tabindex='0']").count() == 1
+    cell(page, 0).focus()
+    for key, reached in [
+        ("ArrowDown", "1"), ("ArrowRight", "6"), ("ArrowUp", "5"), ("ArrowUp", "5"), ("End", "15"),
+        ("PageDown", "19"), ("PageUp", "15"), ("Home", "0"), ("ArrowLeft", "0"),
+        ("Control+End", "19"), ("Control+Home", "0"),
+    ]:  # fmt: skip
+        page.keyboard.press(key)
+        assert focused(page) == reached, key
+    assert page.locator("#tip").is_visible()
+    assert page.locator("#grid [tabindex='0']").count() == 1
+
+
+def test_enter_opens_a_cell_and_escape_comes_back_to_it(visit, plain):
+    page = visit(plain)
+    cell(page, 8).focus()
+    page.keyboard.press("Enter")
+    assert page.locator("#pane-heading").inner_text() == "400 tokens at 75 %"
+    assert page.evaluate("document.activeElement.id") == "pane-heading"
+    page.keyboard.press("Escape")
+    assert page.locator("#pane-heading").inner_text() == "Trials"
+    assert focused(page) == "8"
+
+
+def test_space_opens_a_cell_and_its_trials_follow_the_arrows(visit, plain):
+    page = visit(plain)
+    cell(page, 8).focus()
+    page.keyboard.press(" ")
+    assert focused(page) == "8"
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#pane-heading").inner_text() == "600 tokens at 75 %"
+    assert cell(page, 13).get_attribute("aria-selected") == "true"
+
+
+def test_values_are_written_in_the_cells_readable_in_every_palette(visit, plain):
+    page = visit(plain)
+    assert cell(page, 3).evaluate("cell => getComputedStyle(cell).fontSize") == "0px"
+    page.check("#values")
+    assert float(cell(page, 3).evaluate("cell => parseFloat(getComputedStyle(cell).fontSize)")) >= 9
+    for palette in page.locator("#palette option").all():
+        page.select_option("#palette", palette.get_attribute("value"))
+        assert all(contrast(page, number) >= 4.5 for number in range(20))
+
+
+def test_a_palette_for_the_colour_blind_is_named_so_and_recolours_all(visit, plain):
+    page = visit(plain)
+    assert "colour-blind safe" in page.locator("#palette option[value=cividis]").inner_text()
+    page.select_option("#palette", "cividis")
+    best = next(number for number in range(20) if "score 100.0" in label(page, number))
+    assert colour(page, best) == "rgb(254, 232, 56)"
+
+
+def test_choices_outlive_the_page_where_the_browser_keeps_them(visit, plain):
+    page = visit(plain)
+    page.select_option("#palette", "grey")
+    page.select_option("#theme", "dark")
+    page.reload()
+    page.locator("#page").wait_for()
+    assert page.locator("#palette").input_value() == "grey"
+    assert brightness(paper(page)) < 100
+
+
+def test_it_works_where_nothing_can_be_kept(visit, plain, browser):
+    page = visit(plain)
+    refuse = "Object.defineProperty(window, 'localStorage', {get() { throw new DOMException('no') }})"
+    page.context.add_init_script(refuse)
+    page.reload()
+    page.locator("#page").wait_for()
+    page.select_option("#palette", "grey")
+    assert page.locator("#palette").input_value() == "grey"
+
+
+def test_it_is_dark_where_the_reader_wants_dark(visit, plain):
+    assert brightness(paper(visit(plain, color_scheme="light"))) > 700
+    page = visit(plain, color_scheme="dark")
+    assert brightness(paper(page)) < 100
+    assert brightness(page.evaluate("getComputedStyle(document.body).color")) > 600
+    page.select_option("#theme", "light")
+    assert brightness(paper(page)) > 700
+
+
+def test_on_paper_it_is_white_with_map_and_summary_and_without_controls(visit, plain):
+    page = visit(plain, color_scheme="dark")
+    cell(page, 2).click()
+    page.emulate_media(media="print", color_scheme="dark")
+    assert paper(page) == "rgb(255, 255, 255)"
+    for hidden in ("#controls", "#pane", "#keys"):
+        assert not page.locator(hidden).is_visible(), hidden
+    for shown in ("#grid", "#by-length", "#by-depth", "#readings", "#effective", "#lines"):
+        assert page.locator(shown).is_visible(), shown
+    assert cell(page, 0).evaluate("cell => getComputedStyle(cell).printColorAdjust") == "exact"
+
+
+def test_on_paper_nothing_stays_folded(visit, plain):
+    page = visit(plain)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("#notes details:not([open])").count() == 0
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("#notes details[open]").count() < page.locator("#notes details").count()
+    assert page.pdf(format="A4", print_background=False).startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("report", ["plain", "three", "lattice", "faulty"])
+def test_a_narrow_page_has_nothing_beside_the_screen(visit, report, request):
+    page = visit(request.getfixturevalue(report), **NARROW)
+    cell(page, 1).click()
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert cell(page, 0).bounding_box()["width"] >= 8
+
+
+def test_a_tap_opens_a_cell_and_brings_its_trials_in_sight(visit, plain):
+    page = visit(plain, **PHONE, reduced_motion="reduce")
+    cell(page, 8).tap()
+    assert page.locator("#pane-heading").inner_text() == "400 tokens at 75 %"
+    top = page.locator("#pane").bounding_box()["y"]
+    assert 0 <= top < 740 / 2
+    page.locator(".chip").nth(1).tap()
+    assert page.locator("#trial h3").inner_text().startswith("Repeat 1")
+
+
+def test_what_was_not_measured_is_hatched_and_never_a_zero(visit, faulty):
+    page = visit(faulty)
+    names = [label(page, number) for number in range(20)]
+    empty = next(number for number, name in enumerate(names) if "score not measured" in name)
+    assert "hatch" not in colour(page, empty)
+    assert "gradient" in cell(page, empty).evaluate("cell => getComputedStyle(cell).backgroundImage")
+    assert re.search(r"n 0 trials, .*missing 3 \(.*out of memory", names[empty])
+    assert cell(page, empty).inner_text() == ""
+    assert page.locator("#legend").get_by_text("nothing measured (never a zero)").is_visible()
+
+
+def test_what_is_partly_missing_has_a_corner(visit, faulty):
+    page = visit(faulty)
+    some = next(
+        number for number in range(20) if re.search(r"score [\d.].*missing [12] \(", label(page, number) or "")
+    )
+    corner = "cell => getComputedStyle(cell, '::after').content"
+    assert cell(page, some).evaluate(corner) == '""'
+    whole = next(number for number in range(20) if "missing" not in (label(page, number) or ""))
+    assert cell(page, whole).evaluate(corner) == "none"
+
+
+def test_the_reasons_are_listed_by_kind_with_the_servers_words(visit, faulty):
+    notes = visit(faulty).locator("#notes details", has_text="What could not be measured")
+    assert notes.get_attribute("open") is not None
+    assert "out of memory" in notes.inner_text()
+    assert "CUDA out of memory" in notes.inner_text()
+
+
+def test_a_lattice_is_drawn_where_its_needles_are(visit, lattice):
+    page = visit(lattice)
+    cells = page.locator("#grid [role=gridcell]")
+    heights = {round(each.bounding_box()["height"]) for each in cells.all()}
+    assert len(heights) > 1
+    map = page.locator("#grid").bounding_box()
+    covered = sum(box["width"] * box["height"] for box in (each.bounding_box() for each in cells.all()))
+    assert covered == pytest.approx(map["width"] * map["height"], rel=0.03)
+
+
+def test_keys_move_in_a_lattice_to_the_nearest_depth(visit, lattice):
+    page = visit(lattice)
+    last = page.locator("#grid [role=gridcell]").last
+    last.focus()
+    page.keyboard.press("Home")
+    assert label(page, focused(page)).startswith("300 tokens")
+    page.keyboard.press("End")
+    assert last.evaluate("cell => cell === document.activeElement")
+
+
+def test_effective_length_stands_in_a_table_and_on_the_curve(visit, plain):
+    page = visit(plain)
+    rows = page.locator("#effective-table tbody tr")
+    assert rows.count() == 4
+    assert rows.first.inner_text().startswith(("absolute:85", "1 absolute:85", "1\nabsolute:85"))
+    numbered = page.locator("#effective-table .mark-number").count()
+    assert page.locator("#by-length .mark-number").count() == numbered

@@ -1,0 +1,72 @@
+"""From records to an array: prompts count once, and what shares a haystack is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from needlemap.maps.cube import make_cube
+from needlemap.maps.noise import noise_floor
+from needlemap.runs.record import PromptRecord, Record, ScorerRecord
+
+
+def record(depth: float, repeat: int, score: float | None, sha256: str = "", **fields: Any) -> Record:
+    prompt = PromptRecord(sha256=sha256 or f"{depth} {repeat}", tokens=9, haystack_tokens=5)
+    given = {"key": f"{depth} {repeat}", "prompt": prompt, "model": "m", "task": "t"} | fields
+    return Record(length_tokens=1_000, depth=depth, repeat=repeat, seed=0, score=score, **given)
+
+
+def imported(depth: float, repeat: int, score: float, **fields: Any) -> Record:
+    """A result of another tool: its prompt is not known."""
+    return record(depth, repeat, score, prompt=None, **fields)
+
+
+def test_records_stand_at_repeat_length_and_depth():
+    found = make_cube([record(0.5, 1, 0.25), record(0.0, 0, 1.0)], [[1_000, 0.0, [0, 1]], [1_000, 0.5, [1]]])
+    assert (found.repeats, found.lengths, found.depths) == ((0, 1), (1_000,), (0.0, 0.5))
+    assert found.scores[:, 0] == pytest.approx(np.array([[1.0, np.nan], [np.nan, 0.25]]), nan_ok=True)
+    assert (found.n, found.missing) == (2, 1)
+
+
+def test_a_prompt_that_depths_share_counts_once_with_the_mean_of_its_answers():
+    found = make_cube([record(0.0, 0, 1.0, "x"), record(0.5, 0, 0.0, "x"), record(1.0, 0, 1.0)], ())
+    assert (found.n, found.missing) == (2, 0)
+    assert found.scores[0, 0, 0] == 0.5
+    assert found.again == ((1.0, 0.0),)
+
+
+def test_a_shared_prompt_of_which_one_trial_failed_is_not_missing():
+    failed = record(0.0, 0, None, "x", failure="timed out")
+    found = make_cube([failed, record(0.5, 0, 1.0, "x")], [[1_000, 0.0, [0]], [1_000, 0.5, [0]]])
+    assert (found.n, found.missing, found.again) == (1, 0, ())
+
+
+def test_imported_repeats_are_the_same_prompt_asked_again_and_no_new_haystack():
+    found = make_cube([imported(0.0, 0, 1.0), imported(0.0, 1, 0.0), imported(0.5, 0, 1.0)], ())
+    assert (found.n, found.one_haystack) == (2, True)
+    assert found.clustered(found.scores).shape == (1, 2)
+    assert noise_floor(found.again).differing == 1
+
+
+def test_imported_repeats_that_asked_something_else_are_further_prompts_of_that_haystack():
+    found = make_cube([imported(0.0, repeat, 1.0, question=f"{repeat}?") for repeat in range(6)], ())
+    assert (found.n, found.one_haystack, found.again) == (6, True, ())
+
+
+def test_our_own_repeats_have_haystacks_of_their_own_unless_told_otherwise():
+    records = [record(0.0, repeat, 1.0) for repeat in range(6)]
+    assert make_cube(records, ()).clustered(make_cube(records, ()).scores).shape == (6, 1)
+    assert make_cube(records, (), one_haystack=True).one_haystack
+
+
+def test_means_of_nobody_knows_how_many_answers_are_told():
+    mean = ScorerRecord(name="OpenCompass", mean=True)
+    assert not make_cube([imported(0.0, 0, 0.7, scorer=mean)], ()).counted
+    assert make_cube([imported(0.0, 0, 0.7)], ()).counted
+
+
+def test_nothing_asked_is_an_empty_array():
+    found = make_cube([], ())
+    assert (found.n, found.clustered(found.scores).shape) == (0, (1, 0))

@@ -1,0 +1,145 @@
+"""The page as a file: whole, the same each time, and nothing in it can break out."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from base64 import b64decode, b64encode
+from datetime import UTC, datetime
+from hashlib import sha256
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from needlemap.reports.page.document import packed, page_html, scripts
+from needlemap.reports.page.payload import summary
+from needlemap.reports.page.trials import trial_columns
+from needlemap.runs.loaded import Loaded
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> {{script}} \"' & <!-- \u2028 \u202e"
+
+
+class Elements(HTMLParser):
+    """What a browser finds in the page: elements with attributes, and their text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[int, str] = {}
+        self.open = -1
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+        self.open = len(self.found) - 1
+
+    def handle_endtag(self, tag: str) -> None:
+        self.open = -1
+
+    def handle_data(self, data: str) -> None:
+        self.texts[self.open] = self.texts.get(self.open, "") + data
+
+    def text(self, tag: str, **attributes: str) -> str:
+        """The text of the one such element."""
+        (at,) = (
+            at
+            for at, (name, has) in enumerate(self.found)
+            if name == tag and attributes.items() <= has.items() and (attributes or not has)
+        )
+        return self.texts[at]
+
+
+def page_of(*runs: Loaded, **more: Any) -> str:
+    live = more.pop("live", False)
+    trials = [packed(trial_columns(run.map, run.records)) for run in runs]
+    return page_html(summary(runs, made=NOW, **more), trials, live=live)
+
+
+def data_of(page: str, name: str) -> Any:
+    text = Elements(page).text("script", type="application/octet-stream", id=name)
+    return json.loads(gzip.decompress(b64decode(text)))
+
+
+def test_it_holds_the_summary_and_the_trials_of_each_run(falling):
+    page = page_of(falling, falling)
+    assert data_of(page, "summary")["runs"] == summary([falling, falling], made=NOW)["runs"]
+    assert data_of(page, "trials-1") == trial_columns(falling.map, falling.records)
+
+
+def test_the_same_runs_give_the_same_bytes(falling):
+    assert page_of(falling) == page_of(falling)
+
+
+def test_it_allows_its_own_style_and_script_and_nothing_else(falling):
+    elements = Elements(page_of(falling))
+    (policy,) = (
+        has["content"] for _, has in elements.found if has.get("http-equiv") == "Content-Security-Policy"
+    )
+    rules = dict(rule.strip().split(" ", 1) for rule in str(policy).split(";"))
+    for name, tag in (("script-src", "script"), ("style-src", "style")):
+        digest = b64encode(sha256(elements.text(tag).encode()).digest()).decode()
+        assert rules[name] == f"'sha256-{digest}'"
+    assert (
+        rules["default-src"] == rules["connect-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+    )
+
+
+def test_it_fetches_nothing_and_has_no_handlers_or_styles_in_its_elements(falling):
+    for _, has in Elements(page_of(falling)).found:
+        assert not [name for name in has if name.startswith("on") or name == "style"]
+        assert not str(has.get("src", "data:")).startswith(("http", "//", "file"))
+        assert str(has.get("href", "#")).startswith(("#", "data:"))
+
+
+def test_a_live_page_may_ask_its_server_and_only_that(falling):
+    page = page_of(falling, live=True)
+    assert "connect-src 'self'" in page
+    assert [has for _, has in Elements(page).found if has.get("name") == "needlemap-live"] == [
+        {"name": "needlemap-live", "content": "data"}
+    ]
+    assert "connect-src 'none'" in page_of(falling)
+    assert not [has for _, has in Elements(page_of(falling)).found if has.get("name") == "needlemap-live"]
+
+
+@pytest.mark.parametrize("where", ["model", "task", "title", "path", "stored"])
+def test_a_hostile_name_cannot_break_out(make_run, make_record, where):
+    answer = make_record(answer=HOSTILE, question=HOSTILE, error=HOSTILE, finish=HOSTILE)
+    names = {where: HOSTILE} if where in ("model", "task") else {}
+    run = make_run(
+        [answer], HOSTILE if where == "path" else "a", **names, title=HOSTILE if where == "stored" else None
+    )
+    plain = page_of(make_run([make_record()], "a"))
+    page = page_of(run, title=HOSTILE if where == "title" else None)
+    assert [tag for tag, _ in Elements(page).found] == [tag for tag, _ in Elements(plain).found]
+    assert Elements(page).text("script") == Elements(plain).text("script")
+    strings = data_of(page, "trials-0")["strings"]
+    assert HOSTILE in strings
+
+
+def test_scripts_come_in_the_order_of_their_names_and_cannot_end_early(falling):
+    names = scripts()
+    assert names == sorted(names)
+    assert names
+    script = Elements(page_of(falling)).text("script")
+    assert not re.search(r"</script|<!--", script, re.IGNORECASE)
+
+
+def test_without_scripts_there_is_a_table_of_each_run(falling):
+    page = page_of(falling)
+    (table,) = re.findall(r"<noscript>(.*?)</noscript>", page, re.S)
+    assert "<h2>openai/m</h2>" in table
+    assert "<tr><th></th><th>1k</th><th>4k</th><th>16k</th></tr>" in table
+    assert "<td>100.0 (6)</td>" in table
+    line = summary([falling], made=NOW)["runs"][0]["overall"]["line"]
+    assert f"<p>{line}</p>" in table
+
+
+def test_where_lengths_have_depths_of_their_own_the_table_is_a_list(make_run, make_record):
+    places = [(1000 * (at + 1), (7 * at + 3 * part) % 97 / 97) for at in range(6) for part in range(5)]
+    page = page_of(make_run([make_record(length, depth) for length, depth in places]))
+    assert "<tr><td>1k</td><td>0%</td><td>100.0 (1)</td></tr>" in page

@@ -1,0 +1,133 @@
+"""The page's summary: the numbers that the terminal and `needlemap compare` give, as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from needlemap.errors import SettingsError
+from needlemap.maps.position import depth_scores
+from needlemap.reports.page.payload import summary
+from needlemap.reports.paired import compare_loaded
+from needlemap.reports.summary import summary_lines
+from needlemap.runs.session import cube_of_run
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def test_a_run_has_the_numbers_of_its_map(falling):
+    whole = summary([falling], made=NOW)
+    assert json.loads(json.dumps(whole, allow_nan=False)) == whole
+    (run,) = whole["runs"]
+    cells = run["cells"]
+    assert {len(column) for column in cells.values()} == {9}
+    for at, cell in enumerate(falling.map.cells):
+        assert run["lengths"][cells["length"][at]][0] == cell.length_tokens
+        assert cells["score"][at] == pytest.approx(cell.score, abs=1e-6)
+        assert (cells["depth"][at], cells["n"][at], cells["missing"][at]) == (
+            cell.depth,
+            cell.n,
+            cell.missing,
+        )
+        assert (cells["low"][at], cells["high"][at]) == pytest.approx((cell.low, cell.high), abs=1e-6)
+    assert cells["failures"][-1] == {"timed out": 1}
+    assert cells["tokens"][0] == 700.0
+    assert (run["ragged"], run["rows"]) == (False, 3.0)
+    assert run["depth_ticks"] == [[0.5, "0%"], [1.5, "50%"], [2.5, "100%"]]
+    assert (whole["made"], whole["live"], whole["title"]) == ("2026-11-20T12:00:00Z", None, None)
+
+
+def test_its_curves_and_lines_are_those_of_the_report(falling):
+    (run,) = summary([falling], made=NOW)["runs"]
+    cube = cube_of_run(falling.about, falling.records)
+    assert run["lines"][: len(summary_lines(cube))] == summary_lines(cube)
+    assert run["overall"]["line"] == run["lines"][0]
+    assert run["overall"]["score"] == pytest.approx(falling.map.total.score, abs=1e-6)
+    assert run["by_length"]["n"] == [falling.map.margins[length].n for length in falling.map.lengths]
+    assert run["by_depth"]["score"] == pytest.approx([row.mean.score for row in depth_scores(cube)], abs=1e-6)
+    rules = {row["rule"]: row for row in run["effective"]}
+    assert 4000 < rules["absolute:85"]["tokens"] < 16_000
+    assert rules["absolute:85"]["threshold"] == 0.85
+    assert rules["absolute:85"]["says"] == "mean score at least 85 %"
+    assert (rules["auc"]["tokens"], rules["auc"]["threshold"]) == (None, None)
+    assert rules["worst-depth:85"]["threshold"] is None
+
+
+def test_what_could_not_be_measured_is_counted_by_kind(falling):
+    (run,) = summary([falling], made=NOW)["runs"]
+    assert run["failures"] == [
+        {"kind": "not asked", "count": 1, "examples": []},
+        {"kind": "timed out", "count": 1, "examples": ["No answer within 600 s."]},
+    ]
+    assert (run["totals"]["trials"], run["totals"]["scored"], run["totals"]["missing"]) == (54, 52, 2)
+    assert run["totals"]["usd"] is None
+
+
+def test_an_unfinished_run_without_any_score_has_no_numbers(make_run):
+    run = make_run([], cells=[[1000, 0.0, [0]], [1000, 1.0, [0]]])
+    (shown,) = summary([run], made=NOW)["runs"]
+    assert shown["cells"]["score"] == [None, None]
+    assert (shown["overall"]["score"], shown["overall"]["line"]) == (None, "")
+    assert shown["by_length"] == {"score": [None], "low": [None], "high": [None], "n": [0]}
+    assert (shown["by_depth"]["at"], shown["effective"]) == ([], [])
+
+
+def test_a_ragged_run_scores_equal_parts_of_the_haystack(make_run, make_record):
+    places = [(1000 * (at + 1), (7 * at + 3 * part) % 97 / 97) for at in range(6) for part in range(5)]
+    run = make_run([make_record(length, depth, score=float(depth < 0.5)) for length, depth in places])
+    (shown,) = summary([run], made=NOW)["runs"]
+    assert shown["ragged"]
+    assert shown["rows"] == 100.0
+    rows = dict(zip(shown["by_depth"]["label"], shown["by_depth"]["score"], strict=True))
+    assert rows["0–5%"] == 1.0
+    assert all(score == 0.0 for label, score in rows.items() if float(label.partition("–")[0]) >= 50)
+    assert sum(shown["by_depth"]["n"]) == 30
+
+
+def test_runs_are_named_apart_and_differ_from_the_first(falling, make_run):
+    worse = [each.model_copy(update={"score": 0.0}) if each.repeat == 2 else each for each in falling.records]
+    runs = [
+        falling,
+        replace(falling, path="runs/b", records=tuple(worse)),
+        make_run([], "other/c", model="hf/x"),
+    ]
+    whole = summary(runs, made=NOW)
+    assert [run["name"] for run in whole["runs"]] == ["openai/m@a", "openai/m@b", "hf/x"]
+    found, refused = whole["differences"]
+    comparison, _ = compare_loaded(runs[0], runs[1])
+    assert (found["a"], found["b"], found["refused"]) == (0, 1, None)
+    assert found["json"]["overall"]["lost"] == comparison.overall.lost > 0
+    assert found["text"][-1].startswith("verdict: ")
+    assert len(found["cells"]["p"]) == len(found["cells"]["top"]) == 9
+    assert min(found["cells"]["difference"]) < 0
+    assert refused["b"] == 2
+    assert "have no trial (length, depth, repeat) in common" in refused["refused"]
+
+
+def test_a_password_in_an_address_is_nowhere_in_it(falling):
+    about = falling.about | {
+        "settings": falling.about["settings"] | {"base_url": "http://me:hunter2@host/v1"}
+    }
+    other = replace(falling, about=about, path="runs/b")
+    assert "hunter2" not in json.dumps(summary([falling, other], made=NOW))
+
+
+def test_title_palette_notes_and_live_are_passed_on(falling):
+    live = {"state": "running", "line": "3/225 scored", "version": 3}
+    more = {"title": "Ours", "palette": "cividis", "notes": [["cut"]], "live": live}
+    whole = summary([falling], made=NOW, **more)
+    assert (whole["title"], whole["palette"], whole["live"]) == ("Ours", "cividis", live)
+    assert whole["runs"][0]["notes"] == ["cut"]
+    assert whole["palette"] in whole["palettes"]
+    with pytest.raises(SettingsError, match="Did you mean 'amber'"):
+        summary([falling], made=NOW, palette="ambr")
+
+
+def test_an_imported_run_says_so_and_keeps_its_title(make_run, make_record):
+    run = make_run([make_record()], imported={"files": []}, title="GPT-4 128K")
+    (shown,) = summary([run], made=NOW)["runs"]
+    assert shown["imported"]
+    assert shown["title"] == "GPT-4 128K"

@@ -1,0 +1,172 @@
+"""Requests go out as fast as limits allow: the user's, those that headers tell of, and those found by refusals."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from math import inf
+from time import monotonic
+
+import pytest
+
+from needlemap.errors import Failure, Unmeasured
+from needlemap.models.allowance import Allowance, Quota, allowance
+from needlemap.runs.bucket import Bucket
+from needlemap.runs.pacer import Pacer, Ticket
+
+GRID = ("--lengths", "200", "--depths", "50", "--mode", "single")
+
+
+def limited(retry_after_s: float | None = None) -> Unmeasured:
+    return Unmeasured(Failure.RATE_LIMITED, "429", transient=True, retry_after_s=retry_after_s)
+
+
+async def admitted(pacer: Pacer, count: int, tokens: float = 0.0) -> list[Ticket]:
+    return [ticket for _ in range(count) if (ticket := await pacer.admit(tokens))]
+
+
+def test_no_more_requests_are_open_than_the_width():
+    async def story() -> None:
+        pacer = Pacer(2)
+        first, _ = await admitted(pacer, 2)
+        third = asyncio.create_task(pacer.admit())
+        await asyncio.sleep(0.02)
+        assert not third.done()
+        pacer.answered(first)
+        assert (await third) is not None
+
+    asyncio.run(story())
+
+
+def test_refusals_halve_nothing_twice_for_requests_that_were_sent_together():
+    async def story() -> None:
+        pacer = Pacer(10)
+        tickets = await admitted(pacer, 10)
+        for ticket in tickets:
+            pacer.refused(ticket, limited(0.01))
+        assert pacer.width == 7
+        for _ in range(8):
+            for ticket in await admitted(pacer, pacer.width):
+                pacer.answered(ticket)
+        assert pacer.width == 10
+
+    asyncio.run(story())
+
+
+def test_nobody_sends_while_the_server_asked_to_wait():
+    async def story() -> None:
+        pacer = Pacer(4)
+        one, _ = await admitted(pacer, 2)
+        start = monotonic()
+        pacer.refused(one, limited(0.2))
+        await pacer.admit()
+        assert 0.2 <= monotonic() - start < 0.5
+
+    asyncio.run(story())
+
+
+def test_a_users_limit_spreads_requests_evenly():
+    async def story() -> list[float]:
+        pacer, times = Pacer(requests_per_minute=60 * 50), []
+        for _ in range(8):
+            await pacer.admit()
+            times.append(monotonic())
+        return times
+
+    gaps = [later - earlier for earlier, later in pairwise(asyncio.run(story()))]
+    assert all(0.015 < gap < 0.08 for gap in gaps)
+
+
+def test_time_that_is_up_lets_nothing_out():
+    async def story() -> None:
+        left_s = [0.05]
+        pacer = Pacer(1, left_s=lambda: left_s[0])
+        ticket = await pacer.admit()
+        assert ticket
+        pacer.refused(ticket, limited(60))
+        left_s[0] = 0.0
+        assert await pacer.admit() is None
+        assert not await pacer.rest(1)
+
+    asyncio.run(story())
+
+
+def test_headers_tell_a_rate_that_the_bucket_follows():
+    bucket = Bucket.learned(Quota(1000, 1000), 0.0)
+    bucket.hear(Quota(1000, 900, full_in_s=10), 0, 0.0, 0.0)
+    bucket.hear(Quota(1000, 900, full_in_s=10), 0, 0.0, 0.0)
+    assert bucket.rate == pytest.approx(10, rel=0.7)
+    bucket.hear(Quota(1000, 0, full_in_s=100), 0, 0.0, 0.0)
+    assert bucket.wait_s(1, 0.0) == pytest.approx(0.1, rel=0.5)
+    assert bucket.wait_s(1, 200.0) == 0  # full again, as the server said
+
+
+def test_a_request_larger_than_the_whole_allowance_waits_until_that_is_full_and_goes():
+    bucket = Bucket(10.0, 100.0, 50.0)
+    assert bucket.wait_s(1000, 0.0) == pytest.approx(5.0)
+    assert bucket.wait_s(1000, 5.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("headers", "requests", "tokens"),
+    [
+        (
+            {
+                "x-ratelimit-limit-requests": "1000",
+                "x-ratelimit-remaining-requests": "998",
+                "x-ratelimit-reset-requests": "2m52.8s",
+            },
+            Quota(1000, 998, 172.8),
+            None,
+        ),
+        ({"x-ratelimit-limit-tokens": "8000", "x-ratelimit-remaining-tokens": "-27"}, None, Quota(8000, -27)),
+        (
+            {
+                "anthropic-ratelimit-tokens-limit": "400000",
+                "anthropic-ratelimit-tokens-remaining": "1000",
+                "anthropic-ratelimit-tokens-reset": "1970-01-01T00:02:00Z",
+            },
+            None,
+            Quota(400000, 1000, 90.0),
+        ),
+    ],
+)
+def test_headers_are_read_as_providers_write_them(headers, requests, tokens):
+    assert allowance(headers, 30.0) == Allowance(requests, tokens)
+
+
+@pytest.mark.parametrize("text", ["", "many", "nan", "inf", "-"])
+def test_headers_that_make_no_sense_are_not_heard(text):
+    assert allowance({"x-ratelimit-limit-requests": text, "x-ratelimit-remaining-requests": text}) is None
+    assert allowance({}) is None
+    assert Bucket.even(None) is None
+    assert Pacer(3).width == 3
+    assert inf > 0
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"requests_per_minute": 600, "burst": 1 / 60},
+        {"requests_per_minute": 600, "burst": 1 / 60, "headers": "none"},
+        {"requests_per_minute": 600, "burst": 1 / 60, "headers": "none", "retry_after": False},
+        {"tokens_per_minute": 600 * 155, "burst": 1 / 60},
+    ],
+    ids=["headers", "retry-after", "nothing", "tokens"],
+)
+def test_a_run_against_a_limited_server_loses_no_trial_and_little_time(needlemap, wire, limits):
+    """The floor is (40 - 10) / 10 a second; how near it comes is measured by benchmarks/rates.py."""
+    wire.limit(**limits)
+    needlemap.run(wire, *GRID, "--repeats", "40", "--concurrency", "8", "--retries", "0")
+    assert {record["failure"] for record in needlemap.records()} == {None}
+    taken = [request for request in wire.log() if not request["refused"]]
+    assert len(taken) == 40
+    assert taken[-1]["time"] - taken[0]["time"] < 3 * 2
+    if limits.get("headers") != "none":
+        assert len(wire.log()) - 40 <= 10
+
+
+def test_our_own_limit_holds_against_a_server_without_any(needlemap, wire):
+    needlemap.run(wire, *GRID, "--repeats", "12", "--requests-per-minute", "600", "--concurrency", "8")
+    times = [request["time"] for request in wire.log()]
+    assert times[-1] - times[0] > 11 * 0.1 * 0.9

@@ -1,0 +1,118 @@
+"""Answers are kept, so another scorer reads them without asking; a judge's failure costs no second answer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+GRID = ("--lengths", "200,300", "--depths", "0,50,100")
+FIXTURE = Path(__file__).parent.parent / "fixtures" / "schema-1"
+
+
+def judged(judge) -> tuple[str, ...]:
+    options = f"judge_options={{base_url: '{judge.base_url}'}}"
+    return ("--scorer", "judge", "--scorer-options", "model=openai/judge", "--scorer-options", options)
+
+
+def test_another_scorer_gives_the_run_another_map_and_asks_nothing(needlemap, wire):
+    wire.schedule("ok", "say:Ask the locker.")
+    needlemap.run(wire, *GRID)
+    before = (needlemap.folder / "r" / "run.json").read_text()
+    ended = needlemap("score", "r", "--scorer", "exact")
+    assert "6 answers scored anew, scorer exact; nothing was asked" in ended.stderr
+    assert "scorer exact" in ended.stdout
+    assert "(n=6, 0 missing)" in ended.stdout
+    assert len(wire.log()) == 6
+    assert len(needlemap.records()) == 12  # history stays
+    new = needlemap.records()[6:]
+    assert all(record["rescored"] and record["scorer"]["name"] == "exact" for record in new)
+    old = {record["asked"]: record for record in needlemap.records()[:6]}
+    for record in new:
+        same = ("answer", "usage", "prompt_tokens", "latency_s", "attempts", "prompt", "finish")
+        assert all(record[name] == old[record["asked"]][name] for name in same)
+        assert record["key"] != old[record["asked"]]["key"]
+    assert "nothing is left to score" in needlemap("score", "r", "--scorer", "exact").stderr
+    assert json.loads(before)["created"] == json.loads((needlemap.folder / "r" / "run.json").read_text())["created"]
+
+
+def test_back_to_the_first_scorer_is_back_to_the_first_map(needlemap, wire):
+    shown = needlemap.run(wire, *GRID).stdout
+    needlemap("score", "r", "--scorer", "levenshtein")
+    again = needlemap("score", "r", "--scorer", "substring")
+    assert again.stdout == shown
+
+
+def test_a_rescored_run_goes_on_with_its_new_scorer_and_its_budget_counts_answers_once(needlemap, wire):
+    needlemap.run(wire, *GRID)
+    used = sum(record["prompt_tokens"] + record["completion_tokens"] for record in needlemap.records())
+    needlemap("score", "r", "--scorer", "levenshtein")
+    more = ("--lengths", "200,300,400", "--depths", "0,50,100", "--scorer", "levenshtein")
+    stopped = needlemap.run(wire, *more, "--limit-tokens", str(used + 10), code=3)
+    assert f"used {used:,} of" in stopped.stderr
+    ended = needlemap.run(wire, *more)
+    assert "6 already scored, 3 to ask" in ended.stderr
+    assert len(wire.log()) == 9
+    refused = needlemap.run(wire, *GRID, code=2)
+    assert "holds a run with other settings: scorer" in refused.stderr
+
+
+def test_a_new_folder_takes_the_new_scores_and_the_old_run_stays(needlemap, wire):
+    wire.schedule("ok", "500")
+    needlemap.run(wire, *GRID, "--retries", "0", code=1)
+    before = sorted((file.name, file.read_bytes()) for file in (needlemap.folder / "r").iterdir())
+    ended = needlemap("score", "r", "--scorer", "levenshtein", "-o", "new", code=1)
+    assert "(n=5, 1 missing)" in ended.stdout
+    assert "1 server error" in ended.stdout
+    assert sorted((file.name, file.read_bytes()) for file in (needlemap.folder / "r").iterdir()) == before
+    assert len(needlemap.records("new")) == 6
+
+
+def test_cells_of_all_starts_are_scored(needlemap, wire):
+    needlemap.run(wire, "--lengths", "200", "--depths", "0,100")
+    needlemap.run(wire, "--lengths", "300", "--depths", "0,50,100", "--first-repeat", "2")
+    ended = needlemap("score", "r", "--scorer", "exact")
+    assert "5 answers scored anew" in ended.stderr
+
+
+def test_a_judge_reads_kept_answers_too(needlemap, wire, wires):
+    judge = wires("--answer", "Score: 10")
+    needlemap.run(wire, *GRID)
+    ended = needlemap("score", "r", *judged(judge))
+    assert "overall 100.0" in ended.stdout
+    assert (len(wire.log()), len(judge.log())) == (6, 6)
+
+
+def test_after_a_judges_failure_a_resume_asks_the_judge_and_not_the_model(needlemap, wire, wires):
+    judge = wires("--answer", "Score: 10", "--schedule", json.dumps(["say:Hm."] * 18))
+    needlemap.run(wire, *GRID, *judged(judge), code=1)
+    assert len(wire.log()) == 6
+    ended = needlemap.run(wire, *GRID, *judged(judge))
+    assert "overall 100.0 (n=6, 0 missing)" in ended.stdout
+    assert len(wire.log()) == 6
+    assert [record["rescored"] for record in needlemap.records()] == [False] * 6 + [True] * 6
+
+
+def test_a_scorer_that_needs_the_model_says_so(needlemap):
+    needlemap("run", "--lengths", "128", "--depths", "0,100", "-o", "d")
+    ended = needlemap("score", "d", "--scorer", "logprob", code=2)
+    assert "Scorer 'logprob' asks the model anew. Type: needlemap run --scorer logprob" in ended.stderr
+
+
+def test_answers_to_a_haystack_that_changed_are_not_scored(needlemap, wire):
+    text = needlemap.folder / "texts" / "a.txt"
+    text.parent.mkdir()
+    text.write_text("The sea is grey today. The land is green. " * 100, encoding="utf-8")
+    needlemap.run(wire, *GRID, "--haystack", "folder", "--haystack-path", "texts", "--haystack-repeat")
+    text.write_text("The sea is blue today. The land is green. " * 100, encoding="utf-8")
+    ended = needlemap("score", "r", "--scorer", "exact", code=2)
+    assert "cannot be rebuilt as it was asked" in ended.stderr
+
+
+@pytest.mark.parametrize("scorer", ["exact", "substring"])
+def test_a_run_of_an_earlier_version_can_be_scored_anew(needlemap, scorer):
+    shutil.copytree(FIXTURE, needlemap.folder / "old")
+    ended = needlemap("score", "old", "--scorer", scorer, "-o", "new", code=1)
+    assert "(n=5, 1 missing)" in ended.stdout

@@ -1,0 +1,63 @@
+"""A real Slurm: `.ci/slurm start FOLDER` makes one on this machine. Without one these tests are skipped."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+class Cluster:
+    """Slurm's own commands."""
+
+    def __call__(self, *command: object) -> str:
+        """What a command prints."""
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=30, check=True)
+        return done.stdout
+
+    def jobs(self, run: Path) -> dict[str, str]:
+        """The states of a run's jobs that have not ended, by name."""
+        listed = self("squeue", "-h", "-r", "-o", "%i|%T|%o").splitlines()
+        rows = [line.split("|") for line in listed]
+        mine = {script.name.partition("_")[0] for script in (run / "slurm").glob("*_submission.sh")}
+        return {job: state for job, state, _ in rows if job.partition("_")[0] in mine}
+
+    def running(self, run: Path, count: int = 1) -> list[str]:
+        """The names of a run's jobs, once so many of them run."""
+        for _ in range(600):
+            found = [job for job, state in self.jobs(run).items() if state == "RUNNING"]
+            if len(found) >= count:
+                return found
+            time.sleep(0.05)
+        raise AssertionError(f"{count} running jobs did not come about: {self.jobs(run)}")
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Cluster:
+    """The cluster that SLURM_CONF names, and it must be one of our own making: tests take its nodes down."""
+    pytest.importorskip("submitit", reason="needs submitit: pip install 'needlemap[slurm]'")
+    if not os.environ.get("SLURM_CONF") or not shutil.which("sbatch"):
+        pytest.skip('needs a Slurm for tests: eval "$(bash .ci/slurm start FOLDER)"')
+    cluster = Cluster()
+    if not re.search(r"ClusterName\s*=\s*needlemap\b", cluster("scontrol", "show", "config")):
+        pytest.skip("SLURM_CONF names a cluster that is not .ci/slurm's")
+    return cluster
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever a test did, its jobs end with it, and all nodes are there for the next."""
+    yield
+    if "slurm" not in request.fixturenames:
+        return
+    cluster: Any = request.getfixturevalue("slurm")
+    cluster("scancel", f"--user={os.environ.get('USER', 'root')}")
+    for node in cluster("sinfo", "-h", "-N", "-p", "main", "-t", "down,drained", "-o", "%N").split():
+        cluster("scontrol", "update", f"NodeName={node}", "State=RESUME")

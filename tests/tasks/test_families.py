@@ -1,0 +1,302 @@
+"""What every family promises, whatever it hides: tested on all of them with readers that know its format.
+
+A family is a row of FAMILIES: settings, an oracle that reads the prompt alone, what a guesser chooses from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import groupby
+from math import sqrt
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from needlemap.configure import configure
+from needlemap.plan.tree import reused, walk_order
+from needlemap.tokenizers.catalogue import load
+from needlemap.trials import Experiment, Trial, prepare
+
+Reader = Callable[[str, str], list[str]]
+_LONGEST = 1600
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family as it is asked. oracle, choices: from prompt text and question to values."""
+
+    given: dict[str, Any]
+    oracle: Reader
+    choices: Reader
+
+
+def assigned(text: str) -> list[tuple[str, str]]:
+    return re.findall(r"assigned to (\S+) is (\S+)\.", text) or re.findall(
+        r"住，(.+?)对应的.+?是(\S+?)。", text
+    )
+
+
+def asked_keys(question: str) -> set[str]:
+    found = re.search(r"assigned to (.+)\?", question) or re.search(r"文中说(.+)对应的", question)
+    assert found
+    return set(re.split(r", | and |、|和", found[1]))
+
+
+def magic_oracle(text: str, question: str) -> list[str]:
+    return [value for key, value in assigned(text) if key in asked_keys(question)]
+
+
+def magic_choices(text: str, _question: str) -> list[str]:
+    return [value for _, value in assigned(text)]
+
+
+def json_object(text: str) -> dict[str, str]:
+    """The last object in the text, which must be valid JSON without a key that comes twice."""
+    pairs = json.loads(text[text.rindex("{\n") : text.rindex("}") + 1], object_pairs_hook=list)
+    found = dict(pairs)
+    assert len(found) == len(pairs)
+    return found
+
+
+def kv_oracle(text: str, question: str) -> list[str]:
+    asked = re.search(r'["“](.+)["”]', question)
+    assert asked
+    return [json_object(text)[asked[1]]]
+
+
+def kv_choices(text: str, _question: str) -> list[str]:
+    return list(json_object(text).values())
+
+
+def passkey_oracle(text: str, _question: str) -> list[str]:
+    return list(dict.fromkeys(re.findall(r"\d+", text)))
+
+
+def magic(**given: Any) -> Family:
+    return Family(given, magic_oracle, magic_choices)
+
+
+FAMILIES = {
+    "magic": magic(task="magic"),
+    "magic-noise": magic(task="magic", task_options={"haystack": "repeat"}),
+    "magic-words": magic(task="magic", task_options={"haystack": "needles", "value": "word"}),
+    "multikey-1": magic(task="multikey"),
+    "multikey-2": magic(task="multikey", task_options={"haystack": "needles", "keys": 1}),
+    "multikey-3": magic(
+        task="multikey",
+        task_options={"haystack": "needles", "keys": 2, "key": "uuid", "value": "uuid", "uuid_digits": 16},
+    ),
+    "multivalue": magic(task="multivalue"),
+    "multiquery": magic(task="multiquery", task_options={"keys": 6, "values": 2}),
+    "chinese": magic(task="multikey", language="chinese", task_options={"haystack": "needles"}),
+    "kv": Family({"task": "kv"}, kv_oracle, kv_choices),
+    "kv-shots": Family(
+        {"task": "kv", "task_options": {"shots": 2, "query_first": True, "uuid_digits": 8}},
+        kv_oracle,
+        kv_choices,
+    ),
+    "kv-chinese": Family({"task": "kv", "language": "chinese"}, kv_oracle, kv_choices),
+    "passkey": Family({"task": "passkey"}, passkey_oracle, passkey_oracle),
+    "number-string": Family(
+        {"task": "passkey", "task_options": {"digits": 10, "doubled": 5}}, passkey_oracle, passkey_oracle
+    ),
+}
+every_family = pytest.mark.parametrize("name", FAMILIES)
+
+
+def made(name: str, **given: Any) -> Experiment:
+    small = {"lengths": [_LONGEST], "depths": "0:100:5", "repeats": 2, "max_answer_tokens": 64}
+    return prepare(configure(None, small | FAMILIES[name].given | given))
+
+
+def text_of(trial: Trial) -> str:
+    """What a model gets to read but the question, which stands last."""
+    text = trial.prompt.messages[-1].content
+    return text[: text.rindex(trial.item.question)]
+
+
+def score(experiment: Experiment, trial: Trial, answer: str) -> float:
+    return asyncio.run(experiment.scorer.score(answer, trial.item.reference)).share
+
+
+@every_family
+def test_an_oracle_that_reads_the_prompt_is_always_right_and_silence_never(name):
+    experiment, family = made(name, lengths=[900, _LONGEST]), FAMILIES[name]
+    for trial in experiment.trials:
+        said = family.oracle(text_of(trial), trial.item.question)
+        assert sorted(said) == sorted(trial.item.reference.keywords)
+        assert score(experiment, trial, ", ".join(said)) == 1
+        assert score(experiment, trial, "") == 0
+        assert score(experiment, trial, trial.item.question) == 0
+        assert score(experiment, trial, trial.item.answer_prefix) == 0
+
+
+@every_family
+def test_a_guess_is_right_as_often_as_its_chance_says(name):
+    """Chance: of n values in the prompt, m are wanted; m of them guessed hit m / n of the wanted ones."""
+    experiment, family, random = made(name, depths="0:100:15", repeats=4), FAMILIES[name], Random(3)
+    expected = variance = got = 0.0
+    for trial in experiment.trials:
+        choices, wanted = (
+            family.choices(text_of(trial), trial.item.question),
+            len(trial.item.reference.keywords),
+        )
+        chance = wanted / len(choices)
+        expected += chance
+        variance += chance * (1 - chance)  # at most: several guesses of one trial vary less
+        got += score(experiment, trial, ", ".join(random.sample(choices, wanted)))
+    assert abs(got - expected) <= 4 * sqrt(variance) + 1e-9
+
+
+@every_family
+@settings(deadline=None, max_examples=12)
+@given(
+    length=st.integers(900, _LONGEST),
+    depth=st.floats(0, 100).map(lambda depth: round(depth, 2)),
+    seed=st.integers(0, 99),
+    vocabulary=st.sampled_from(["cl100k_base", "llama3", "qwen3"]),
+)
+def test_needles_stand_where_they_are_said_to_and_no_prompt_is_longer_than_asked(
+    name, length, depth, seed, vocabulary
+):
+    given = {"lengths": [length], "depths": [depth], "repeats": 1, "seed": seed, "tokenizer": vocabulary}
+    (trial,) = made(name, **given).trials
+    prompt, item, context = trial.prompt, trial.item, trial.prompt.context_text.encode()
+    for needle, placed in zip(item.needles, prompt.needles, strict=True):
+        assert context[placed.byte :].startswith(needle.text.encode())
+        assert placed.meant == needle.depth
+    assert item.needles[0].depth == depth / 100
+    assert item.reference.keywords[0] in "".join(needle.text for needle in item.needles)
+    counted = sum(load(vocabulary).count(message.data) for message in prompt.messages)
+    assert counted == prompt.tokens <= length - 64
+    longest_unit = 110 if has_lines(name) else 0
+    assert length - 64 - counted <= longest_unit
+
+
+def has_lines(name: str) -> bool:
+    given = FAMILIES[name].given
+    return given["task"] == "kv" or given.get("task_options", {}).get("haystack") == "needles"
+
+
+@every_family
+def test_needles_stand_between_two_sentences_or_lines(name):
+    ends = ("\n",) if has_lines(name) else (".", "!", "?", "\n", '"', ")")
+    for trial in made(name).trials:
+        context = trial.prompt.context_text
+        for needle, placed in zip(trial.item.needles, trial.prompt.needles, strict=True):
+            before = context.encode()[: placed.byte].decode()
+            before = before if has_lines(name) else before.rstrip(" ")
+            assert not before or before.endswith(ends) or needle.depth == 1
+            assert needle.text.endswith("\n") == has_lines(name)
+
+
+@every_family
+def test_a_cells_depth_is_the_depth_of_its_first_needle(name):
+    """Within one unit: a needle goes to the end of a sentence or line at or before its depth."""
+    for trial in made(name, depths="0:100:21", repeats=1).trials:
+        prompt = trial.prompt
+        off = trial.cell.depth - prompt.needles[0].realised
+        assert -80 <= off * prompt.haystack_tokens <= 150
+        assert prompt.needles[0].realised == pytest.approx(
+            prompt.positions[0] / prompt.haystack_tokens, abs=1e-9
+        )
+
+
+@every_family
+def test_keys_and_values_are_fresh_in_every_trial(name):
+    trials = made(name, lengths=[1200, _LONGEST], depths="0:100:5", repeats=3).trials
+    lead = [trial.item.needles[0].text for trial in trials]
+    assert len(set(lead)) == len(lead) == 30
+    assert not [trial for trial in trials if trial.collisions]
+
+
+@every_family
+def test_no_value_of_a_prompt_stands_in_it_twice(name):
+    for trial in made(name).trials:
+        choices = FAMILIES[name].choices(text_of(trial), trial.item.question)
+        assert len(set(choices)) == len(choices)
+
+
+@every_family
+@pytest.mark.parametrize("mode", ["exact", "bins", "lattice", "single", "cold"])
+def test_every_plan_mode_asks_what_the_oracle_can_answer(name, mode):
+    experiment, family = made(name, lengths=[900, 1200, _LONGEST], mode=mode, repeats=1), FAMILIES[name]
+    assert experiment.trials
+    for trial in experiment.trials:
+        said = family.oracle(text_of(trial), trial.item.question)
+        assert score(experiment, trial, ", ".join(said)) == 1
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "kv-shots"])  # its question is first
+def test_prompts_of_neighbouring_depths_share_their_beginnings(name):
+    prompts = [trial.prompt for trial in made(name, depths="0:100:11", repeats=1).trials]
+    walk = [prompts[place] for place in walk_order(prompts)]
+    asked, shared = sum(prompt.tokens for prompt in walk), sum(reused(walk))
+    assert asked / (asked - shared) > (1.1 if name == "multivalue" else 1.4)
+
+
+@every_family
+def test_a_base_model_gets_one_text_and_any_model_its_answers_beginning(name):
+    base = made(name, model="openai/x", model_options={"api": "completions"}, tokenizer="cl100k_base")
+    assert {len(trial.prompt.messages) for trial in base.trials} == {1}
+    begun = made(name, answer_prefix="{task}")
+    for trial in begun.trials:
+        assert trial.prompt.messages[-1].content == trial.item.answer_prefix == trial.prompt.answer_prefix
+        assert trial.prompt.tokens <= _LONGEST - 64
+
+
+HASHES = """
+import hashlib, json, sys
+from needlemap.configure import configure
+from needlemap.trials import prepare
+whole = hashlib.sha256()
+for given in json.load(sys.stdin):
+    for trial in prepare(configure(None, given)).trials:
+        whole.update((trial.key + trial.prompt.sha256).encode())
+print(whole.hexdigest())
+"""
+
+
+def test_equal_seeds_give_equal_bytes_in_two_processes_and_others_do_not():
+    small = {"lengths": [900], "depths": [0, 70], "repeats": 2, "max_answer_tokens": 64}
+    rows = [[small | family.given | {"seed": seed} for family in FAMILIES.values()] for seed in (5, 5, 6)]
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", HASHES],
+            input=json.dumps(row),
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONHASHSEED": str(number), "PATH": ""},
+        ).stdout
+        for number, row in enumerate(rows)
+    ]
+    assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.parametrize("name", ["multikey-1", "multivalue", "multiquery", "multikey-3"])
+def test_needles_beside_the_first_are_spread_uniformly(name):
+    """Kolmogorov and Smirnov: no larger gap to the uniform distribution than one of a hundred draws has."""
+    trials = made(name, lengths=list(range(1200, _LONGEST, 8)), depths=[50], repeats=1, seed=4).trials
+    rows = [list(group) for _, group in groupby(trials, key=lambda trial: trial.cell.length_tokens)]
+    realised = sorted(needle.realised for row in rows for needle in row[0].prompt.needles[1:])
+    n = len(realised)
+    unit = 60 / 1000  # a needle moves back to the end of a unit, by as much as this
+    gap = max(
+        max((place + 1) / n - depth - unit, depth - place / n - 0.01) for place, depth in enumerate(realised)
+    )
+    assert n >= 50
+    assert gap < 1.63 / sqrt(n)
+    meant = sorted(needle.meant for row in rows for needle in row[0].prompt.needles[1:])
+    assert max(
+        max((place + 1) / n - depth, depth - place / n) for place, depth in enumerate(meant)
+    ) < 1.63 / sqrt(n)
