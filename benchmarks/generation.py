@@ -113,7 +113,7 @@ def drawing(experiment: Experiment) -> float:
     for trial in experiment.trials:
         text = haystack_of(trial.prompt)
         known = held.setdefault(id(text), Held(text))
-        experiment.task.item(Draw(trial.cell, trial.repeat, seed, known.holds))
+        experiment.task.item(Draw(trial.cell, trial.repeat, seed, known.within(trial.cell.length_tokens)))
     return process_time() - start
 
 

@@ -107,7 +107,8 @@ def _paired(map: Cube, other: Cube, true: Truth) -> list[bool]:
 
 
 def _cube(right: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Cube:
-    return Cube(tuple(range(REPEATS)), LENGTHS, DEPTHS, right.astype(np.float64), np.ones_like(right))
+    scores = right.astype(np.float64)
+    return Cube(tuple(range(REPEATS)), LENGTHS, DEPTHS, scores, scores, np.ones_like(right))
 
 
 def _chance(logit: Array | float) -> Array:

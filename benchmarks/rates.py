@@ -70,8 +70,8 @@ def main() -> None:
     ratios = {name: wall_s / floor_s for name, (wall_s, floor_s, _) in found.items()}
     worst = max(ratios.values())
     show(
-        f"{options.trials} trials, {options.concurrency} lanes, {LATENCY_S:g} s an answer, against limits that let "
-        f"{options.rate:g} requests a second through",
+        f"{options.trials} trials, {options.concurrency} lanes, {LATENCY_S:g} s an answer, against limits "
+        f"that let {options.rate:g} requests a second through",
         machine("needlemap", "openai", "anthropic"),
         ("limit", "seconds", "floor", "times", "429s"),
         [
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def measure(case: Case, options: argparse.Namespace) -> tuple[float, float, int]:
-    """(seconds from the first request to the last answer, the limit's floor, refusals). Checks all is scored."""
+    """(seconds from first request to last answer, the limit's floor, refusals). Checks that all is scored."""
     with server(case.limits) as root, tempfile.TemporaryDirectory() as folder:
         anthropic = case.settings.get("model", "").startswith("anthropic")
         settings = {
@@ -136,7 +136,15 @@ def floor(case: Case, tokens: Sequence[int], rate: float) -> float:
 def server(limits: Mapping[str, Any]) -> Iterator[str]:
     """The address of a server process with these limits, each answer taking its time."""
     slow = json.dumps([f"slow:{LATENCY_S}"])
-    command = [sys.executable, str(SERVER), "--limit", json.dumps(dict(limits)), "--schedule", slow, "--cycle"]
+    command = [
+        sys.executable,
+        str(SERVER),
+        "--limit",
+        json.dumps(dict(limits)),
+        "--schedule",
+        slow,
+        "--cycle",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

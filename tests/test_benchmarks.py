@@ -14,6 +14,7 @@ FOLDER = Path(__file__).parent.parent / "benchmarks"
 PROMISED = {
     "generation": {"ruler_items_per_min", "built_times_most", "floor_times_most", "items_per_s_least"},
     "prompts": {"times_peer_cold", "times_peer_cold_settings", "times_peer_build", "times_memcpy"},
+    "report": {"build_s", "build_cpu_s", "limit_cpu_s", "mb", "trials"},
     "statistics": {"coverage_cell", "coverage_margin", "coverage_effective", "coverage_paired"},
     "rates": {"times_floor"},
     "memory": {"peak_gb_1m", "peak_gb_1m_one_cell", "peer_gb_1m", "limit_gb_1m"},

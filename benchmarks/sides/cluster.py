@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heapify, heapreplace
+from heapq import heapify, heappop, heappush
 
 from needlemap.plan.cost import Shape, prefill_flops
 from needlemap.plan.lanes import make_lanes
@@ -88,19 +88,22 @@ def costed_lanes_take(walk: Walk, workers: int) -> float:
 def units_take(walk: Walk, workers: int) -> float:
     """As workers of one run take them: units, the next one to whoever is free."""
     units = make_units(walk.sizes, walk.shared, workers)
-    free, last = set(range(len(units))), [-1] * workers
+    free, last, ended = set(range(len(units))), dict.fromkeys(range(workers), None), 0.0
     clock = [(0.0, worker) for worker in range(workers)]
     heapify(clock)
-    while free:
-        now, worker = clock[0]
-        before = last[worker]
-        taken = next_unit(free, None if before < 0 else before)
+    while clock:
+        now, worker = heappop(clock)
+        before = last.pop(worker)
+        taken = next_unit(units, free, set(last.values()) - {None}, before)
+        if taken is None:
+            ended = max(ended, now)
+            continue
         free.remove(taken)
         unit = units[taken]
-        held = walk.held(units[before].stop - 1, unit.start) if before >= 0 else 0.0
+        held = walk.held(units[before].stop - 1, unit.start) if before is not None else 0.0
         last[worker] = taken
-        heapreplace(clock, (now + walk.piece(unit.start, unit.stop, held), worker))
-    return max(time for time, _ in clock)
+        heappush(clock, (now + walk.piece(unit.start, unit.stop, held), worker))
+    return ended
 
 
 def shared_cache_takes(walk: Walk, workers: int) -> float:

@@ -125,7 +125,7 @@ def run(
         raise SettingsError("save=False keeps no run that could be returned. Leave it out.")
     path = Path(out) if out is not None else fresh(settled)
     session = Session.open(prepare(settled), path)
-    outcome = _asked(session, live) if session.todo else Outcome()
+    outcome = _asked(session, live) if session.wanted else Outcome()
     if outcome.canary:
         raise NeedlemapError(f"Stopped before spending more. {outcome.canary}")
     if outcome.hopeless:
@@ -175,15 +175,12 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _asked(session: Session, live: bool) -> Outcome:
     """Ask what is left, with a line of progress every ten seconds unless `quiet`."""
+    from needlemap.commands.run import page_of
     from needlemap.reports.live import Lines, Silent, Tally, Together
-    from needlemap.reports.live_page import LivePage
     from needlemap.runs.contexts import SavingContexts
 
     settings = session.experiment.settings
     tally = Tally(len(session.experiment.trials), session.done, session.budget.state)
     saving = [SavingContexts(session.folder.path)] if settings.save_contexts else []
-    with (
-        LivePage(session) if live else Silent() as page,
-        Silent() if settings.quiet else Lines(tally) as view,
-    ):
+    with page_of(session, live) as page, Silent() if settings.quiet else Lines(tally) as view:
         return run_coroutine(session.run(make_model(settings), Together(view, page, *saving)))

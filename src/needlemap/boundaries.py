@@ -55,6 +55,11 @@ class Cuts:
         safe = safe_cuts(view) & character
         return cls(_last(character), _last(sentence), _last(safe), _next(safe))
 
+    def ends(self) -> NDArray[np.int64]:
+        """Where sentences or units end, ascending; the text's end alone where none does."""
+        found = np.flatnonzero(self.sentence == np.arange(len(self.sentence)))[1:]
+        return found if len(found) else np.array([len(self.sentence) - 1])
+
 
 class _View:
     """A text's bytes, padded so that a few bytes before and after every cut can be read at once."""

@@ -11,6 +11,8 @@ import typer
 
 from needlemap.errors import NeedlemapError
 from needlemap.flags import GroupedCommand, with_settings
+from needlemap.models.faults import hidden
+from needlemap.printable import printable
 
 app = typer.Typer(
     name="needlemap",
@@ -285,7 +287,7 @@ def main() -> None:
     try:
         app()
     except NeedlemapError as error:
-        print(f"needlemap: {error}", file=sys.stderr)
+        print(f"needlemap: {printable(hidden(str(error)))}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:  # a folder that cannot be written, a full disk; typer deals with broken pipes
         where = f" ({error.filename})" if error.filename else ""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from functools import cached_property, partial
 from itertools import groupby, takewhile
 
 from needlemap.errors import HaystackError
@@ -20,8 +20,8 @@ _MANY = 8  # words, for which searching the text each time takes longer than loo
 class Held:
     """What a haystack holds, in any case: asked a thousand times for the price of one pass over its text.
 
-    Texts are cut into runs at ASCII's marks and spaces. What has a run that is in none of the haystack's cannot
-    stand there; most texts that are asked for have one, and need no search.
+    Texts are cut into runs at ASCII's marks and spaces. What has a run that is in none of the haystack's is not
+    there; most texts that are asked for have one, and need no search.
     """
 
     def __init__(self, text: TokenText) -> None:
@@ -41,13 +41,18 @@ class Held:
         runs = sorted(self._runs, key=len, reverse=True)
         return [(size, b" ".join(group)) for size, group in groupby(runs, key=len)]
 
-    def holds(self, text: str) -> bool:
-        """Whether a text occurs, also inside words."""
+    def within(self, tokens: int) -> Callable[[str], bool]:
+        """Whether a text occurs, also inside words, in the first so many tokens.
+
+        A draw that asks this, and no more, stays what it is when a longer grid needs more haystack.
+        """
+        return partial(self._holds, int(self.text.offsets[min(tokens, len(self.text))]))
+
+    def _holds(self, stop: int, text: str) -> bool:
         wanted = text.lower().encode("utf-8", "replace")
-        runs = wanted.translate(_RUNS).split()
-        if not all(map(self._in_a_run, runs)):
+        if not all(map(self._in_a_run, wanted.translate(_RUNS).split())):
             return False
-        return runs == [wanted] or wanted in self._text
+        return self._text.find(wanted, 0, stop) >= 0
 
     def _in_a_run(self, run: bytes) -> bool:
         if run in self._runs:
@@ -67,27 +72,25 @@ def hidden_words(item: Item, scored: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*texts, *item.reference.keywords, *scored, item.reference.answer.strip()]))
 
 
-def collisions(held: Held, name: str, stop: int, words: Iterable[str], *, allowed: bool) -> dict[str, int]:
-    """The byte where each word first occurs in the first `stop` tokens of a haystack, in any case.
-
-    Raises HaystackError for the first one found, unless they are allowed.
-    """
+def collisions(held: Held, stop: int, words: Iterable[str]) -> dict[str, int]:
+    """The byte where each word that a haystack's first `stop` tokens hold first occurs, in any case."""
     suspects = [word for word in dict.fromkeys(words) if word]
     if len(suspects) > _MANY:
-        suspects = list(filter(held.holds, suspects))
+        suspects = list(filter(held.within(stop), suspects))
     if not suspects:
         return {}
-    found: dict[str, int] = {}
     text = bytes(held.text.span(0, stop).data).decode("utf-8", "replace")
-    lowered = text.lower()
+    lowered, found = text.lower(), {}
     for word in suspects:
         if word.lower() in lowered:
             match = re.search(re.escape(word), text, re.IGNORECASE)
             found[word] = len(text[: match.start()].encode()) if match else 0
-    if found and not allowed:
-        word, place = next(iter(found.items()))
-        raise HaystackError(
-            f"The haystack '{name}' already holds '{word}' (byte {place}), so an answer could come "
-            f"from there. Change the needle or the haystack, or allow it with --collisions warn."
-        )
     return found
+
+
+def collided(name: str, word: str, place: int) -> HaystackError:
+    """The error for a word that stands in a trial's haystack, at a byte."""
+    return HaystackError(
+        f"The haystack '{name}' already holds '{word}' (byte {place}), so an answer could come from there. "
+        f"Change the needle or the haystack, or allow it with --collisions warn."
+    )

@@ -13,6 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from needlemap.errors import SettingsError, did_you_mean
+from needlemap.models.connection import check_no_key
 from needlemap.seed_names import BY_NAME, translate
 from needlemap.settings import Settings
 from needlemap.yaml_text import read_yaml
@@ -81,6 +82,7 @@ def configure(named: str | None = None, given: Mapping[str, Any] | None = None) 
 def _addressed(settings: Settings) -> Settings:
     """Settings with the server's address that the environment names, so that it is part of what was asked."""
     address = os.environ.get(_ADDRESSES.get(settings.backend, ""))
+    check_no_key(settings.base_url or address or "")
     return (
         settings.model_copy(update={"base_url": address}) if address and not settings.base_url else settings
     )

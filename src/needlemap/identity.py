@@ -1,7 +1,7 @@
 """A trial's key: a hash of everything that can change its answer or its score, and of nothing else.
 
 The haystack enters by a hash of just the part that the prompt holds, so that a longer grid, which needs more
-haystack, leaves the keys of shorter prompts as they are. A key is made of two: what can change the answer, and
+haystack, leaves the keys of shorter prompts as they are. A key has two parts: what can change the answer, and
 how it is scored, so that answers can be scored anew without being asked for.
 """
 
@@ -64,6 +64,12 @@ _OWN = "own server"
 _LOCAL = (".local", ".internal", ".lan", ".localdomain", ".localhost")
 
 
+def asked_alone(shared: str, item: Item) -> str:
+    """Hash of what can change the answer to a question that is asked without a haystack."""
+    reference = [item.reference.answer, list(item.reference.keywords), list(item.reference.decoys)]
+    return _hash([shared, "closed book", item.question, reference])[:32]
+
+
 def prefix_hashes(text: TokenText, stops: Iterable[int]) -> dict[int, str]:
     """sha256 of a text's bytes up to each of the token indices: one pass over the text."""
     digest, hashes, at = hashlib.sha256(), {}, 0
@@ -75,7 +81,7 @@ def prefix_hashes(text: TokenText, stops: Iterable[int]) -> dict[int, str]:
 
 
 def place(backend: str, base_url: str | None) -> str:
-    """Whom an address belongs to: '' the provider itself, a host's name, or 'own server' for any of one's own.
+    """Whose an address is: '' the provider's own, a host's name, or 'own server' for any of one's own.
 
     The same model on another port or node is the same model; at another provider it may be another one.
 

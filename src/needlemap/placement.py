@@ -13,9 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from needlemap.boundaries import Cuts
 from needlemap.errors import HaystackError, TooShort
 from needlemap.haystacks.assembly import Haystack
 from needlemap.positions import around, behind_stop, by_depth, chained, moved, placed, restored, touch
@@ -86,7 +84,7 @@ class Builder:
         self._spans: dict[str, Span] = {}
         self._first = int(np.argmax(haystack.cuts.character > 0))  # where the first character ends
         self._stops = _full_stops(tokenizer) if placement == "period" else frozenset()
-        self._units = _unit_ends(haystack.cuts) if placement == "unit" else np.empty(0, np.int64)
+        self._units = haystack.cuts.ends() if placement == "unit" else np.empty(0, np.int64)
 
     def build(
         self, frame: Frame, needles: Sequence[Needle], length_tokens: int, position: int | None = None
@@ -222,10 +220,8 @@ class Builder:
         """
         if depth >= 1:
             return len(self.haystack.text)  # clamped to the end, wherever that will be
-        cuts: Cuts = self.haystack.cuts
+        cuts = self.haystack.cuts
         wanted = min(int(depth * stop), len(self.haystack.text))
-        if self._placement == "unit":
-            return int(cuts.sentence[wanted])
         for kind in (cuts.sentence, cuts.safe_before):
             if wanted - int(kind[wanted]) <= max(50, stop // 20):
                 return int(kind[wanted])
@@ -298,12 +294,6 @@ class Builder:
             pad=pad,
             off_by=counted - room if self._placement == "sentence" else 0,
         )
-
-
-def _unit_ends(cuts: Cuts) -> NDArray[np.int64]:
-    """Where units end, ascending; the end of the text is one where nothing else is."""
-    ends = np.flatnonzero(cuts.sentence == np.arange(len(cuts.sentence)))[1:]
-    return ends if len(ends) else np.array([len(cuts.sentence) - 1])
 
 
 def _full_stops(tokenizer: Tokenizer) -> frozenset[int]:

@@ -6,8 +6,9 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from needlemap.collisions import Held, collisions, hidden_words
+from needlemap.collisions import Held, collided, collisions, hidden_words
 from needlemap.framing import Remembering, make_frame
+from needlemap.giveaway import given_away, refuse_given_away
 from needlemap.grid import Cell, Grid
 from needlemap.identity import asked_hash, prefix_hashes, scored_key, settings_hash
 from needlemap.models.base import Traits
@@ -25,9 +26,10 @@ TASKS_OWN = "{task}"  # as setting answer_prefix: the beginning that the task ha
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One prompt to ask. key: its identity; asked: that of its answer, however it is scored. collisions: texts that the haystack already held before the
-    needle was hidden. haystack_repeated: whether documents come more than once in it. shared_tokens: what the
-    prompt has in common with the one before it in its lane; None where the run's mode shares nothing."""
+    """One prompt to ask. key: its identity; asked: that of its answer, however it is scored. collisions:
+    texts that the haystack already held before the needle was hidden. haystack_repeated: whether documents
+    come more than once in it. shared_tokens: what the prompt has in common with the one before it in its
+    lane; None where the run's mode shares nothing."""
 
     key: str
     asked: str
@@ -62,6 +64,11 @@ class Experiment:
         """Prompt tokens of all trials."""
         return sum(trial.prompt.tokens for trial in self.trials)
 
+    @property
+    def given_away(self) -> list[str]:
+        """Questions that hold their own answers."""
+        return given_away((trial.item for trial in self.trials), scored_words(self.scorer))
+
 
 def prepare(settings: Settings) -> Experiment:
     """Resolve everything and build every prompt. Raises NeedlemapError for whatever the user can mend."""
@@ -74,7 +81,7 @@ def prepare(settings: Settings) -> Experiment:
         haystack = ground.builder.haystack
         haystacks.append((haystack.name, haystack.sha256))
         trials.extend(_Repeat(resolved, ground, number, known).trials())
-    return Experiment(
+    experiment = Experiment(
         settings,
         resolved.grid,
         resolved.traits,
@@ -85,6 +92,9 @@ def prepare(settings: Settings) -> Experiment:
         tuple(haystacks),
         tuple(trials),
     )
+    if settings.collisions != "warn":
+        refuse_given_away(experiment.given_away)
+    return experiment
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +141,15 @@ class _Repeat:
         stops = [each.prompt.haystack_tokens for each in built]
         hashes = prefix_hashes(haystack.text, stops)
         allowed = self._resolved.settings.collisions == "warn"
-        hidden = [hidden_words(each.item, self._scored_words()) for each in built]
+        hidden = [hidden_words(each.item, scored_words(self._resolved.scorer)) for each in built]
         words = (word for row in hidden for word in row)
-        found = collisions(self._held, haystack.name, max(stops), words, allowed=allowed)
+        found = collisions(self._held, max(stops), words)
         shared = self._shared()
         for each, stop, row in zip(built, stops, hidden, strict=True):
             end = int(haystack.text.offsets[stop])
+            held = tuple(word for word in row if found.get(word, end) < end)
+            if held and not allowed:
+                raise collided(haystack.name, held[0], found[held[0]])
             wanted = (each.cell.length_tokens, each.cell.depth)
             asked = asked_hash(shared, hashes[stop], each.frame, each.item, each.prompt, self._number, wanted)
             yield Trial(
@@ -146,14 +159,9 @@ class _Repeat:
                 self._number,
                 each.item,
                 each.prompt,
-                tuple(word for word in row if found.get(word, end) < end),
+                held,
                 haystack.repeated_from is not None and stop > haystack.repeated_from,
             )
-
-    def _scored_words(self) -> list[str]:
-        """Words that the scorer was told to look for; a plug-in's option may mean something else by it."""
-        words = self._resolved.scorer.options.get("words")
-        return [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
 
     def _shared(self) -> str:
         resolved = self._resolved
@@ -162,7 +170,8 @@ class _Repeat:
     def _built(self, cell: Cell, position: int | None) -> _Built:
         """The prompt of a cell; in mode 'bins' at its own depth where no shared position fits."""
         settings = self._resolved.settings
-        item = self._resolved.task.item(Draw(cell, self._number, settings.seed, self._held.holds))
+        held = self._held.within(cell.length_tokens)
+        item = self._resolved.task.item(Draw(cell, self._number, settings.seed, held))
         frame = self._frame(item, cell)
         prompt = self._builder.build(frame, item.needles, cell.length_tokens, position)
         if settings.mode == "bins" and not self._in_bin(prompt):
@@ -217,6 +226,12 @@ class _Repeat:
                 render=self._resolved.traits.render,
             )
         return self._frames[texts]
+
+
+def scored_words(scorer: Scorer) -> list[str]:
+    """Words that the scorer was told to look for; a plug-in's option may mean something else by it."""
+    words = scorer.options.get("words")
+    return [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
 
 
 def _salt(settings: Settings, cell: Cell, repeat: int) -> str:

@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 
+import needlemap
+from needlemap.reports.page.page import write_page
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ("--disable-background-networking", "--disable-component-update", "--no-first-run")
-GRID = ("--lengths", "300,400,600,900", "--depths", "0:100:5", "--repeats", "3", "--concurrency", "1")
+GRID = {"lengths": "300,400,600,900", "depths": "0:100:5", "repeats": 3}
+SMALL = {"tokenizer": "cl100k_base", "max_answer_tokens": 40, "retries": 0, "concurrency": 1, "quiet": True}
 WIDE = {"width": 1400, "height": 1000}
 
 Visit = Callable[..., Any]
@@ -22,7 +26,9 @@ Visit = Callable[..., Any]
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Chromium as it is installed; a skip without it or without playwright."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install 'needlemap[test]'")
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="no playwright: pip install 'needlemap[test]'"
+    )
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
         pytest.skip("no Chromium: apt-get install chromium")
@@ -81,32 +87,34 @@ def visit(browser: Any) -> Iterator[Visit]:
 
 
 @pytest.fixture(scope="session")
-def bench(tmp_path_factory: pytest.TempPathFactory, command_in: Any, _wire_process: Any) -> Bench:
+def bench(tmp_path_factory: pytest.TempPathFactory, _wire_process: Any) -> Bench:
     """Makes runs and reports in a folder of its own."""
-    return Bench(command_in(tmp_path_factory.mktemp("browser")), _wire_process)
+    return Bench(tmp_path_factory.mktemp("browser"), _wire_process)
 
 
 class Bench:
     """Runs and their reports, each made once."""
 
-    def __init__(self, command: Any, wire: Any) -> None:
-        self.command, self.wire, self.folder = command, wire, command.folder
+    def __init__(self, folder: Path, wire: Any) -> None:
+        self.folder, self.wire = folder, wire
 
-    def run(self, name: str, *faults: str, flags: tuple[str, ...] = GRID) -> Path:
+    def run(self, name: str, *faults: str, **settings: Any) -> Path:
         """A run against the wire server, which meets these faults in turn, over and over."""
-        folder: Path = self.folder / name
+        folder = self.folder / name
         if not folder.exists():
             self.wire.reset()
             self.wire.schedule(*(faults or ("ok",)), cycle=True)
-            model = ("--model", f"openai/{name}", "--base-url", self.wire.base_url)
-            small = ("--tokenizer", "cl100k_base", "--max-answer-tokens", "40", "--retries", "0")
-            ended = self.command("run", *model, *small, *flags, "-o", name, code=None)
-            assert ended.returncode in (0, 1), ended.stderr
+            model = {"model": f"openai/{name}", "base_url": self.wire.base_url}
+            needlemap.run(out=folder, **{**model, **SMALL, **GRID, **settings})
         return folder
+
+    def plain(self) -> Path:
+        """A run in which every fourth answer is wrong."""
+        return self.run("plain", "ok", "ok", "ok", "say:I do not know.")
 
     def changed(self, name: str, new: str, change: Callable[[dict[str, Any]], None]) -> Path:
         """A copy of a run in which `change` was made to each record."""
-        folder: Path = self.folder / new
+        folder = self.folder / new
         shutil.copytree(self.folder / name, folder)
         for file in folder.glob("records-*.jsonl"):
             records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
@@ -115,18 +123,16 @@ class Bench:
             file.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
         return folder
 
-    def report(self, *runs: str, flags: tuple[str, ...] = ()) -> Path:
+    def report(self, *runs: str, title: str | None = None) -> Path:
         """The page of runs."""
-        file: Path = self.folder / f"{'-'.join(runs)}.html"
-        if not file.exists():
-            self.command("report", *runs, *flags, "-o", file.name)
-        return file
+        file = self.folder / f"{len(runs)} {runs[0][:20]}.html"
+        return file if file.exists() else write_page([self.folder / run for run in runs], file, title=title)
 
 
 @pytest.fixture(scope="session")
 def plain(bench: Bench) -> Path:
     """One run, in which every fourth answer is wrong."""
-    bench.run("plain", "ok", "ok", "ok", "say:I do not know.")
+    bench.plain()
     return bench.report("plain")
 
 
@@ -140,15 +146,15 @@ def faulty(bench: Bench) -> Path:
 @pytest.fixture(scope="session")
 def lattice(bench: Bench) -> Path:
     """Every length has depths of its own."""
-    grid = ("--mode", "lattice", "--lengths", "300,500,900", "--depths", "0:100:5", "--repeats", "2")
-    bench.run("lattice", "ok", "ok", "say:no", flags=grid)
+    bench.run("lattice", "ok", "ok", "say:no", mode="lattice", lengths="300,500,900", repeats=2)
     return bench.report("lattice")
 
 
 @pytest.fixture(scope="session")
-def three(bench: Bench, plain: Path) -> Path:
+def three(bench: Bench) -> Path:
     """The plain run, one of the same trials that does better, and one of another needle."""
+    bench.plain()
     bench.run("better")
-    needle = ("--needle", "The gate code for {city} is {number}.", "--question", "What is the gate code for {city}?")
-    bench.run("other", flags=(*GRID, *needle))
+    needle = {"needle": "The gate code is 4711.", "question": "What is the gate code?", "keywords": ["4711"]}
+    bench.run("other", **needle)
     return bench.report("plain", "better", "other")

@@ -27,14 +27,16 @@ def test_a_click_on_a_run_shows_it(visit, three):
     assert "score 100.0 %" in page.locator("#grid .cell").first.get_attribute("aria-label")
 
 
-def test_keys_switch_runs_and_the_open_cell_stays(visit, three):
+def test_keys_switch_runs_and_the_open_trial_stays(visit, three):
     page = visit(three)
     page.locator("#grid [data-cell='7']").click()
+    page.keyboard.press("n")
     tabs(page).first.focus()
     page.keyboard.press("ArrowRight")
     assert page.locator("[role=tab][aria-selected=true]").inner_text().startswith("openai/better")
     assert page.evaluate("document.activeElement.getAttribute('aria-selected')") == "true"
     assert page.locator("#pane-heading").inner_text() == "400 tokens at 50 %"
+    assert page.locator("#trial h3").inner_text().startswith("Repeat 1")
     page.keyboard.press("End")
     assert page.locator("[role=tab][aria-selected=true]").inner_text().startswith("Difference")
     page.keyboard.press("ArrowRight")
@@ -99,5 +101,11 @@ def test_versions_hashes_and_totals_are_there(visit, three):
     page = visit(three)
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     notes = page.locator("#notes").inner_text()
-    for words in ("needlemap", "python", "sha256", "of which read from a cache", "of which planned to be shared"):
+    for words in (
+        "needlemap",
+        "python",
+        "sha256",
+        "of which read from a cache",
+        "of which planned to be shared",
+    ):
         assert words in notes, words

@@ -31,7 +31,7 @@ def wrong(page):
 
 
 @pytest.fixture(scope="session")
-def thoughtful(bench, plain):
+def thoughtful(bench):
     """The plain run, as a model that thinks and a judge would have left it."""
 
     def change(record):
@@ -43,6 +43,7 @@ def thoughtful(bench, plain):
         record["scorer"]["why"] = {"said": "Almost right.\nScore: 7", "model": "openai/gpt-4", "attempts": 1}
         record["answer"] = f"It is {record['keywords'][0]}, I think."
 
+    bench.plain()
     bench.changed("plain", "thoughtful", change)
     return bench.report("thoughtful")
 
@@ -55,7 +56,16 @@ def test_a_click_shows_the_whole_trial(visit, plain):
     assert re.search(r"What is the locker code for \w+\?", part(page, "Question").inner_text())
     assert re.search(r"The locker code for \w+ is \d+\.", part(page, "Reference").inner_text())
     measured = part(page, "Measured").inner_text()
-    for name in ("finish reason", "latency", "prompt", "cached", "attempts", "answered by", "finished", "prompt sha256"):
+    for name in (
+        "finish reason",
+        "latency",
+        "prompt",
+        "cached",
+        "attempts",
+        "answered by",
+        "finished",
+        "prompt sha256",
+    ):
         assert name in measured, name
 
 
@@ -102,6 +112,14 @@ def test_keys_walk_through_the_trials_of_a_cell(visit, plain):
         assert trial(page).startswith(title)
 
 
+def test_the_focus_stays_on_the_trial_that_was_chosen(visit, plain):
+    page = visit(plain)
+    open_cell(page, 7)
+    page.locator(".chip").nth(2).click()
+    assert trial(page).startswith("Repeat 2")
+    assert page.evaluate("document.activeElement.textContent") == "2"
+
+
 def test_no_letter_is_a_command_while_somebody_types(visit, plain):
     page = visit(plain)
     open_cell(page, 7)
@@ -109,7 +127,7 @@ def test_no_letter_is_a_command_while_somebody_types(visit, plain):
     assert trial(page).startswith("Repeat 0")
 
 
-def test_the_replay_command_is_the_one_that_works(visit, plain, bench):
+def test_the_replay_command_is_the_one_that_works(visit, plain, needlemap):
     page = visit(plain, permissions=["clipboard-read", "clipboard-write"])
     open_cell(page, 7)
     page.keyboard.press("n")
@@ -117,7 +135,7 @@ def test_the_replay_command_is_the_one_that_works(visit, plain, bench):
     page.locator(".replay button").click()
     page.locator(".replay button", has_text="Copied").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == command
-    replayed = bench.command(*shlex.split(command)[1:])
+    replayed = needlemap(*shlex.split(command)[1:])
     assert page.locator("#trial .block", has_text="Reference").inner_text().split("\n")[1] in replayed.stdout
     assert "equals" in replayed.stderr or "same" in replayed.stderr or "recorded" in replayed.stderr
 
@@ -145,7 +163,7 @@ def test_searching_answers_lists_trials_and_fades_other_cells(visit, plain):
     page.locator("#found .hit").nth(1).click()
     assert "I do not know." in part(page, "Answer").inner_text()
     page.fill("#query", "")
-    page.wait_for_function("document.querySelectorAll('.dim').length === 0")
+    page.locator(".dim").first.wait_for(state="detached")
 
 
 def test_before_any_click_the_lowest_cells_are_named(visit, plain):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from needlemap.configure import configure
-from needlemap.errors import SettingsError
+from needlemap.errors import SettingsError, VocabularyMissing
 from needlemap.models.base import Answer, Decoding
 from needlemap.runs.session import make_model
 from needlemap.trials import Trial, prepare
@@ -218,6 +218,18 @@ def test_a_models_own_code_runs_when_it_is_trusted(
     assert isinstance(model, HuggingFaceModel)
     assert texts(asyncio.run(_ask(model, asked))) == texts(ask(folder, asked))
     assert (tmp_path / "trace").exists()
+
+
+def test_a_tokenizer_that_is_code_is_told_how_to_become_a_file(own: Path) -> None:
+    (own / "tokenizer.json").unlink()
+    with pytest.raises(VocabularyMissing) as plain:
+        prepare(settings(own))
+    assert "trust_remote_code" not in str(plain.value)
+    config = json.loads((own / "tokenizer_config.json").read_text())
+    config["auto_map"] = {"AutoTokenizer": ["own_tokens.OwnTokenizer", None]}
+    (own / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(VocabularyMissing, match=r"runs its own code: .*trust_remote_code=True"):
+        prepare(settings(own))
 
 
 def test_trusted_code_is_part_of_a_trials_identity(own: Path) -> None:

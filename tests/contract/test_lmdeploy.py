@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
+import shutil
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -18,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from needlemap.configure import configure
 from needlemap.errors import Failure, SettingsError, Unmeasured
@@ -306,6 +309,25 @@ def test_answers_through_the_pipeline_are_those_of_hf(
     assert [answer.prompt_tokens for answer in found] == [trial.prompt.tokens for trial in asked]
     assert [answer.completion_tokens for answer in found] == [a.completion_tokens for a in expected]
     assert engines[0].closed
+
+
+@pytest.mark.usefixtures("engines")
+def test_an_answer_ends_at_the_models_own_stop_tokens(
+    folder: Path, asked: list[Trial], tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    said = ask(HuggingFaceModel(str(folder)), asked[:1])[0].text
+    ids = Tokenizer.from_file(str(copy / "tokenizer.json")).encode(said, add_special_tokens=False).ids
+    generation_config = json.loads((copy / "generation_config.json").read_text())
+    generation_config["eos_token_id"] = [4, ids[-1]]
+    (copy / "generation_config.json").write_text(json.dumps(generation_config))
+    ours, theirs = (
+        ask(model, asked[:1])[0]
+        for model in (LMDeployModel(str(copy), engine="pytorch"), HuggingFaceModel(str(copy)))
+    )
+    assert (ours.text, ours.finish, ours.completion_tokens) == (theirs.text, "stop", theirs.completion_tokens)
+    assert ours.completion_tokens is not None
+    assert ours.completion_tokens < 6
 
 
 def test_requests_are_batched_and_keep_the_plans_order(

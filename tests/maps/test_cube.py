@@ -9,13 +9,16 @@ import pytest
 
 from needlemap.maps.cube import make_cube
 from needlemap.maps.noise import noise_floor
+from needlemap.maps.position import depth_scores, total_score
 from needlemap.runs.record import PromptRecord, Record, ScorerRecord
 
 
 def record(depth: float, repeat: int, score: float | None, sha256: str = "", **fields: Any) -> Record:
     prompt = PromptRecord(sha256=sha256 or f"{depth} {repeat}", tokens=9, haystack_tokens=5)
-    given = {"key": f"{depth} {repeat}", "prompt": prompt, "model": "m", "task": "t"} | fields
-    return Record(length_tokens=1_000, depth=depth, repeat=repeat, seed=0, score=score, **given)
+    length = fields.pop("length_tokens", 1_000)
+    given = {"key": f"{length} {depth} {repeat}", "prompt": prompt, "model": "m", "task": "t"}
+
+    return Record(length_tokens=length, depth=depth, repeat=repeat, seed=0, score=score, **(given | fields))
 
 
 def imported(depth: float, repeat: int, score: float, **fields: Any) -> Record:
@@ -35,6 +38,17 @@ def test_a_prompt_that_depths_share_counts_once_with_the_mean_of_its_answers():
     assert (found.n, found.missing) == (2, 0)
     assert found.scores[0, 0, 0] == 0.5
     assert found.again == ((1.0, 0.0),)
+    assert found.scores[0, 0].tolist() == pytest.approx([0.5, np.nan, 1.0], nan_ok=True)
+    assert found.spread[0, 0].tolist() == [0.5, 0.5, 1.0]
+
+
+def test_a_shared_prompt_counts_at_each_depth_it_stands_at():
+    """Short, easy lengths have few sentence ends. Given to the first depth alone, they would make a bias."""
+    short = [record(depth, 0, 1.0, "x", length_tokens=100) for depth in (0.0, 0.5)]
+    far = [record(depth, 0, 0.0, length_tokens=9_000, key=f"far {depth}") for depth in (0.0, 0.5)]
+    found = make_cube([*short, *far], ())
+    assert [each.mean.score for each in depth_scores(found)] == [0.5, 0.5]
+    assert total_score(found).n == 3
 
 
 def test_a_shared_prompt_of_which_one_trial_failed_is_not_missing():
@@ -48,6 +62,7 @@ def test_imported_repeats_are_the_same_prompt_asked_again_and_no_new_haystack():
     assert (found.n, found.one_haystack) == (2, True)
     assert found.clustered(found.scores).shape == (1, 2)
     assert noise_floor(found.again).differing == 1
+    assert [(each.mean.score, each.mean.n) for each in depth_scores(found)] == [(0.5, 1), (1.0, 1)]
 
 
 def test_imported_repeats_that_asked_something_else_are_further_prompts_of_that_haystack():

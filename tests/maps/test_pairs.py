@@ -78,7 +78,7 @@ def test_a_prompt_that_depths_share_makes_one_pair():
     found = compare_pairs(pairs, 0.02)
     assert found is not None
     assert (pairs.n, pairs.dropped, found.overall.lost) == (2, 0, 2)
-    assert sum(cell.n for cell in found.cells) == 2
+    assert [(cell.depth, cell.n) for cell in found.cells] == [(0.0, 2), (0.5, 1)]  # each cell shows its own
 
 
 def test_of_a_shared_prompt_those_trials_pair_that_both_runs_scored():

@@ -90,7 +90,7 @@ Box = tuple[float, float, float, float]
 
 
 def labels(root: ElementTree.Element) -> list[Box]:
-    """Where each level text is, by 0.45 of its size a letter: left, top, right, bottom."""
+    """Where each level text is, by 0.52 of its size a letter: left, top, right, bottom."""
     found: list[Box] = []
     walk(root, 0.0, 0.0, found)
     return found
@@ -105,9 +105,9 @@ def walk(element: ElementTree.Element, x: float, y: float, found: list[Box]) -> 
         x, y = x + float(across), y + float(down or 0)
     if element.tag == f"{SVG}text" and (element.text or "").strip():
         size = float(element.attrib["font-size"].removesuffix("px"))
-        wide = 0.45 * size * len(element.text or "")
+        wide = 0.52 * size * len(element.text or "")
         start = {"end": x - wide, "middle": x - wide / 2}.get(element.attrib.get("text-anchor", ""), x)
-        found.append((start, y - 0.6 * size, start + wide, y))
+        found.append((start, y - 0.75 * size, start + wide, y))
     for child in element:
         walk(child, x, y, found)
 

@@ -38,6 +38,13 @@ def test_a_score_that_holds_is_as_long_as_was_tested(loaded):
     assert scalars["effective_length/absolute_85"] == 4000
 
 
+def test_other_rules_of_effective_length_are_logged_by_their_names(loaded):
+    scalars = logged(loaded, "a-model", rules=("absolute:80",)).scalars
+    assert {name: value for name, value in scalars.items() if name.startswith("effective")} == {
+        "effective_length/absolute_80": 4000
+    }
+
+
 def test_settings_are_numbers_where_they_are_and_never_secrets(loaded):
     config = logged(loaded, "a-model").config
     assert (config["model"], config["repeats"], config["guide"]) == ("a-model", 6, True)

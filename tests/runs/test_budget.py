@@ -48,9 +48,7 @@ def test_tokens_stop_a_run_and_a_higher_limit_goes_on(needlemap, wire):
     assert len(wire.log()) == 15
 
 
-def test_a_limit_is_never_passed_however_many_requests_are_open_and_however_long_they_answer(
-    needlemap, wire
-):
+def test_a_limit_is_never_passed_however_many_requests_are_open_and_however_long_they_answer(needlemap, wire):
     wire.schedule("slow:0.2", "say:" + "word " * 39, cycle=True)
     needlemap.run(wire, *GRID, "--limit-tokens", "1500", "--concurrency", "9", code=3)
     assert 1000 <= spent(needlemap.records()) <= 1500

@@ -39,7 +39,18 @@ def test_passing_faults_are_asked_again_until_all_is_scored(needlemap, wire):
 
 
 def test_what_lasts_is_recorded_without_a_score_and_asked_again_by_the_same_command(needlemap, wire):
-    faults = ["500", "null-content", "cut", "ok", "slow:9", "empty-choices", "429-large", "ok", "ok", "wrong-shape"]
+    faults = [
+        "500",
+        "null-content",
+        "cut",
+        "ok",
+        "slow:9",
+        "empty-choices",
+        "429-large",
+        "ok",
+        "ok",
+        "wrong-shape",
+    ]
     wire.schedule(*faults)
     flags = (*GRID, "--retries", "0", "--timeout-s", "1", "--concurrency", "1")
     ended = needlemap.run(wire, *flags, code=1)

@@ -35,7 +35,10 @@ def test_another_scorer_gives_the_run_another_map_and_asks_nothing(needlemap, wi
         assert all(record[name] == old[record["asked"]][name] for name in same)
         assert record["key"] != old[record["asked"]]["key"]
     assert "nothing is left to score" in needlemap("score", "r", "--scorer", "exact").stderr
-    assert json.loads(before)["created"] == json.loads((needlemap.folder / "r" / "run.json").read_text())["created"]
+    assert (
+        json.loads(before)["created"]
+        == json.loads((needlemap.folder / "r" / "run.json").read_text())["created"]
+    )
 
 
 def test_back_to_the_first_scorer_is_back_to_the_first_map(needlemap, wire):

@@ -186,7 +186,9 @@ def answer(state: State, path: str, asked: dict[str, Any], prompt: str, fault: s
     return as_json(odd(fault, whole) if fault.startswith(ODD) else whole, cut=fault == "cut")
 
 
-def note(state: State, request: Request, asked: dict[str, Any], prompt: str, fault: str, taken: bool = True) -> None:
+def note(
+    state: State, request: Request, asked: dict[str, Any], prompt: str, fault: str, taken: bool = True
+) -> None:
     """Write down what was asked, without the key."""
     state.log.append(
         {

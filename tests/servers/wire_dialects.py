@@ -55,7 +55,7 @@ STYLES = ("reasoning", "reasoning-openrouter", "reasoning-parts", "think-inline"
 
 
 def thoughts(fault: str, reply: Reply, request: dict[str, Any]) -> None:
-    """Let a reply think before it answers, in one of the `STYLES`; `STYLE-spent`: until its budget is spent."""
+    """Let a reply think before it answers, in one of the `STYLES`; `STYLE-spent`: and do nothing else."""
     style = fault.removesuffix("-spent")
     if style not in STYLES:
         return

@@ -1,7 +1,7 @@
 """Rate limits of the test server, as providers keep them: buckets that refill, or windows that end.
 
---limit takes JSON: requests_per_minute, tokens_per_minute (prompt words and the answer's budget), burst (a full
-allowance as a share of a minute's; 1 by default), window_s (a fixed window instead of a bucket that refills),
+--limit takes JSON: requests_per_minute, tokens_per_minute (prompt words and the answer's budget), burst (a
+full allowance as a share of a minute's; 1 by default), window_s (a fixed window instead of a bucket),
 headers ("openai", "anthropic" or "none"), retry_after (true, false, or "seconds" for whole ones).
 """
 

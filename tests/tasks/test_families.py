@@ -254,6 +254,34 @@ def test_a_base_model_gets_one_text_and_any_model_its_answers_beginning(name):
         assert trial.prompt.tokens <= _LONGEST - 64
 
 
+@every_family
+def test_a_longer_grid_leaves_the_trials_of_shorter_lengths_as_they_are(name):
+    """A key was once drawn again because it stood in haystack that only longer prompts hold."""
+    vocabulary = {"task_options": FAMILIES[name].given.get("task_options", {}) | {"uuid_digits": 4}}
+    given = vocabulary if "uuid" in str(FAMILIES[name].given) or FAMILIES[name].given["task"] == "kv" else {}
+    short = made(name, lengths=[900], repeats=3, **given).trials
+    longer = made(name, lengths=[900, 12_000], repeats=3, **given).trials
+    assert {trial.key for trial in short} < {trial.key for trial in longer}
+
+
+# What a retriever without any understanding gets, in percent: one sentence, the best match to the question.
+BM25 = {"multivalue": 25, "multiquery": 100 / 12, "chinese": 100, "kv-shots": None}
+
+
+@every_family
+def test_a_run_of_the_bm25_baseline_measures_all_of_it(name, tmp_path):
+    from needlemap import run
+
+    small = {"lengths": [900, _LONGEST], "depths": [0, 50, 100], "max_answer_tokens": 64, "quiet": True}
+    done = run(out=tmp_path / "r", model="baseline/bm25", **small, **FAMILIES[name].given)
+    records = done.records()
+    assert len(records) == 6
+    assert not [record.failure for record in records if record.failure]
+    expected = BM25.get(name, 100)
+    mean = 100 * sum(record.score or 0 for record in records) / 6
+    assert expected is None or mean == pytest.approx(expected, abs=5)
+
+
 HASHES = """
 import hashlib, json, sys
 from needlemap.configure import configure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -87,3 +88,16 @@ def test_on_the_command_line(typed):
     assert "\\n}\\nWhich value does the JSON object hold" in done.stdout
     wrong = typed("prompts", "--task", "kv", "--task-options", "shot=1", *flags, code=2)
     assert "Unknown option 'shot' of KeyValue. Did you mean 'shots'?" in wrong.stderr
+
+
+def test_answers_made_elsewhere_are_scored_with_all_that_the_task_knows(typed):
+    flags = ("--task", "multikey", "--lengths", "900", "--depths", "0,50", "--max-answer-tokens", "64")
+    typed("prompts", *flags, "--model", "baseline/bm25", "-o", "prompts.jsonl")
+    rows = [json.loads(line) for line in (typed.folder / "prompts.jsonl").read_text().splitlines()]
+    said = [row | {"answer": f"{row['keywords'][0]} or {row['decoys'][0]}"} for row in rows]
+    (typed.folder / "answers.jsonl").write_text("\n".join(map(json.dumps, said)))
+    scored = [
+        json.loads(line) for line in typed("score", "answers.jsonl", "--scorer", "f1").stdout.splitlines()
+    ]
+    assert [row["why"]["wrong"] for row in scored] == [row["decoys"][:1] for row in rows]
+    assert {round(row["score"], 1) for row in scored} == {66.7}

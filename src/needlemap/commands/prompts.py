@@ -47,5 +47,6 @@ def _line(trial: Trial) -> dict[str, Any]:
         "question": reference.question,
         "reference": reference.answer,
         "keywords": list(reference.keywords),
+        **({"decoys": list(reference.decoys)} if reference.decoys else {}),
         "sha256": prompt.sha256,
     }

@@ -12,6 +12,7 @@ from needlemap.configure import checked
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import percent, tokens
 from needlemap.models.base import Answer
+from needlemap.printable import printable
 from needlemap.runs.record import Record
 from needlemap.runs.runner import decoding_of
 from needlemap.runs.session import GRID_MODES, make_model
@@ -35,13 +36,18 @@ def replay_command(folder: Path, length: str, depth: float, repeat: int, ask: bo
     record = _recorded(run, trial)
     verdict = _verdict(trial, record)
     for message in trial.prompt.messages:
-        print(f"[{message.role}]\n{message.content}\n")
+        print(f"[{message.role}]\n{_shown(message.content)}\n")
     print(verdict, file=sys.stderr)
     if record is not None and record.answer is not None:
         print(f"recorded answer: {record.answer!r} (score {record.score})", file=sys.stderr)
     if ask:
         answer = asyncio.run(_ask(settings, trial))
         print(f"answer now: {answer.text!r} (finish {answer.finish})", file=sys.stderr)
+
+
+def _shown(text: str) -> str:
+    """A prompt's text byte for byte, but for control sequences where it is shown on a terminal."""
+    return printable(text) if sys.stdout.isatty() else text
 
 
 def _trial(settings: Settings, cells: list[Any], length: int, depth: float, repeat: int) -> Trial:

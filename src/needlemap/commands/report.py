@@ -12,6 +12,7 @@ from rich.console import Console
 from needlemap.errors import SettingsError
 from needlemap.maps.effective import RULES, parse_rules
 from needlemap.maps.map import Map
+from needlemap.printable import printable
 from needlemap.reports.drawing import figure_of
 from needlemap.reports.ended import ended_lines
 from needlemap.reports.figure import FIGURES, write_figure
@@ -50,15 +51,19 @@ def report_command(
 ) -> None:
     """Draw each run on the terminal, or write one file, or log to trackers, or both of these."""
     trackers = [parse_tracker(text) for text in log]
-    look = Look(title, palette, parse_width(width) if width else None, parse_rules(rules) if rules else RULES)
+    look = Look(title, palette, _width(width), RULES if rules is None else parse_rules(rules))
     if out is None and not trackers:
         _draw(runs, look)
     if out is not None:
         print(_written(runs, out, format, look), file=sys.stderr)
     loaded = [load_run(path) for path in dict.fromkeys(runs)] if trackers else []
     for tracker in trackers:
-        for place in log_runs(loaded, tracker, step, title, palette):
+        for place in log_runs(loaded, tracker, step, title=title, palette=palette, rules=look.rules):
             print(place, file=sys.stderr)
+
+
+def _width(text: str | None) -> float | None:
+    return None if text is None else parse_width(text)
 
 
 def _draw(runs: list[Path], look: Look) -> None:
@@ -69,7 +74,7 @@ def _draw(runs: list[Path], look: Look) -> None:
         for line in summary_lines(cube_of_run(run.about, run.records), look.rules):
             print(line)
         for line in ended_lines(RunFolder(run.path)):
-            print(line)
+            print(printable(line))
         for line in cache_lines(run.records):
             print(line, file=sys.stderr)
 
@@ -93,4 +98,4 @@ def _show(map: Map, palette: str) -> None:
     if sys.stdout.isatty():
         Console().print(terminal_map(map, palette=palette))
     else:
-        sys.stdout.write(plain_summary(map))
+        sys.stdout.write(printable(plain_summary(map)))

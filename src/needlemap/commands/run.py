@@ -17,6 +17,7 @@ from needlemap.commands.termination import terminable
 from needlemap.errors import SettingsError
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
+from needlemap.printable import printable
 from needlemap.reports.ended import ended_lines
 from needlemap.reports.live import Lines, LiveMap, Silent, Tally, Together, View
 from needlemap.reports.terminal import plain_summary, terminal_map
@@ -42,7 +43,7 @@ def run_command(preset: str | None, out: Path | None, flags: Mapping[str, Any], 
 
 def _run(settings: Settings, path: Path, live: bool) -> int:
     session = Session.open(prepare(settings), path)
-    model = make_model(settings) if session.todo else None
+    model = make_model(settings) if session.wanted else None
     if not settings.quiet:
         announce(session)
         _notes(model)
@@ -113,6 +114,8 @@ def announce(session: Session) -> None:
         lines.append("warning: the haystack is shorter than the longest prompt and is repeated")
     collided = sorted({word for trial in experiment.trials for word in trial.collisions})
     lines += [f"warning: the haystack already holds {', '.join(map(repr, collided))}"] if collided else []
+    given = experiment.given_away
+    lines += [f"warning: the question gives its answer away: {given[0]}"] if given else []
     lines += _same(experiment)
     missed = sum(trial.prompt.off_by != 0 for trial in experiment.trials)
     lines += [f"warning: {missed} prompts miss their length by a token or two (recorded)"] if missed else []
@@ -169,7 +172,7 @@ def show_result(map: Map, settings: Settings, path: Path) -> None:
     if sys.stdout.isatty():
         Console().print(terminal_map(map))
     else:
-        sys.stdout.write(plain_summary(map))
+        sys.stdout.write(printable(plain_summary(map)))
     if settings.save and not settings.quiet:
         print(f"\nrun: {path}\nfigure: needlemap report {path} -o map.png", file=sys.stderr)
 
@@ -180,7 +183,7 @@ def show_usage(session: Session) -> None:
     remote, framing = experiment.traits.remote, experiment.settings.framing_tokens
     lines = usage_lines(session.folder.records(), remote=remote, framing_tokens=framing)
     for line in (*ended_lines(session.folder), *lines):
-        print(line, file=sys.stderr)
+        print(printable(line), file=sys.stderr)
 
 
 def verdict(outcome: Outcome, experiment: Experiment, path: Path) -> int:

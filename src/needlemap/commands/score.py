@@ -76,7 +76,11 @@ async def _all(scorer: Scorer, rows: list[dict[str, Any]]) -> list[dict[str, Any
 async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
     """A line with score (0 to 100), native score and what decided it."""
     reference = Reference(
-        _text(row, _REFERENCES), _keywords(row), str(row.get("needle", "")), str(row.get("question", ""))
+        _text(row, _REFERENCES),
+        _keywords(row),
+        str(row.get("needle", "")),
+        str(row.get("question", "")),
+        tuple(map(str, row.get("decoys") or ())),
     )
     try:
         score, _ = await attempts(lambda: scorer.score(_text(row, _ANSWERS), reference), _RETRIES)

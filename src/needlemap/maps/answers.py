@@ -41,3 +41,15 @@ def by_prompt(records: Iterable[Record]) -> list[list[Record]]:
     for record in sorted(records, key=place_of):
         found[prompt_of(record)].append(record)
     return list(found.values())
+
+
+def one_a_cell(places: Iterable[Place]) -> list[Place]:
+    """The first place in each cell: repeats that asked the very same prompt are no further evidence there.
+
+    >>> one_a_cell([(0, 10, 0.0), (0, 10, 0.5), (1, 10, 0.0)])
+    [(0, 10, 0.0), (0, 10, 0.5)]
+    """
+    found: dict[tuple[int, float], Place] = {}
+    for place in places:
+        found.setdefault(place[1:], place)
+    return list(found.values())

@@ -27,7 +27,10 @@ class LengthDifference:
 
 @dataclass(frozen=True, slots=True)
 class CellChange:
-    """One cell, for exploration only: change of its mean over n pairs. p: of a sign test, not corrected."""
+    """One cell, for exploration only: change of its mean over n pairs. p: of a sign test, not corrected.
+
+    A prompt that neighbouring cells share is in each of them.
+    """
 
     length_tokens: int
     depth: float
@@ -106,7 +109,7 @@ def _lengths(pairs: Pairs) -> tuple[LengthDifference, ...]:
 
 
 def _cells(pairs: Pairs) -> tuple[CellChange, ...]:
-    apart = pairs.differences
+    apart = pairs.spread
     return tuple(
         _cell(length, depth, apart[:, i, j][~np.isnan(apart[:, i, j])], counted=pairs.counted)
         for i, length in enumerate(pairs.first.lengths)

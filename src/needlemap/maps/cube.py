@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from needlemap.maps.answers import Place, by_prompt, latest_records, place_of
+from needlemap.maps.answers import Place, by_prompt, latest_records, one_a_cell, place_of
 from needlemap.runs.record import Record
 
 Array = NDArray[np.float64]
@@ -24,6 +24,8 @@ Pair = tuple[float, float]
 class Cube:
     """scores: (repeats, lengths, depths) in [0, 1], NaN where not measured; the mean of a prompt's answers.
 
+    spread: same shape, where a prompt that several depths or repeats share has its score at each of their
+    places: what is said of one depth or cell is taken of it, as there no prompt counts twice that matters.
     asked: same shape, whether it was to be asked. lengths, depths and repeats' numbers ascend. one_haystack:
     whether all repeats have the same. again: the first two scores of each prompt that was asked more than
     once. counted: False where a score is a mean of nobody knows how many answers.
@@ -33,6 +35,7 @@ class Cube:
     lengths: tuple[int, ...]
     depths: tuple[float, ...]
     scores: Array
+    spread: Array
     asked: NDArray[np.bool_]
     one_haystack: bool = False
     again: tuple[Pair, ...] = ()
@@ -69,16 +72,19 @@ def make_cube(
     asked = {(repeat, length, depth) for length, depth, repeats in cells for repeat in repeats}
     found = latest_records(records)
     scores: dict[Place, float] = {}
+    copies: dict[Place, float] = {}
     again: list[Pair] = []
     for group in by_prompt(found):
-        places, known = [place_of(record) for record in group], known_scores(group)
-        asked.difference_update(places)
-        asked.add(places[0])
-        scores.update({places[0]: sum(known) / len(known)} if known else {})
+        first, known = place_of(group[0]), known_scores(group)
+        asked.difference_update(map(place_of, group[1:]))
+        asked.add(first)
+        if known:
+            scores[first] = sum(known) / len(known)
+            copies.update(dict.fromkeys(one_a_cell(map(place_of, group)), scores[first]))
         again += [(known[0], known[1])] if len(known) > 1 else []
     unknown = bool(found) and all(record.prompt is None for record in found)
     counted = not any(record.scorer is not None and record.scorer.mean for record in found)
-    made = cube_of(scores, asked)
+    made = cube_of(scores, asked, copies)
     return replace(made, one_haystack=one_haystack or unknown, again=tuple(again), counted=counted)
 
 
@@ -87,19 +93,21 @@ def known_scores(records: Iterable[Record]) -> list[float]:
     return [record.score for record in records if record.score is not None]
 
 
-def cube_of(scores: Mapping[Place, float], asked: set[Place]) -> Cube:
-    """From scores by place, and all places that were to be asked."""
-    places = {*asked, *scores}
+def cube_of(
+    scores: Mapping[Place, float], asked: set[Place], copies: Mapping[Place, float] | None = None
+) -> Cube:
+    """From scores by place, all places that were to be asked, and scores at further places of prompts."""
+    spread = {**(copies or {}), **scores}
+    places = {*asked, *spread}
     repeats = sorted({place[0] for place in places})
     lengths = sorted({place[1] for place in places})
     depths = sorted({place[2] for place in places})
-    axes: list[dict[Any, int]] = [
-        {value: at for at, value in enumerate(axis)} for axis in (repeats, lengths, depths)
-    ]
-    values = np.full((len(repeats), len(lengths), len(depths)), np.nan)
-    wanted = np.zeros(values.shape, dtype=bool)
+    row, column, layer = ({value: at for at, value in enumerate(each)} for each in (repeats, lengths, depths))
+    shape = len(repeats), len(lengths), len(depths)
+    once, everywhere, wanted = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, dtype=bool)
     for place in places:
-        at = tuple(axis[value] for axis, value in zip(axes, place, strict=True))
-        wanted[at] = True
-        values[at] = scores.get(place, np.nan)
-    return Cube(tuple(repeats), tuple(lengths), tuple(depths), values, wanted)
+        at = row[place[0]], column[place[1]], layer[place[2]]
+        wanted[at] = place in asked or place in scores
+        once[at] = scores.get(place, np.nan)
+        everywhere[at] = spread.get(place, np.nan)
+    return Cube(tuple(repeats), tuple(lengths), tuple(depths), once, everywhere, wanted)

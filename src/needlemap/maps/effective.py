@@ -90,7 +90,7 @@ def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEE
         return None
     measured = cube.known.any(axis=(0, 2))
     lengths = np.array(cube.lengths, dtype=np.float64)[measured]
-    scores = cube.scores[used][:, measured]
+    scores = (cube.spread if rule.kind == "worst-depth" else cube.scores)[used][:, measured]
     haystacks = 1 if cube.one_haystack else len(used)
     point = float(rule_values(curves(scores, np.ones((1, len(used))), rule), lengths, rule)[0])
     low, high = _interval(scores, lengths, rule, draws, seed) if haystacks >= FEWEST else (None, None)

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from needlemap.maps.map import CellScore
 
 NUMBERS = ("score", "native", "low", "high", "realised", "usd", "latency_s")  # NaN where unknown
-COUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens")
+COUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "thinking_tokens")
 SAME = (
     "task", "model", "depth", "repeat", "seed", "score", "question", "reference", "answer", "finish",
-    "failure", "error", *COUNTS, "usd", "latency_s", "attempts", "answered_by", "finished_at", "key",
+    "outcome", "failure", "error", *COUNTS, "usd", "latency_s", "attempts", "answered_by", "finished_at",
+    "key",
 )  # fmt: skip
 CELL = ("length", "depth", "score", "n", "low", "high", "realised", "missing")
 TRIAL = ("length", "realised", "native", "scorer", *SAME)

@@ -6,11 +6,11 @@ Not by key: a trial's key names the model, which is what two runs may differ in.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from needlemap.maps.answers import Place, latest_records, place_of, prompt_of
+from needlemap.maps.answers import Place, latest_records, one_a_cell, place_of, prompt_of
 from needlemap.maps.cube import Array, Cube, cube_of, known_scores
 from needlemap.runs.record import Record
 
@@ -43,6 +43,11 @@ class Pairs:
         return self.second.scores - self.first.scores
 
     @property
+    def spread(self) -> Array:
+        """The same with each pair in every cell of its prompt: what is said of cells is taken of it."""
+        return self.second.spread - self.first.spread
+
+    @property
     def n(self) -> int:
         """Pairs with both scores."""
         return int((self.first.known & self.second.known).sum())
@@ -70,11 +75,13 @@ def pair_up(
     met = sorted(both & left.keys() & right.keys())
     unlike = tuple(place for place in met if identity(left[place]) != identity(right[place]))
     same = bool(met) and all(left[place].key == right[place].key for place in met)
-    scores, shared = _scores(met, left, right)
+    groups = _by_prompt(met, left)
+    scores = [_scores(groups, found, left, right) for found in (left, right)]
+    shared = {place for places in groups for place in places[1:]}
     alone = len(whole[0] - both), len(whole[1] - both)
     records = [found[place] for found in (left, right) for place in met]
     alike = one_haystack or (bool(records) and all(record.prompt is None for record in records))
-    cubes = [replace(cube_of(known, both - shared), one_haystack=alike) for known in scores]
+    cubes = [replace(cube_of(once, both - shared, copies), one_haystack=alike) for once, copies in scores]
     graded = any(record.score not in (None, 0, 1) for record in records)
     counted = not any(record.scorer is not None and record.scorer.mean for record in records)
     return Pairs(cubes[0], cubes[1], *alone, unlike, same, graded, counted)
@@ -91,20 +98,30 @@ def _by_place(records: Iterable[Record]) -> dict[Place, Record]:
     return {place_of(record): record for record in latest_records(records)}
 
 
+def _by_prompt(met: Sequence[Place], records: Mapping[Place, Record]) -> list[list[Place]]:
+    """Places of one prompt together."""
+    groups: dict[Hashable, list[Place]] = defaultdict(list)
+    for place in met:
+        groups[prompt_of(records[place])].append(place)
+    return list(groups.values())
+
+
 def _scores(
-    met: Sequence[Place], left: dict[Place, Record], right: dict[Place, Record]
-) -> tuple[tuple[dict[Place, float], dict[Place, float]], set[Place]]:
-    """Scores of each run by the first place of each prompt, and the other places of prompts.
+    groups: Sequence[Sequence[Place]],
+    records: Mapping[Place, Record],
+    left: Mapping[Place, Record],
+    right: Mapping[Place, Record],
+) -> tuple[dict[Place, float], dict[Place, float]]:
+    """A run's score of each prompt at its first place, and in each of its cells.
 
     Of a prompt that several trials asked, those count that both runs scored, or all where there is none.
     """
-    groups: dict[Hashable, list[Place]] = defaultdict(list)
-    for place in met:
-        groups[prompt_of(left[place])].append(place)
-    scores: tuple[dict[Place, float], dict[Place, float]] = {}, {}
-    for places in groups.values():
+    once: dict[Place, float] = {}
+    copies: dict[Place, float] = {}
+    for places in groups:
         whole = [place for place in places if left[place].scored and right[place].scored] or places
-        for found, records in zip(scores, (left, right), strict=True):
-            known = known_scores(records[place] for place in whole)
-            found.update({places[0]: sum(known) / len(known)} if known else {})
-    return scores, {place for places in groups.values() for place in places[1:]}
+        known = known_scores(records[place] for place in whole)
+        if known:
+            once[places[0]] = sum(known) / len(known)
+            copies.update(dict.fromkeys(one_a_cell(places), once[places[0]]))
+    return once, copies

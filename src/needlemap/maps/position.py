@@ -22,9 +22,13 @@ class DepthScore:
 
 
 def depth_scores(cube: Cube) -> tuple[DepthScore, ...]:
-    """Score by depth with clustered intervals (`clusters.py`); depths without a score are left out."""
+    """Score by depth with clustered intervals (`clusters.py`); depths without a score are left out.
+
+    A prompt that depths share counts at each of them, once: else short lengths, which share most and are the
+    easiest, would count for the shallowest depths alone.
+    """
     means = (
-        (depth, cluster_mean(cube.clustered(cube.scores[:, :, at]))) for at, depth in enumerate(cube.depths)
+        (depth, cluster_mean(cube.clustered(cube.spread[:, :, at]))) for at, depth in enumerate(cube.depths)
     )
     return tuple(DepthScore(depth, mean) for depth, mean in means if mean is not None)
 

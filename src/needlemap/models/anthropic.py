@@ -174,7 +174,5 @@ def _thoughts(content: Blocks) -> list[str]:
     """Thinking blocks; of those that the API hides only that they were there."""
     texts = {"thinking": "thinking", "redacted_thinking": ""}
     return [
-        str(block.get(texts[block["type"]], "[redacted]"))
-        for block in content
-        if block.get("type") in texts
+        str(block.get(texts[block["type"]], "[redacted]")) for block in content if block.get("type") in texts
     ]

@@ -31,11 +31,26 @@ RESERVED = (
 
 
 def base_url_of(given: str | None, variable: str, home: str) -> str:
-    """Where to ask: what was given, else the environment's, else the provider's own address."""
+    """Where to ask: what was given, else the environment's, else the provider's own address.
+
+    Raises SettingsError for what is no address, and for one that holds a key.
+    """
     url = given or os.environ.get(variable) or home
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-        raise SettingsError(f"'{url}' is no base URL. Type one such as http://127.0.0.1:8000/v1.")
+        raise SettingsError(
+            f"'{faults.hidden(url)}' is no base URL. Type one such as http://127.0.0.1:8000/v1."
+        )
+    check_no_key(url, variable.replace("BASE_URL", "API_KEY"))
     return url.rstrip("/")
+
+
+def check_no_key(url: str, variable: str = "OPENAI_API_KEY") -> None:
+    """Raises SettingsError for an address that holds a key: run.json and error messages would keep it."""
+    if faults.hidden(url) != url:
+        raise SettingsError(
+            f"The base URL {faults.hidden(url)} holds a key, which run.json would keep. Take it out, and "
+            f"type: export {variable}=YOUR-KEY"
+        )
 
 
 def key_of(variable: str, base_url: str, host: str, *, required: bool = False) -> str:

@@ -40,10 +40,12 @@ class ModelFiles:
         """Where its tokenizer.json is. Raises VocabularyMissing with what to do."""
         path = self.find(TOKENIZER)
         if path is None:
+            own = "auto_map" in self.json("tokenizer_config.json")  # a tokenizer that is code, as InternLM's
+            trust, warning = (", trust_remote_code=True", ", which runs its own code") if own else ("", "")
             raise VocabularyMissing(
                 f"No {TOKENIZER} in '{self.name}'. Copy the one it was trained with there, or make it of its "
-                f'other files: python -c "from transformers import AutoTokenizer as A; '
-                f"A.from_pretrained('{self.name}').save_pretrained('{self.name}')\""
+                f'other files{warning}: python -c "from transformers import AutoTokenizer as A; '
+                f"A.from_pretrained('{self.name}'{trust}).save_pretrained('{self.name}')\""
             )
         return path
 

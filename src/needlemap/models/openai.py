@@ -29,7 +29,9 @@ from needlemap.tokens import Span, TokenText
 HOST = "api.openai.com"
 KEY = "OPENAI_API_KEY"
 MAX_TOKENS_FIELDS = ("max_tokens", "max_completion_tokens")
-OTHER_FIELD = re.compile(r"(?=.*max_(completion_)?tokens)(?=.*(unsupported|unrecogni[sz]ed|unknown|not supported))")
+OTHER_FIELD = re.compile(
+    r"(?=.*max_(completion_)?tokens)(?=.*(unsupported|unrecogni[sz]ed|unknown|not supported))"
+)
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 RAW = {"X-Stainless-Raw-Response": "true"}  # what the SDK's own with_raw_response sends
 _GAP = TokenText.opaque(b"\n\n").span()
@@ -235,7 +237,7 @@ def _flat(thought: Any) -> str:
 
 
 def _thinking_tokens(usage: Mapping[str, Any]) -> int | None:
-    """Of the completion's tokens those of the thinking, where the server tells; some say 0 and mean nothing."""
+    """Of the completion's tokens those of the thinking, if the server tells; 0 may mean that it does not."""
     found = count(usage, "completion_tokens_details", "reasoning_tokens")
     return found if found else count(usage, "reasoning_tokens") or found  # SGLang
 

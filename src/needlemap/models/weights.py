@@ -1,4 +1,4 @@
-"""Which weights and code a model folder holds: part of each trial's key, so that another one is asked anew."""
+"""Which weights and code a model folder holds: part of a trial's key, so that another one is asked anew."""
 
 from __future__ import annotations
 

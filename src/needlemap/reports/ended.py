@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from needlemap.maps.answers import latest_records
+from needlemap.runs.closed_book import closed_book_lines
 from needlemap.runs.outcomes import outcome_counts, outcome_lines
 from needlemap.runs.store import RunFolder
 
@@ -12,4 +13,4 @@ def ended_lines(folder: RunFolder) -> list[str]:
     about, records = folder.about(), latest_records(folder.records())
     unasked = sum(len(repeats) for _, _, repeats in about["cells"]) - len(records)
     skipped = max(0, unasked) if about.get("stopped") else 0
-    return outcome_lines(outcome_counts(records), skipped)
+    return [*closed_book_lines(folder), *outcome_lines(outcome_counts(records), skipped)]

@@ -68,7 +68,7 @@ def _room(labels: Collection[str], width: float, style: Style) -> int:
     """How many of these labels have room side by side; turned, more do."""
     if style.slanted:
         return MAX_LABELS
-    letters = max(map(len, labels), default=1) + 1.5
+    letters = max(map(len, labels), default=1) + 1.2
     return max(1, min(MAX_LABELS, int(width / (letters * WIDE * style.label))))
 
 

@@ -30,13 +30,19 @@ class Logged:
     cells: Table
 
 
-def logged(run: Loaded, name: str, title: str | None = None, palette: str = "amber") -> Logged:
-    """All of it. Raises SettingsError for an unknown palette."""
+def logged(
+    run: Loaded,
+    name: str,
+    title: str | None = None,
+    palette: str = "amber",
+    rules: tuple[str, ...] = RULES,
+) -> Logged:
+    """All of it. rules: of effective length. Raises SettingsError for an unknown palette."""
     figure = Figure((Shown(run.map, title or run.about.get("title")),), palette=palette)
     return Logged(
         name,
         dict(_config(run.about)),
-        {name: float(value) for name, value in _scalars(run) if value is not None},
+        {name: float(value) for name, value in _scalars(run, rules) if value is not None},
         figure_bytes(figure, ".png"),
         cells_table([run]),
     )
@@ -49,7 +55,7 @@ def _config(about: Mapping[str, Any]) -> Iterator[tuple[str, str | int | float |
         yield name, value if isinstance(value, bool | int | float) else value_text(name, value)
 
 
-def _scalars(run: Loaded) -> Iterator[tuple[str, float | None]]:
+def _scalars(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float | None]]:
     """A length's name is its tokens, which stay the same whatever other lengths a run has."""
     mean, records = run.map.total, run.records
     if mean is not None:
@@ -57,7 +63,7 @@ def _scalars(run: Loaded) -> Iterator[tuple[str, float | None]]:
         yield from (("score/low", percent(mean.low)), ("score/high", percent(mean.high)))
     for length, score in run.map.by_length.items():
         yield f"score_at_length/{length}", None if score is None else percent(score)
-    yield from _effective(run)
+    yield from _effective(run, rules)
     yield "trials/scored", sum(record.scored for record in records)
     yield "trials/missing", run.map.missing
     yield "tokens/prompt", total(record.prompt_tokens for record in records)
@@ -66,10 +72,10 @@ def _scalars(run: Loaded) -> Iterator[tuple[str, float | None]]:
     yield "usd", total(record.usd for record in records)
 
 
-def _effective(run: Loaded) -> Iterator[tuple[str, float | None]]:
+def _effective(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float | None]]:
     """Effective lengths, the longest tested where the score holds that far; 0 where it never did."""
     cube = cube_of_run(run.about, run.records)
-    for rule in map(parse_rule, RULES):
+    for rule in map(parse_rule, rules):
         found = effective_length(cube, rule)
         if found is not None and found.value is not None:
             value = percent(found.value) if rule.kind == "auc" else min(found.value, found.longest)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from needlemap.errors import SettingsError, did_you_mean
+from needlemap.maps.effective import RULES
 from needlemap.reports.labels import told_apart
 from needlemap.reports.log_tensorboard import log_tensorboard
 from needlemap.reports.log_wandb import log_wandb
@@ -45,9 +46,15 @@ def parse_tracker(text: str) -> Tracker:
 
 
 def log_runs(
-    runs: Sequence[Loaded], tracker: Tracker, step: int, title: str | None, palette: str
+    runs: Sequence[Loaded],
+    tracker: Tracker,
+    step: int,
+    *,
+    title: str | None = None,
+    palette: str = "amber",
+    rules: tuple[str, ...] = RULES,
 ) -> list[str]:
     """Log runs, each by its model's name; where they are, or what to type to see them."""
     names = told_apart([run.map.model for run in runs], [Path(run.path) for run in runs])
-    told = [logged(run, name, title, palette) for run, name in zip(runs, names, strict=True)]
+    told = [logged(run, name, title, palette, rules) for run, name in zip(runs, names, strict=True)]
     return TRACKERS[tracker.kind](told, tracker.place, step)

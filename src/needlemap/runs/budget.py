@@ -69,7 +69,7 @@ class Budget:
         self.usd += usd or 0.0
 
     async def reserve(self, prompt_tokens: int, answer_tokens: int) -> Reserved | None:
-        """Set aside what a request may take, once there is room for it; None, and `stopped`, if there is none."""
+        """Set aside what a request may take, once there is room; None, and `stopped`, if there is none."""
         wanted = Reserved(
             prompt_tokens + answer_tokens, self.prices.usd(prompt_tokens, 0, answer_tokens) or 0.0
         )

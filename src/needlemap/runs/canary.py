@@ -1,8 +1,8 @@
 """One small trial before all others: is anything wrong that would make the whole run worthless?
 
-For models behind a server, where every further request costs money. A model that answers, but wrongly, gets two
-more small trials before the run is stopped: weak models miss, wrong settings always miss. A base model is only
-warned about. What was asked counts as the trials' records.
+For models behind a server, where every further request costs money. A model that answers, but wrongly, gets
+two more small trials before the run is stopped: weak models miss, wrong settings always miss. A base model is
+only warned about. What was asked counts as the trials' records.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _SKIP = "To go on all the same: --no-canary."
 # What a server says, and what helps.
 _REMEDIES = (
     (r"temperature", "Add --temperature none."),
-    (r"max_(completion_)?tokens", "Give --model-options max_tokens_field=max_tokens or max_completion_tokens."),
+    (
+        r"max_(completion_)?tokens",
+        "Give --model-options max_tokens_field=max_tokens or max_completion_tokens.",
+    ),
     (r"system (role|message)|roles must alternate|role", "Try --model-options system_role=user."),
     (r"model.*(not exist|not found|unknown|invalid)|no such model|404", "Is --model right, and --base-url?"),
     (r"no connection", "Is a server running at --base-url?"),
@@ -41,7 +44,7 @@ _REMEDIES = (
 
 @dataclass(slots=True)
 class Found:
-    """What the canary found. asked: keys of the trials that were asked. stop: why to stop, and what to type.
+    """What was found. asked: keys of the trials that were asked. stop: why to stop, and what to type.
     warnings: what is worth a word."""
 
     asked: set[str] = field(default_factory=set)
@@ -50,7 +53,7 @@ class Found:
 
 
 async def send(runner: Runner, walk: Sequence[Trial], before: Iterable[Record], settings: Settings) -> Found:
-    """Ask one trial, or three. before: records of earlier starts; one that found its needle is proof enough."""
+    """Ask one trial, or three. before: records of earlier starts; one that scored is proof enough."""
     found, small = Found(), sorted(walk, key=lambda trial: trial.cell.length_tokens)
     scored = [record for record in before if record.score is not None]
     if not small or any(record.score for record in scored):
@@ -80,7 +83,9 @@ def first_token_twice(prompt: Prompt) -> str | None:
     spelt = next((token for token in FIRST_TOKENS if text.startswith(token)), None)
     if spelt is None:
         return None
-    return f"The template begins with {spelt}, which the server adds too. Take it out of the template. {_SKIP}"
+    return (
+        f"The template begins with {spelt}, which the server adds too. Take it out of the template. {_SKIP}"
+    )
 
 
 def look(record: Record, prompt: Prompt, settings: Settings, warnings: list[str]) -> str | None:
@@ -92,7 +97,8 @@ def look(record: Record, prompt: Prompt, settings: Settings, warnings: list[str]
         error = (record.error or "").rstrip(".")
         return f"{where} could not be measured: {error}. {remedy(error)} {_SKIP}"
     if not (record.answer or "").strip() and record.answer is not None:
-        said = f"{where} got an empty answer (finish {record.finish!r}, {record.completion_tokens} tokens written)."
+        written = f"finish {record.finish!r}, {record.completion_tokens} tokens written"
+        said = f"{where} got an empty answer ({written})."
         advice = _emptied(record, settings)
         if prompt.chat:
             return f"{said} {advice} {_SKIP}"
@@ -101,7 +107,9 @@ def look(record: Record, prompt: Prompt, settings: Settings, warnings: list[str]
         warnings.append(f"{where} was refused: {shown(record)}")
     off = (record.prompt_tokens or 0) - (record.prompt.tokens if record.prompt else 0)
     if not prompt.chat and off == 2:
-        warnings.append(f"{where} has 2 tokens more by the server's count than its text: a first token twice?")
+        warnings.append(
+            f"{where} has 2 tokens more by the server's count than its text: a first token twice?"
+        )
     return None
 
 
@@ -131,8 +139,8 @@ def _emptied(record: Record, settings: Settings) -> str:
 def _missed(found: Found, record: Record, prompt: Prompt) -> None:
     """Say that all small trials were missed: reason to stop for a chat model, not for a base model."""
     said = (
-        f"{ENOUGH} trials of up to {record.length_tokens:,} tokens all scored 0; to {record.question!r} it said "
-        f"{shown(record)}, by scorer '{record.scorer.name if record.scorer else ''}'."
+        f"{ENOUGH} trials of up to {record.length_tokens:,} tokens all scored 0; to {record.question!r} it "
+        f"said {shown(record)}, by scorer '{record.scorer.name if record.scorer else ''}'."
     )
     if prompt.chat:
         advice = "Is the answer wrong, or the scorer (--scorer), or the template (needlemap prompts)?"

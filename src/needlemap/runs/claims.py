@@ -1,4 +1,4 @@
-"""Who does which work unit: small files in a folder that all workers share, made so that one maker alone wins.
+"""Who does which work unit: small files in a folder that all workers share, of which one maker alone wins.
 
     unit-0007.1            the first claim on unit 7: which worker, and how many trials were left
     unit-0007.1.done       how it ended; or .returned, .died, .stuck
@@ -122,8 +122,8 @@ class Claims:
             return draft.stat().st_nlink == 2  # over a network the answer to a link that worked may be lost
         except OSError as error:
             raise NeedlemapError(
-                f"'{self._folder}' is on a file system without hard links ({error.strerror}), by which workers "
-                f"claim their work. Give a folder on another one with -o."
+                f"'{self._folder}' is on a file system without hard links ({error.strerror}), by which "
+                f"workers claim their work. Give a folder on another one with -o."
             ) from None
         finally:
             draft.unlink()

@@ -1,7 +1,7 @@
 """Looks after a launch: sees which workers live, gives the units of dead ones back, and starts new ones.
 
-Everything it knows is on the disk, in the units' claims and the workers' presence files, and with the launcher,
-so that another command can go on when this one is closed. Workers need nobody to look after them.
+Everything it knows is on the disk, in the units' claims and the workers' presence files, and with the
+launcher, so that another command can go on when this one is closed. Workers need nobody to look after them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from needlemap.plan.units import Unit
+from needlemap.plan.units import Unit, rows, worth_taking
 from needlemap.runs.claims import MOST_DEATHS, Claim, Ending, Standing
 from needlemap.runs.launch_file import LaunchFile
 from needlemap.runs.launcher import JobState, Launcher, Phase
@@ -243,7 +243,8 @@ class Launch:
         """How many workers to start: as many as are missing and have something to do."""
         if self._ending or self._stopped(shown) or self._losses > self.file.retry * self.file.workers:
             return 0
-        return max(0, min(self.file.workers - live, len(standing.free)))
+        there = worth_taking(rows(self._work.units, standing.fresh, standing.held))
+        return max(0, min(self.file.workers - live, len(there) + len(standing.suspect)))
 
     def _stopped(self, shown: Sequence[Worker]) -> bool:
         """Whether no worker could do better than those that ended."""

@@ -60,8 +60,8 @@ def refuse_launched(run: Path) -> None:
     if launch is not None and launch.ended is None and launch.kind == "slurm":
         arrays = ", ".join(dict.fromkeys(job.partition("_")[0] for job in launch.jobs))
         raise NeedlemapError(
-            f"Slurm jobs ({arrays}) work on '{run}', or wait to. To look after them: needlemap run --attach {run}. "
-            f"If they are gone for good, delete {run / NAME}."
+            f"Slurm jobs ({arrays}) work on '{run}', or wait to. To look after them: needlemap run --attach "
+            f"{run}. If they are gone for good, delete {run / NAME}."
         )
 
 

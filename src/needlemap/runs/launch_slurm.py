@@ -59,7 +59,7 @@ class Slurm:
         self._ended: dict[str, JobState] = {}
 
     def submit(self, count: int) -> list[str]:
-        """One array of so many jobs. Raises NeedlemapError with Slurm's own words, and what there is instead."""
+        """One array of so many jobs. Raises NeedlemapError with Slurm's own words, and what there is."""
         if not (shutil.which("sbatch") and shutil.which("srun")):
             raise NeedlemapError(
                 "--slurm needs sbatch and srun, which are not on this machine. Run it on a login node of the "
@@ -121,7 +121,7 @@ class Slurm:
         return [f"this Slurm does not look at QOS, so '-q {self._qos}' is accepted and changes nothing"]
 
     def _parameters(self, count: int) -> dict[str, Any]:
-        """By submitit's names. None leaves an option to the site; submitit's own time limit is five minutes."""
+        """By submitit's names. None leaves an option to the site (submitit's time limit is 5 minutes)."""
         added = self._added()
         return {
             "job_name": "needlemap",

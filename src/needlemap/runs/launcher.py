@@ -1,4 +1,4 @@
-"""What a launcher is: it starts workers somewhere, says how they are, and ends them. It looks at no records."""
+"""What a launcher is: it starts workers somewhere, says how they are, and ends them. It reads no records."""
 
 from __future__ import annotations
 

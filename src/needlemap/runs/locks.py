@@ -1,7 +1,7 @@
 """Advisory locks on a run's folder: one process alone, or many workers together; and one submitting command.
 
-They say early and clearly that a folder is taken. Nothing rests on them: on a file system without `flock` they
-are left out, as records files have one writer each and units are claimed by hard links (`claims.py`).
+They say early and clearly that a folder is taken. No record rests on them: records files have one writer
+each, and units are claimed by hard links (`claims.py`). On a file system without `flock` they are left out.
 """
 
 from __future__ import annotations

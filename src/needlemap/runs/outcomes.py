@@ -1,4 +1,4 @@
-"""What became of a trial, in a word: scored, scored although the model refused or was cut off, or why it was not.
+"""What became of a trial: scored, scored although the model refused or was cut off, or why it was not.
 
 Only what the model did is scored, so the first four are scores and every other outcome is none.
 """

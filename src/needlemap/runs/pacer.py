@@ -1,8 +1,8 @@
-"""When requests may go out: one pacer for all lanes of a run, so that a limited server is asked at its own pace.
+"""When requests may go out: one pacer for all lanes of a run, so that a server is asked at its own pace.
 
-What it knows of the server's limits are the user's figures, the headers of every reply, and refusals (429). It
-spreads requests over both kinds of limit, lets nobody send while a refusal's wait lasts, and adapts how many
-requests are open: fewer at a refusal, slowly more while all goes well (additive increase, multiplicative
+What it knows of the server's limits are the user's figures, the headers of every reply, and refusals (429).
+It spreads requests over both kinds of limit, lets nobody send while a refusal's wait lasts, and adapts how
+many requests are open: fewer at a refusal, slowly more while all goes well (additive increase, multiplicative
 decrease: Chiu and Jain 1989, Computer Networks 17:1). It sends nothing itself, and counts no retries.
 """
 
@@ -28,8 +28,8 @@ PATIENCE_S = 3600.0  # of refusals without an answer, before a trial is left for
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Leave to send one request. number: of all requests; tokens: what it may take; behind: what was sent up to
-    it, by kind of limit."""
+    """Leave to send one request. number: of all requests; tokens: what it may take; behind: what was sent up
+    to it, by kind of limit."""
 
     number: int
     tokens: float
@@ -85,7 +85,9 @@ class Pacer:
         await asyncio.sleep(min(wait_s, max(0.0, left_s)))
         return wait_s < left_s
 
-    def answered(self, ticket: Ticket, allowance: Allowance | None = None, tokens: float | None = None) -> None:
+    def answered(
+        self, ticket: Ticket, allowance: Allowance | None = None, tokens: float | None = None
+    ) -> None:
         """A request was answered. tokens: what it took in the end."""
         now = monotonic()
         self._width = min(self._most, self._width + 1 / self._width)

@@ -28,10 +28,12 @@ from needlemap.trials import Experiment, Trial, prepare
 
 
 def with_scorer(folder: RunFolder, scorer: str, options: Mapping[str, Any]) -> Experiment:
-    """All that a run asked, to be scored by another scorer. Raises NeedlemapError for what cannot be rebuilt."""
+    """All that a run asked, to be scored by another scorer. Raises NeedlemapError if it cannot be rebuilt."""
     about = folder.about()
     if "imported" in about:
-        raise NeedlemapError(f"'{folder.path}' was imported: its prompts are not known, so none is scored anew.")
+        raise NeedlemapError(
+            f"'{folder.path}' was imported: its prompts are not known, so none is scored anew."
+        )
     named = {**about["settings"], "scorer": scorer, "scorer_options": dict(options)}
     experiment = prepare(_whole(checked(named, str(folder.path / "run.json")), about["cells"]))
     if isinstance(experiment.scorer, Weigher):
@@ -85,9 +87,7 @@ def latest_asked(records: Iterable[Record], trials: Iterable[Trial]) -> list[tup
     return list(found.values())
 
 
-async def _one(
-    experiment: Experiment, trial: Trial, record: Record, writer: Writer, pacer: Pacer
-) -> Record:
+async def _one(experiment: Experiment, trial: Trial, record: Record, writer: Writer, pacer: Pacer) -> Record:
     """Score one answer and keep its record; what has no answer keeps its failure."""
     settings, scorer = experiment.settings, experiment.scorer
     maker = RecordMaker(settings, scorer, Prices.of(settings))
@@ -123,7 +123,7 @@ def _whole(settings: Settings, cells: list[Any]) -> Settings:
 
 
 def _about(folder: RunFolder, target: RunFolder, experiment: Experiment) -> dict[str, Any]:
-    """What run.json says of the run once it is scored so. The folder's own earlier scores stay, and are named."""
+    """What run.json says of the run once it is scored so. The folder's earlier scores stay, and are named."""
     before = folder.about()
     settings, scorer = experiment.settings, experiment.scorer
     now = {"name": scorer.name, "options": dict(scorer.options)}

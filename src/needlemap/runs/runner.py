@@ -71,6 +71,11 @@ class Outcome:
     canary: str | None = None
     warnings: list[str] = field(default_factory=list)
 
+    @property
+    def over(self) -> bool:
+        """Whether to ask nothing more."""
+        return any(each is not None for each in (self.stopped, self.hopeless, self.canary, self.refused_from))
+
 
 class Runner:
     """One run over a list of trials."""
@@ -86,8 +91,8 @@ class Runner:
         already: int = 0,
         answers: Mapping[str, Record] | None = None,
     ) -> None:
-        """already: trials that were scored before this start. answers: by `asked`, records of answers that are
-        still to be scored: their trials are not asked again."""
+        """already: trials that were scored before this start. answers: by `asked`, records of answers that
+        are still to be scored: their trials are not asked again."""
         self._model, self._scorer, self._settings = model, scorer, settings
         self._budget, self._keeper, self._watcher = budget, keeper, watcher
         self._maker = RecordMaker(settings, scorer, Prices.of(settings))

@@ -26,11 +26,13 @@ from needlemap.money import Prices
 from needlemap.plan.breaks import with_breakpoints
 from needlemap.plan.order import cut, ordered, promised
 from needlemap.plan.places import SHARING
+from needlemap.printable import printable
 from needlemap.registry import find
 from needlemap.resolve import model_options
 from needlemap.runs.budget import Budget
-from needlemap.runs.launch_file import refuse_launched
 from needlemap.runs.canary import send
+from needlemap.runs.closed_book import ask, kept, unasked
+from needlemap.runs.launch_file import refuse_launched
 from needlemap.runs.record import SCHEMA, Record
 from needlemap.runs.runner import Outcome, Runner, Watcher
 from needlemap.runs.store import RunFolder, Writer
@@ -69,6 +71,11 @@ class Session:
             Budget.of(experiment.settings),
         )
 
+    @property
+    def wanted(self) -> bool:
+        """Whether anything is left to ask: trials, or questions without a haystack."""
+        return bool(self.todo or unasked(self.experiment, self.folder))
+
     async def run(self, model: Model, watcher: Watcher) -> Outcome:
         """Ask what is left. Records are on the disk before the watcher hears of them. Closes the model.
 
@@ -77,7 +84,7 @@ class Session:
         settings, scorer = self.experiment.settings, self.experiment.scorer
         async with AsyncExitStack() as stack:
             stack.push_async_callback(model.close)
-            await make_ready(scorer, self.todo[0], stack)
+            await make_ready(scorer, self.experiment.trials[0], stack)
             refuse_launched(self.folder.path)
             writer = stack.enter_context(closing(Writer(self.folder)))
             # Once more, now that nobody else writes: another run may have ended between `open` and here.
@@ -85,24 +92,26 @@ class Session:
             writer.describe(about(self.experiment, self.folder))
             for record in self.folder.every_record():
                 self.budget.add(record)
+            for record in kept(self.folder):
+                self.budget.add(record)
             answers = to_be_scored(self.folder.records())
             runner = Runner(model, scorer, settings, self.budget, writer, watcher, self.done, answers)
             walk = marked(self.experiment, [trial for trial in self.todo if trial.key in left])
             if settings.canary and self.experiment.traits.remote:
                 found = await send(runner, walk, self.folder.records(), settings)
                 runner.outcome.canary, runner.outcome.warnings = found.stop, found.warnings
-                if found.stop or runner.outcome.hopeless or runner.outcome.refused_from:
-                    return runner.outcome
                 walk = [trial for trial in walk if trial.key not in found.asked]
-            lanes = cut(walk, settings.mode, self.experiment.workers)
-            outcome = await runner.run(promised(walk, settings.mode, lanes), lanes)
-            if outcome.stopped:
-                writer.describe(about(self.experiment, self.folder) | {"stopped": outcome.stopped})
-            return outcome
+            if not runner.outcome.over:
+                await ask(self.experiment, self.folder, model, self.budget)
+                lanes = cut(walk, settings.mode, self.experiment.workers)
+                await runner.run(promised(walk, settings.mode, lanes), lanes)
+            if stopped := runner.outcome.stopped:
+                writer.describe(about(self.experiment, self.folder) | {"stopped": stopped})
+            return runner.outcome
 
 
 def to_be_scored(records: Iterable[Record]) -> dict[str, Record]:
-    """By `asked`, the last record of each answer whose scoring failed: it is scored again, not asked again."""
+    """By `asked`, the last record of each answer whose scoring failed: it is scored again, not asked for."""
     found = {record.asked: record for record in records if record.answer is not None and record.asked}
     return {asked: record for asked, record in found.items() if not record.scored and record.failure}
 
@@ -201,13 +210,8 @@ def check_same(folder: RunFolder, experiment: Experiment) -> None:
     differing = [
         name
         for name, value in theirs["settings"].items()
-        if name not in free and name in ours and ours[name] != value
+        if name not in free and name in ours and _meant(name, ours[name], ours) != _meant(name, value, ours)
     ]
-    if "base_url" in differing:  # the same model at another address of one's own
-        backend, urls = experiment.settings.backend, (theirs["settings"]["base_url"], ours["base_url"])
-        differing = differing if len({place(backend, url) for url in urls}) == 2 else [
-            name for name in differing if name != "base_url"
-        ]
     if not differing and theirs["tokenizer"]["fingerprint"] != experiment.tokenizer.fingerprint:
         differing = ["tokenizer"]
     if differing:
@@ -217,6 +221,11 @@ def check_same(folder: RunFolder, experiment: Experiment) -> None:
             f"'{folder.path}' holds a run with other settings: {', '.join(differing)} ({name} was {was!r}, "
             f"is {now!r}). Give another folder with -o, or the settings of that run."
         )
+
+
+def _meant(name: str, value: Any, settings: Mapping[str, Any]) -> Any:
+    """What a setting comes to: of an address only whose it is."""
+    return place(settings["model"].partition("/")[0], value) if name == "base_url" else value
 
 
 def load_map(path: str | Path) -> Map:
@@ -238,10 +247,10 @@ def map_of(about: Mapping[str, Any], records: Iterable[Record]) -> Map:
     map = make_map(
         records,
         expected,
-        model=settings["model"],
-        tokenizer=about["tokenizer"]["name"],
-        task=settings["task"],
-        scorer=about["scorer"]["name"],
+        model=printable(str(settings["model"]), line=True),  # a stranger's run.json may say anything
+        tokenizer=printable(str(about["tokenizer"]["name"]), line=True),
+        task=printable(str(settings["task"]), line=True),
+        scorer=printable(str(about["scorer"]["name"]), line=True),
         mode=settings["mode"],
         one_haystack=one_haystack(about),
     )

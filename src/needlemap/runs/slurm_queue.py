@@ -1,7 +1,8 @@
 """What Slurm says of its jobs, partitions and QOS, through its own commands.
 
-Running jobs and those that ended lately are the controller's (squeue); older ones the accounting's (sacct), which
-many sites do not have. Where neither answers, a job's state is unknown and nothing is concluded from that.
+Running jobs and those that ended lately are the controller's (squeue); older ones the accounting's (sacct),
+which many sites do not have. Where the controller does not answer, a job's state is unknown, and nothing is
+concluded from that.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def _queued(text: str) -> Mapping[str, JobState]:
 
 
 def _accounted(text: str) -> Mapping[str, JobState]:
-    """Only ends: what the controller does not know any more is not running, whatever the accounting believes."""
+    """Only ends: what the controller has forgotten does not run, whatever the accounting believes."""
     rows = [line.split("|", 1) for line in text.splitlines()]
     states = {job: state_of(word) for job, word in rows}
     return {job: state for job, state in states.items() if state.phase is Phase.ENDED}

@@ -58,7 +58,7 @@ class RunFolder:
         return about
 
     def records(self) -> Iterator[Record]:
-        """The readable records, but those of scorers that the run was scored with earlier (`needlemap score`)."""
+        """The readable records, but those of scorers that it was scored with before `needlemap score`."""
         earlier = self.about().get("earlier_scorers") if self.exists else None
         for record in self.every_record():
             if not earlier or _scorer(record) not in earlier:
@@ -81,7 +81,7 @@ class Writer:
     """
 
     def __init__(self, folder: RunFolder, *, shared: bool = False) -> None:
-        """shared: other workers may write beside it. Raises NeedlemapError when another run holds the folder."""
+        """shared: workers may write beside it. Raises NeedlemapError when another run holds the folder."""
         self._folder = folder.path
         folder.path.mkdir(parents=True, exist_ok=True)
         self._lock = lock_folder(folder.path, shared=shared)

@@ -12,8 +12,7 @@ from needlemap.prompts import Prompt
 from needlemap.tokens import Span
 
 LETTERS = 300  # characters kept either side
-_BYTES = 4 * (LETTERS + 1)  # that many characters at most, and one that the window may cut
-_CONTINUED = bytes(range(0x80, 0xC0))  # bytes inside a character
+_BYTES = 4 * (LETTERS + 1)  # as many characters at least, and one that may be cut in two
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +41,7 @@ def surroundings(prompt: Prompt, needles: Sequence[str]) -> tuple[Surroundings, 
 
 def _around(spans: Sequence[Span], start: int, end: int) -> Surroundings:
     before, after = _bytes(spans, max(0, start - _BYTES), start), _bytes(spans, end, end + _BYTES)
-    whole = before if start <= _BYTES else before.lstrip(_CONTINUED)
-    return Surroundings(_text(_bytes(spans, start, end)), _text(whole)[-LETTERS:], _text(after)[:LETTERS])
+    return Surroundings(_text(_bytes(spans, start, end)), _text(before)[-LETTERS:], _text(after)[:LETTERS])
 
 
 def _end(spans: Sequence[Span], start: int, needle: str) -> int:

@@ -1,6 +1,6 @@
 """What the workers of a run share: the folder of one launch, and how its walk is cut into units.
 
-RUN/work/1, RUN/work/2, ...: one for each launch, with units.json, the claims, and the workers' presence files.
+RUN/work/1, RUN/work/2, ...: one for each launch, with units.json, the claims, the workers' presence files.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError
@@ -43,7 +43,8 @@ def lay_out(run: Path, experiment: Experiment, todo: Sequence[Trial], workers: i
     cut = make_units([trial.prompt.tokens for trial in todo], shared(todo, experiment.settings.mode), hands)
     places = {trial.key: place for place, trial in enumerate(walk)}
     units = tuple(
-        Unit(places[todo[unit.start].key], places[todo[unit.stop - 1].key] + 1, unit.tokens) for unit in cut
+        replace(unit, start=places[todo[unit.start].key], stop=places[todo[unit.stop - 1].key] + 1)
+        for unit in cut
     )
     work = Work(next_folder(run), units, _hash(walk))
     work.folder.mkdir(parents=True)
@@ -62,8 +63,8 @@ def unit_trials(work: Work, experiment: Experiment) -> list[tuple[Trial, ...]]:
     walk = ordered(experiment.trials, experiment.settings.mode)
     if _hash(walk) != work.keys:
         raise NeedlemapError(
-            "This worker builds other prompts than the command that started it: haystack, tokenizer, model files "
-            "or needlemap differ between the machines. Give paths that all of them see, and one environment."
+            "This worker builds other prompts than the command that started it: haystack, tokenizer, model "
+            "files or needlemap differ between the machines. Give paths that all see, and one environment."
         )
     return [tuple(walk[unit.start : unit.stop]) for unit in work.units]
 

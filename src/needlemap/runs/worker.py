@@ -2,9 +2,9 @@
 
     python -m needlemap.runs.worker RUN/work/1 JOB
 
-Settings come from run.json, keys from the environment. It writes a records file of its own. SIGTERM and SIGUSR2
-(a cluster that wants the machine back, a time limit) end it: units that it held are free again, what was scored
-is kept, answers in flight are lost.
+Settings come from run.json, keys from the environment. It writes a records file of its own. SIGTERM and
+SIGUSR2 (a cluster that wants the machine back, a time limit) end it: units that it held are free again, what
+was scored is kept, answers in flight are lost.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Collection
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +85,7 @@ class _Told(BaseException):
     """A signal that came before anything was claimed: nothing is to be put away."""
 
 
-def _before_work(number: int, frame: FrameType | None) -> None:
+def _before_work(_number: int, _frame: FrameType | None) -> None:
     raise _Told
 
 
@@ -126,9 +125,9 @@ class _Hands:
         model: Model,
     ) -> None:
         self._experiment, self._worker, self._model = experiment, worker, model
-        work = load_work(folder)
-        self._units = unit_trials(work, experiment)
-        self._claims: Claims = work.claims
+        self._work = load_work(folder)
+        self._units = unit_trials(self._work, experiment)
+        self._claims: Claims = self._work.claims
         settings = experiment.settings
         self._budget = Budget.of(settings)
         self._tail, self._scored = Tail(run.path, besides=writer.name), set[str]()
@@ -164,8 +163,8 @@ class _Hands:
         return (Leaving.LIMIT, stopped, outcome) if stopped else (Leaving.DONE, "", outcome)
 
     async def _all(self) -> None:
-        """Fresh units by all hands; between them, one at a time, those whose worker died: they may kill again,
-        and would take the units of other hands with them."""
+        """Fresh units by all hands; between them, one at a time, those whose worker died: they may kill
+        again, and would take the units of other hands with them."""
         while True:
             try:
                 async with asyncio.TaskGroup() as group:
@@ -192,10 +191,12 @@ class _Hands:
         """Claim a unit; None when there is none to claim."""
         while True:
             standing = self._claims.standing()
-            free: Collection[int] = standing.suspect if suspect else standing.fresh
-            if not free:
+            if suspect:
+                unit = min(standing.suspect, default=None)
+            else:
+                unit = next_unit(self._work.units, standing.fresh, standing.held, last, self._worker.pid)
+            if unit is None:
                 return None
-            unit = next_unit(free, last)
             self._look()
             claim = self._claims.take(
                 unit, standing.claims[unit] + 1, self._worker.name, len(self._left(unit))

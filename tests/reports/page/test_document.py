@@ -73,6 +73,7 @@ def test_it_holds_the_summary_and_the_trials_of_each_run(falling):
 
 def test_the_same_runs_give_the_same_bytes(falling):
     assert page_of(falling) == page_of(falling)
+    assert packed({"a": 1})[4:8] == bytes(4)  # the compressor's clock
 
 
 def test_it_allows_its_own_style_and_script_and_nothing_else(falling):

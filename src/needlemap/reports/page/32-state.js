@@ -6,7 +6,7 @@ const state = {
   view: 0, // the run or difference that is shown
   active: 0, // the cell that the keyboard is on
   cell: null, // the cell whose trials are open
-  trial: 0, // which of them
+  trial: null, // which of them, by its run's path and its repeat
   filter: "all", query: "",
   palette: "", values: false, theme: "auto",
   trials: [], // tables by run, once unpacked

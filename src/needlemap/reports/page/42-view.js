@@ -74,17 +74,17 @@ function depthLabel(view, share) {
 
 // The cells of both runs that a cell of their difference stands for.
 function sameCells(summary, difference, first, cells, cell) {
-  const [length] = first.lengths[cells.length[cell]];
+  const place = [first.lengths[cells.length[cell]][0], cells.depth[cell]];
   return [difference.a, difference.b]
-    .map((number) => [number, findCell(summary.runs[number], length, cells.depth[cell])])
+    .map((number) => [number, cellAt(summary.runs[number], place)])
     .filter(([, found]) => found >= 0);
 }
 
-// The number of the cell of a length in tokens and a depth in a run or view; -1 without one.
-function findCell(run, length, depth) {
-  const { cells } = run;
+// The number of the cell at a place, in a run or view; -1 without one.
+function cellAt(where, [length, depth]) {
+  const { cells, lengths } = where;
   return cells.depth.findIndex((share, cell) =>
-    Math.abs(share - depth) < 1e-9 && run.lengths[cells.length[cell]][0] === length);
+    Math.abs(share - depth) < 1e-9 && lengths[cells.length[cell]][0] === length);
 }
 
 // The cell's length in tokens and depth as a share: what names it in any run.

@@ -13,8 +13,14 @@ function drawGrid(holder, view, palette) {
     holder.boxes = boxesOf(holder, view);
   }
   holder.classList.toggle("spaced", view.lengths.length <= 20 && !view.ragged);
+  styled(holder, { "--digits": digitsOf(view) });
   paintCells(holder.boxes, view, palette);
   holder.boxes.forEach((box, cell) => box.setAttribute("aria-label", cellSpoken(view, cell)));
+}
+
+// Characters of the longest value that is written in a cell.
+function digitsOf(view) {
+  return Math.max(1, ...view.cells.depth.map((_, cell) => view.value(cell).length));
 }
 
 // A small map without names, for choosing among several.

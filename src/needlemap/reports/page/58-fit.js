@@ -15,7 +15,7 @@ function fitMap() {
   thin(grid.querySelectorAll(".depth-name"), height / grid.querySelectorAll(".depth-name").length, ROW_HEIGHT);
   thin(at("by-length").querySelectorAll(".count"), width / columns, widest(at("by-length").querySelectorAll(".count")) + NAME_GAP);
   thin(at("by-depth").querySelectorAll(".count"), height / Math.max(1, at("by-depth").querySelectorAll(".count").length), ROW_HEIGHT);
-  grid.classList.toggle("cramped", Math.min((width / columns) * 0.42, (height / rowCount(view)) * 0.8) < READABLE);
+  grid.classList.toggle("cramped", Math.min((width / columns / digitsOf(view)) * 1.5, (height / rowCount(view)) * 0.8) < READABLE);
 }
 
 // Hides all but every k-th element, so that those of one step apart have the room they need.

@@ -63,6 +63,7 @@ function legend(view, palette) {
     swatch(view, "none", "unmeasured", view.difference ? "no pair" : "nothing measured (never a zero)"),
     swatch(view, "some", "partly", "some trials missing"),
     el("span", {}, legendWords(view)),
+    el("span", { class: "cramped-note" }, "the cells are too small for values here"),
   ];
 }
 

@@ -46,9 +46,9 @@ function openPane(ready) {
   const facts = factList(view.facts(state.cell), { class: "facts columns" });
   if (!ready) return put(at("cell"), facts, el("p", { class: "soft" }, "Reading the trials …"));
   const refs = cellTrials(view, state.cell);
-  state.trial = Math.min(state.trial, Math.max(refs.length - 1, 0));
-  keepingFocus(() => put(at("cell"), facts, strip(view, refs)));
-  return showTrial(refs[state.trial] ?? null);
+  const place = placeOf(refs);
+  keepingFocus(() => put(at("cell"), facts, strip(view, refs, place)));
+  return showTrial(refs[place] ?? null);
 }
 
 // The trials of a cell that pass the filter: {number, row} by repeat, then run.
@@ -59,23 +59,36 @@ function cellTrials(view, cell) {
   return all.filter(passes).sort((a, b) => repeat(a) - repeat(b) || a.number - b.number);
 }
 
-function strip(view, refs) {
+// What names a trial in its cell, whatever else comes in while a run goes on.
+function trialName({ number, row }) {
+  return { path: state.summary.runs[number].path, repeat: valueAt(state.trials[number], "repeat", row) };
+}
+
+// Where among trials the chosen one is; else the same repeat, as of another run; else the first.
+function placeOf(refs) {
+  const names = refs.map(trialName);
+  const repeat = names.findIndex((name) => name.repeat === state.trial?.repeat);
+  const exact = names.findIndex((name) => name.repeat === state.trial?.repeat && name.path === state.trial?.path);
+  return Math.max(0, exact < 0 ? repeat : exact);
+}
+
+function strip(view, refs, chosen) {
   if (!refs.length) return el("p", { class: "soft" }, state.filter === "all" ? "No trial of this cell was asked yet." : "No trial of this cell is of that kind.");
   const step = (by, label, key) => button(label, () => stepTrial(by), { class: "quiet", "aria-label": `${key} trial`, "data-keep": `step ${key}` });
   return el(
     "div", { class: "strip", role: "group", "aria-label": "Trials of this cell" },
-    step(-1, "‹", "Previous"), refs.map((ref, place) => chip(view, ref, place)), step(1, "›", "Next"),
+    step(-1, "‹", "Previous"), refs.map((ref, place) => chip(view, ref, place === chosen)), step(1, "›", "Next"),
   );
 }
 
 // A trial as a small square of its score's colour.
-function chip(view, ref, place) {
+function chip(view, ref, chosen) {
   const trials = state.trials[ref.number];
   const score = valueAt(trials, "score", ref.row);
   const repeat = valueAt(trials, "repeat", ref.row);
   const whose = view.difference ? `${"AB"[view.runs.indexOf(ref.number)]} ` : "";
-  const made = button(`${whose}${repeat}`, () => chooseTrial(place), {
-    class: "chip", "aria-pressed": String(place === state.trial), "data-keep": `trial ${place}`,
+  const made = button(`${whose}${repeat}`, () => chooseTrial(ref), {
+    class: "chip", "aria-pressed": String(chosen), "data-keep": `trial ${whose}${repeat}`,
     "aria-label": `${whose}repeat ${repeat}: ${score === null ? "not measured" : `${percent(score)} %`}`,
   });
   if (score === null) made.classList.add("unmeasured");
@@ -83,15 +96,17 @@ function chip(view, ref, place) {
   return made;
 }
 
-function chooseTrial(place) {
-  state.trial = place;
+function chooseTrial(ref) {
+  state.trial = trialName(ref);
   drawPane();
 }
 
 function stepTrial(by) {
-  if (state.cell === null) return;
-  state.trial = Math.max(0, state.trial + by);
-  drawPane();
+  const view = shownView();
+  if (state.cell === null || !view.runs.every((number) => state.trials[number])) return;
+  const refs = cellTrials(view, state.cell);
+  const next = refs[placeOf(refs) + by];
+  if (next) chooseTrial(next);
 }
 
 // Draws a trial only when it is another one or has changed, so that reading is not disturbed.
@@ -101,6 +116,7 @@ function showTrial(ref) {
   if (place.sign === sign) return;
   place.sign = sign;
   if (ref === null) return void put(place);
+  state.trial = trialName(ref);
   const run = state.summary.runs[ref.number];
   const whose = shownView().difference ? el("p", { class: "soft" }, "Run ", isolated(run.name)) : null;
   put(place, whose, trialNodes(state.trials[ref.number], ref.row, run));

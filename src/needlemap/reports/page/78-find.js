@@ -53,7 +53,6 @@ function filterButton(filter, scope, graded) {
 
 function chooseFilter(filter) {
   state.filter = filter;
-  state.trial = 0;
   drawPane();
 }
 
@@ -112,16 +111,12 @@ function excerpt(ref) {
 function openFound(ref) {
   const view = shownView();
   const place = cellPlace(state.views[ref.number], valueAt(state.trials[ref.number], "cell", ref.row));
-  const cell = view.cells.depth.findIndex((_, at) => samePlace(cellPlace(view, at), place));
+  const cell = cellAt(view, place);
   if (cell < 0) return;
   state.cell = state.active = cell;
-  state.trial = Math.max(0, cellTrials(view, cell).findIndex(({ number, row }) => number === ref.number && row === ref.row));
+  state.trial = trialName(ref);
   markActive();
   drawPane();
-}
-
-function samePlace(a, b) {
-  return a[0] === b[0] && Math.abs(a[1] - b[1]) < 1e-9;
 }
 
 // Fades the cells without a hit.

@@ -51,7 +51,7 @@ function totalsTable(runs) {
   const known = TOTALS.filter(([, key]) => key !== "thinking_tokens" || runs.some((run) => run.totals[key]));
   const rows = known.map(([name, key, word]) => [name, ...runs.map((run) => maybe(run.totals[key], word) ?? "not known")]);
   const lines = runs.flatMap((run) => run.totals.cache_lines.map((text) => el("p", { class: "soft" }, visible(text))));
-  return el("div", { class: "wide" }, table(["", ...runs.map((run) => isolated(run.name))], rows, { class: "numbers" }), lines);
+  return el("div", { class: "wide" }, table(["Sum", ...runs.map((run) => isolated(run.name))], rows, { class: "numbers" }), lines);
 }
 
 // A row a name, a column a run; what differs between runs, or from the default, is marked.
@@ -64,7 +64,7 @@ function settingsTable(runs, key) {
   ].join("");
   return el(
     "div", { class: "wide" }, marks ? el("p", { class: "soft" }, marks) : null,
-    table(["", ...runs.map((run) => isolated(run.name))], rows, { class: key }),
+    table([key === "facts" ? "What" : "Setting", ...runs.map((run) => isolated(run.name))], rows, { class: key }),
   );
 }
 

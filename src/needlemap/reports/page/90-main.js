@@ -30,9 +30,8 @@ function fail(why) {
   at("reading").textContent = why;
 }
 
-// A new summary, and with it new trials: the reader's choices are found again by what they name.
+// A new summary, and with it new trials. The cells are a run's from its start, so the reader's choices stand.
 function take(summary, trials) {
-  const before = state.summary && { key: shownView().key, active: placeNow(state.active), cell: placeNow(state.cell) };
   state.summary = summary;
   state.views = [
     ...summary.runs.map((_, number) => runView(summary, number)),
@@ -40,20 +39,7 @@ function take(summary, trials) {
   ];
   if (trials) trials.forEach((columns, number) => { state.trials[number] = null; keepTrials(number, columns); });
   if (!(state.palette in summary.palettes)) state.palette = summary.palette;
-  if (before) restore(before);
   draw();
-}
-
-function placeNow(cell) {
-  return cell === null ? null : cellPlace(shownView(), cell);
-}
-
-function restore(before) {
-  state.view = Math.max(0, state.views.findIndex((view) => view.key === before.key));
-  const found = (place) => place && shownView().cells.depth.findIndex((_, cell) => samePlace(cellPlace(shownView(), cell), place));
-  state.active = Math.max(0, found(before.active));
-  const cell = found(before.cell);
-  state.cell = cell === null || cell < 0 ? null : cell;
 }
 
 function draw() {
@@ -91,11 +77,13 @@ function drawHead(view) {
   at("theme").value = state.theme;
 }
 
+// Another run or difference; the same cell stays open where it has one.
 function chooseView(number) {
-  const place = placeNow(state.cell);
-  const active = placeNow(state.active);
+  const places = [state.active, state.cell].map((cell) => maybe(cell, () => cellPlace(shownView(), cell)));
   state.view = number;
-  restore({ key: shownView().key, active, cell: place });
+  const [active, open] = places.map((place) => maybe(place, () => cellAt(shownView(), place)));
+  state.active = Math.max(0, active);
+  state.cell = open === null || open < 0 ? null : open;
   draw();
   announce(plain(`${shownView().name}: ${tabWords(shownView())}`));
 }

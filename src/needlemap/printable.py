@@ -1,0 +1,32 @@
+"""Text of strangers (models, servers, files) as a terminal may show it."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_HARMFUL = (
+    "Cc",
+    "Cf",
+    "Cs",
+    "Co",
+    "Zl",
+    "Zp",
+)  # controls, formats (also those that turn the direction), halves
+_KEPT = "\n\t"
+
+
+def printable(text: str, *, line: bool = False) -> str:
+    """A text without control sequences: nothing in it moves the cursor, sets a title or hides what follows.
+
+    line: as one line.
+
+    >>> printable("\\x1b]0;owned\\x07 51328\\u202e"), printable("a\\nb", line=True)
+    (']0;owned 51328', 'a b')
+    """
+    if line:
+        text = " ".join(text.split())
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        letter for letter in text if letter in _KEPT or unicodedata.category(letter) not in _HARMFUL
+    )

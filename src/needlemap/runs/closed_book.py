@@ -1,0 +1,131 @@
+"""The control without a haystack: each distinct question alone. What a model knows anyway, no map can show.
+
+Kept beside the records, in a file of its own, since none of it belongs to a cell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from needlemap.grid import Cell
+from needlemap.identity import asked_alone, scored_key, settings_hash
+from needlemap.models.base import Model
+from needlemap.plan.lanes import make_lanes
+from needlemap.printable import printable
+from needlemap.prompts import TEXT, Message, Prompt
+from needlemap.runs.budget import Budget
+from needlemap.runs.record import Record
+from needlemap.runs.runner import Runner
+from needlemap.runs.store import RunFolder, parsed
+from needlemap.trials import Experiment, Trial
+
+FILE = "closed-book.jsonl"
+RIGHT = 0.5  # of a score, from which an answer counts as right
+_SHOWN = 3  # questions that are named
+
+
+def questions(experiment: Experiment) -> list[Trial]:
+    """Each distinct question and answer of an experiment as a trial without a haystack."""
+    shared = settings_hash(experiment.settings, experiment.tokenizer.fingerprint, experiment.traits.weights)
+    found: dict[str, Trial] = {}
+    for trial in experiment.trials:
+        asked = asked_alone(shared, trial.item)
+        if asked not in found:
+            key = scored_key(asked, experiment.scorer.name, experiment.scorer.options)
+            item, prompt = replace(trial.item, needles=()), _prompt(experiment, trial)
+            found[asked] = Trial(key, asked, Cell(0, 0.0), trial.repeat, item, prompt, (), False)
+    return list(found.values())
+
+
+def unasked(experiment: Experiment, folder: RunFolder) -> list[Trial]:
+    """The questions that a folder has no score of; none where the settings want no such control."""
+    if not experiment.settings.closed_book:
+        return []
+    done = {record.key for record in kept(folder) if record.scored}
+    return [trial for trial in questions(experiment) if trial.key not in done]
+
+
+async def ask(experiment: Experiment, folder: RunFolder, model: Model, budget: Budget) -> None:
+    """Ask what is still to be asked. Raises as `Runner.run` does."""
+    trials = unasked(experiment, folder)
+    keeper = _Keeper(folder.path / FILE)
+    runner = Runner(model, experiment.scorer, experiment.settings, budget, keeper, _Nobody(), len(trials))
+    sizes = [trial.prompt.tokens for trial in trials]
+    await runner.run(trials, make_lanes(sizes, [0] * len(sizes), experiment.workers))
+
+
+def kept(folder: RunFolder) -> list[Record]:
+    """The last record of each question, scored ones first."""
+    file = folder.path / FILE
+    found: dict[str, Record] = {}
+    for line in file.read_bytes().splitlines(keepends=True) if file.is_file() else ():
+        record = parsed(line)
+        if record is not None and (record.scored or record.key not in found):
+            found[record.key] = record
+    return list(found.values())
+
+
+def closed_book_lines(folder: RunFolder) -> list[str]:
+    """What the control found, in a line; nothing where it was not asked for."""
+    scorer = folder.about()["scorer"]["name"]
+    return said([record for record in kept(folder) if record.scorer and record.scorer.name == scorer])
+
+
+def said(records: Iterable[Record]) -> list[str]:
+    """How many questions were answered right without a haystack, and which."""
+    rows = list(records)
+    if not rows:
+        return []
+    known = [record for record in rows if (record.score or 0.0) >= RIGHT]
+    scored = sum(record.scored for record in rows)
+    missing = f", {len(rows) - scored} not measured" if scored < len(rows) else ""
+    line = f"closed book: {len(known)}/{scored} right without a haystack{missing}"
+    if not known:
+        return [line]
+    named = ", ".join(repr(printable(record.question, line=True)) for record in known[:_SHOWN])
+    more = " ..." if len(known) > _SHOWN else ""
+    return [f"{line}: {named}{more}. Hide something that nobody can know: their scores prove nothing."]
+
+
+class _Keeper:
+    """Appends records to one file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._lock = file, asyncio.Lock()
+
+    async def append(self, record: Record) -> None:
+        """Return when it is on the disk."""
+        async with self._lock:
+            await asyncio.to_thread(self._write, record.line())
+
+    def _write(self, line: bytes) -> None:
+        with self._file.open("ab") as out:
+            out.write(line)
+            out.flush()
+            os.fsync(out.fileno())
+
+
+class _Nobody:
+    """Watches nothing: the control is not part of the map that fills in."""
+
+    def asked(self, trial: Trial) -> None:
+        """Nothing."""
+
+    def recorded(self, record: Record) -> None:
+        """Nothing."""
+
+
+def _prompt(experiment: Experiment, trial: Trial) -> Prompt:
+    """The question alone, as a message or as a text to go on with."""
+    question = trial.item.question
+    role, text = ("user", question) if trial.prompt.chat else (TEXT, f"Question: {question}\nAnswer:")
+    tokens = experiment.tokenizer.index(text.encode())
+    if experiment.traits.render is not None:  # ids with its chat template are made by the model itself
+        prompt = Prompt.plain([("user", question) if experiment.traits.chat else (TEXT, text)])
+    else:
+        prompt = Prompt((Message(role, (tokens.span(),)),))
+    return replace(prompt, question=question, tokens=len(tokens.ids))

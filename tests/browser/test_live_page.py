@@ -1,0 +1,87 @@
+"""The page of a run that still goes, in a browser: it fills in, and leaves the reader in peace."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+import pytest
+
+ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+/[\w-]{22}/)")
+GRID = (
+    "--lengths",
+    "300,400",
+    "--depths",
+    "0,50,100",
+    "--repeats",
+    "2",
+    "--concurrency",
+    "1",
+    "--retries",
+    "0",
+)
+ASKED = ("/data?since=",)  # what a live page asks of its own server
+
+
+@pytest.fixture
+def going(needlemap, wire):
+    """going(): a run that takes some seconds, and the address of its page."""
+
+    def start():
+        wire.schedule("slow:0.2", cycle=True)
+        process = needlemap.start("run", *needlemap.asking(wire), *GRID, "--live")
+        said = ""
+        while (found := ADDRESS.search(said)) is None:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        return process, found[1]
+
+    return start
+
+
+def measured(page):
+    return page.locator("#grid .cell:not(.unmeasured)").count()
+
+
+def test_the_map_fills_in_while_cell_focus_theme_and_place_stay(visit, going):
+    process, address = going()
+    page = visit(address)
+    page.watch.expected = ASKED
+    assert "scored" in page.locator("#live").inner_text()
+    page.select_option("#theme", "dark")
+    page.locator("#grid .cell:not(.unmeasured)").first.click()
+    opened = page.locator("#pane-heading").inner_text()
+    reading = page.locator("#trial h3").inner_text()
+    held = page.evaluate("document.activeElement.dataset.cell")
+    page.locator("#notes summary").nth(3).click()
+    page.locator(f"#grid [data-cell='{held}']").focus()
+    page.evaluate("scrollTo(0, 60)")
+    before = measured(page)
+    assert page.locator(".chip").count() == 1
+    page.locator("#live[data-state=ended]").wait_for(timeout=20_000)
+    assert before < measured(page) == 6
+    assert page.locator("#pane-heading").inner_text() == opened
+    assert page.locator("#trial h3").inner_text() == reading
+    assert page.locator(".chip").count() == 2
+    assert page.evaluate("document.activeElement.dataset.cell") == held
+    assert page.evaluate("scrollY") == 60
+    assert page.locator("#theme").input_value() == "dark"
+    assert page.locator("#notes details").nth(3).get_attribute("open") is not None
+    assert "12 trials" in page.locator("#readings").inner_text()
+    assert "updated" in page.locator("#live-updated").inner_text()
+    assert page.locator("#announce[aria-live=polite]").inner_text()
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def test_when_the_run_is_gone_the_page_says_so_and_still_works(visit, going):
+    process, address = going()
+    page = visit(address)
+    page.watch.expected = (*ASKED, "ERR_CONNECTION_REFUSED", "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_RESET")
+    page.locator("#grid .cell:not(.unmeasured)").first.wait_for()
+    process.send_signal(signal.SIGKILL)
+    page.locator("#live.gone").wait_for(timeout=20_000)
+    assert "does not answer any more" in page.locator("#live").inner_text()
+    page.locator("#grid .cell:not(.unmeasured)").first.click()
+    assert page.locator(".chip").count() >= 1

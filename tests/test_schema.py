@@ -1,0 +1,84 @@
+"""The files of a run folder keep to their published schemas, and files of earlier versions stay readable."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from needlemap.errors import NeedlemapError
+from needlemap.runs.store import RunFolder, parsed
+
+ROOT = Path(__file__).parent.parent
+FIXTURES = sorted((ROOT / "tests" / "fixtures").glob("schema-*"))
+
+
+def tool() -> Any:
+    spec = importlib.util.spec_from_file_location("json_schema", ROOT / "tools" / "json_schema.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def validators() -> tuple[Any, Any]:
+    """Of records and of run.json, as published."""
+    texts = [(ROOT / "docs" / "schema" / f"{name}.json").read_text("utf-8") for name in ("record", "run")]
+    record, run = (jsonschema.Draft202012Validator(json.loads(text)) for text in texts)
+    return record, run
+
+
+def test_the_published_schemas_are_what_the_code_says():
+    made = tool()
+    for name, make in made.SCHEMAS.items():
+        published = (ROOT / "docs" / "schema" / name).read_text("utf-8")
+        assert published == made.text_of(make()), f"{name}: run python tools/json_schema.py"
+
+
+def test_a_real_run_keeps_to_the_schemas(needlemap, wire):
+    wire.schedule("ok", "500", "reasoning", "refusal", "429-large")
+    flags = ("--lengths", "200,300", "--depths", "0,50,100", "--retries", "0", "--limit-tokens", "600")
+    needlemap.run(wire, *flags, code=3)
+    needlemap("score", "r", "--scorer", "exact", code=None)
+    record, run = validators()
+    for line in needlemap.records():
+        record.validate(line)
+    run.validate(json.loads((needlemap.folder / "r" / "run.json").read_text("utf-8")))
+
+
+@pytest.mark.parametrize("folder", FIXTURES, ids=lambda folder: folder.name)
+def test_runs_of_earlier_versions_are_read_reported_and_valid(needlemap, folder):
+    assert FIXTURES
+    record, run = validators()
+    run.validate(json.loads((folder / "run.json").read_text("utf-8")))
+    lines = [
+        line for file in sorted(folder.glob("records-*.jsonl")) for line in file.read_bytes().splitlines()
+    ]
+    for line in lines:
+        record.validate(json.loads(line))
+    assert len(list(RunFolder(folder).records())) == len(lines)
+    shutil.copytree(folder, needlemap.folder / "old")
+    shown = needlemap("report", "old").stdout
+    assert "(n=5, 1 missing)" in shown
+    assert "outcomes: 4 scored · 1 answer budget spent · 1 server error" in shown
+
+
+def test_a_newer_record_is_refused_in_words_and_a_torn_one_is_dropped(needlemap, wire):
+    needlemap.run(wire, "--lengths", "200", "--depths", "0")
+    (file,) = (needlemap.folder / "r").glob("records-*.jsonl")
+    line = file.read_text("utf-8")
+    for newer in (line.replace('"schema":1', '"schema":2'), '{"schema":2,"other":"shape"}\n'):
+        file.write_text(line + newer, encoding="utf-8")
+        ended = needlemap("report", "r", code=2)
+        assert "A record was written by a newer needlemap (schema 2, this one reads up to 1)" in ended.stderr
+        assert "pip install -U needlemap" in ended.stderr
+    assert parsed(line.encode()[: len(line) // 2]) is None
+    assert parsed(b'{"schema": true}') is None
+    with pytest.raises(NeedlemapError, match="newer"):
+        parsed(b'{"schema": 99}')

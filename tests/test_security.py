@@ -1,0 +1,103 @@
+"""Keys stay where they were put, and what strangers wrote does nothing on a terminal or outside the run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from needlemap.printable import printable
+
+KEY = "planted-key-1234567890"
+GRID = ("--lengths", "200,300", "--depths", "0,50,100")
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m=cmd|' /C calc'!A0\u202e"
+
+
+def everything(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file())
+
+
+@pytest.mark.parametrize(
+    "fault", ["401", "400", "500", "429-quota", "invalid-json", "wrong-shape", "cut", "ok"]
+)
+def test_a_key_of_the_environment_is_nowhere_whatever_the_server_says(needlemap, wire, fault):
+    needlemap.environment["OPENAI_API_KEY"] = KEY
+    wire.schedule(fault, cycle=True)
+    ended = needlemap("run", *needlemap.asking(wire), *GRID, "--retries", "0", code=None)
+    assert wire.log()[0]["had_key"]
+    shown = (ended.stdout + ended.stderr).encode() + everything(needlemap.folder)
+    assert KEY.encode() not in shown
+    assert b"planted-key" not in shown
+
+
+def test_a_server_that_says_the_key_back_does_not_get_it_into_a_record(needlemap, wire):
+    needlemap.environment["OPENAI_API_KEY"] = KEY
+    wire.schedule(f"say:You sent {KEY}, 51328.", cycle=True)
+    needlemap("run", *needlemap.asking(wire), *GRID)
+    assert {record["answer"] for record in needlemap.records()} == {"You sent [hidden], 51328."}
+    assert KEY.encode() not in everything(needlemap.folder)
+
+
+@pytest.mark.parametrize("tokenizer", [("--tokenizer", "cl100k_base"), ()])
+@pytest.mark.parametrize("url", [f"http://me:{KEY}@127.0.0.1:9/v1", f"http://127.0.0.1:9/v1?api_key={KEY}"])
+def test_a_key_in_an_address_is_refused_before_it_is_written_anywhere(needlemap, url, tokenizer):
+    ended = needlemap("run", "--model", "openai/m", "--base-url", url, *tokenizer, "-o", "r", code=2)
+    assert (
+        "holds a key, which run.json would keep. Take it out, and type: export OPENAI_API_KEY" in ended.stderr
+    )
+    needlemap.environment["OPENAI_BASE_URL"] = url
+    again = needlemap("run", "--model", "openai/m", *tokenizer, "-o", "r", code=2)
+    judge = ("--scorer", "judge", "--scorer-options", f"judge_options={{base_url: '{url}'}}")
+    judged = needlemap("run", "--model", "baseline/bm25", "--lengths", "1k", *judge, "-o", "r", code=2)
+    for each in (ended, again, judged):
+        assert KEY not in each.stdout + each.stderr
+    assert not (needlemap.folder / "r").exists() or KEY.encode() not in everything(needlemap.folder / "r")
+
+
+def test_control_sequences_of_a_server_a_run_file_or_an_import_reach_no_terminal(needlemap, wire):
+    wire.schedule(f"say:{HOSTILE}", "400", cycle=True)
+    ended = needlemap.run(wire, *GRID, "--no-canary", code=1)
+    about = needlemap.folder / "r" / "run.json"
+    kept = json.loads(about.read_text("utf-8"))
+    kept["settings"] |= {"model": HOSTILE, "task": HOSTILE}
+    kept["scorer"]["name"] = kept["tokenizer"]["name"] = HOSTILE
+    about.write_text(json.dumps(kept), encoding="utf-8")
+    shown: list[Any] = [ended, needlemap("report", "r")]
+    shown.append(needlemap("replay", "r", "--length", "200", "--depth", "0", code=None))
+    for each in shown:
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(each.stdout + each.stderr)
+
+
+def test_an_answer_that_is_a_formula_is_text_in_a_table(needlemap, wire):
+    wire.schedule("say:=HYPERLINK(1)", "say:+1+1", "say:@SUM(1)", "say:-2+3", cycle=True)
+    needlemap.run(wire, *GRID, "--no-canary")
+    needlemap("report", "r", "-o", "t.csv", "--format", "trials")
+    table = (needlemap.folder / "t.csv").read_text("utf-8")
+    assert "'=HYPERLINK(1)" in table
+    assert ",=HYPERLINK" not in table
+    assert all(f",{sign}" not in table for sign in "=+@")
+
+
+def test_names_from_settings_do_not_leave_the_folder(needlemap, wire):
+    flags = [flag for flag in needlemap.asking(wire) if flag not in ("-o", "r")]
+    model = ("--model", "openai/../../../../etc/x")
+    needlemap("run", *flags, *GRID, *model, "--save-contexts")
+    assert [entry.name for entry in needlemap.folder.iterdir()] == ["runs"]
+    (run,) = (needlemap.folder / "runs").iterdir()
+    assert run.name.startswith("openai-..-..")
+    assert {file.parent for file in run.rglob("*") if file.is_file()} == {run, run / "contexts"}
+
+
+def test_yaml_makes_no_objects(needlemap):
+    (needlemap.folder / "evil.yaml").write_text("model: !!python/object/apply:os.system ['touch owned']\n")
+    ended = needlemap("run", "evil.yaml", code=2)
+    assert "is not readable YAML" in ended.stderr
+    assert not (needlemap.folder / "owned").exists()
+
+
+def test_letters_of_all_scripts_stay_and_what_moves_a_cursor_goes():
+    assert printable("针 né \U0001f600\u3000x\n\ty") == "针 né \U0001f600\u3000x\n\ty"
+    assert printable(HOSTILE) == "]0;owned[2J31m=cmd|' /C calc'!A0"
+    assert printable("a\r\nb\x00", line=True) == "a b"

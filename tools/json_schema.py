@@ -1,0 +1,106 @@
+"""The JSON Schemas of a run folder's files, docs/schema/record.json and run.json, made from the code.
+
+python tools/json_schema.py        rewrites them; tests/test_schema.py compares, and validates runs by them
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from needlemap.runs.record import SCHEMA, Record
+from needlemap.settings import Settings
+
+FOLDER = Path(__file__).parent.parent / "docs" / "schema"
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class Tokenizer(BaseModel):
+    """Whose tokens lengths count, and a hash of its vocabulary."""
+
+    name: str
+    fingerprint: str
+
+
+class Scorer(BaseModel):
+    """A scorer with its options as resolved."""
+
+    name: str
+    options: dict[str, Any]
+
+
+class Haystack(BaseModel):
+    """One repeat's text."""
+
+    name: str
+    sha256: str
+
+
+class Run(BaseModel):
+    """run.json: what a run asks, and what it was made with."""
+
+    model_config = ConfigDict(extra="allow")
+    schema_version: int = Field(SCHEMA, alias="schema", description="version of this schema")
+    needlemap: str = Field("", description="version that wrote it last")
+    created: str = Field("", description="UTC time")
+    python: str = ""
+    packages: dict[str, str] = Field({}, description="versions of what may change prompts and requests")
+    settings: dict[str, Any] = Field(description="the resolved settings: see Settings below")
+    tokenizer: Tokenizer
+    scorer: Scorer
+    haystacks: list[Haystack] = []
+    cells: list[tuple[int, float, list[int]]] = Field(
+        description="length in tokens, depth as a share, repeats"
+    )
+    earlier_scorers: list[Scorer] = Field([], description="whose scores count no more (needlemap score)")
+    stopped: str = Field("", description="the limit that ended the last start, in words")
+
+
+def record_schema() -> dict[str, Any]:
+    """Of one line of records-*.jsonl. Required is what every version wrote."""
+    schema = Record.model_json_schema(by_alias=True, mode="serialization")
+    least = Record.model_json_schema(by_alias=True, mode="validation")
+    schema["required"] = least["required"]
+    for name, part in schema.get("$defs", {}).items():
+        part["required"] = least["$defs"][name].get("required", [])
+    return _finished(schema, "record", "One line of records-*.jsonl")
+
+
+def run_schema() -> dict[str, Any]:
+    """Of run.json; settings of other versions and of plug-ins are allowed."""
+    schema = Run.model_json_schema(by_alias=True)
+    settings = Settings.model_json_schema()
+    properties = {name: _plain(part) for name, part in settings["properties"].items()}
+    schema["properties"]["settings"] |= {"properties": properties, "additionalProperties": True}
+    schema["$defs"] |= settings.get("$defs", {})
+    return _finished(schema, "run", "run.json of a run folder")
+
+
+def _plain(part: dict[str, Any]) -> dict[str, Any]:
+    """A setting's schema without the group that help shows it in."""
+    return {name: value for name, value in part.items() if name not in ("group", "title")}
+
+
+def _finished(schema: dict[str, Any], name: str, title: str) -> dict[str, Any]:
+    frame = {"$schema": DIALECT, "$id": f"needlemap/{name}-{SCHEMA}.json", "title": title}
+    return frame | {key: value for key, value in schema.items() if key not in frame}
+
+
+SCHEMAS = {"record.json": record_schema, "run.json": run_schema}
+
+
+def text_of(schema: dict[str, Any]) -> str:
+    """As it is written."""
+    return json.dumps(schema, indent=1, ensure_ascii=False, sort_keys=False) + "\n"
+
+
+def main() -> None:
+    """Rewrite both."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, make in SCHEMAS.items():
+        (FOLDER / name).write_text(text_of(make()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
