@@ -79,6 +79,8 @@ MEANINGS = {
     "rescored": "whether the answer is an earlier record's, scored anew: nothing was asked",
     "failure": "why it could not be measured; null if it was",
     "error": "the same in the server's or library's words, without keys",
+    "outcome": "what became of it: `scored`, `refused by the model`, `answer budget spent`, `thinking budget spent` "
+    "(all scored), else the failure",
     "answered_by": "the model that the provider names in its reply",
     "finished_at": "UTC time",
 }
@@ -132,6 +134,8 @@ def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
             yield full, _kind(field.annotation)
         else:
             yield from _fields(part, f"{full}[]." if many else f"{full}.")
+    for name, computed in model.model_computed_fields.items():
+        yield prefix + name, _kind(computed.return_type)
 
 
 def _part(annotation: Any) -> tuple[type[BaseModel] | None, bool]:

@@ -1,4 +1,4 @@
-"""The Python interface: `run` asks and keeps, `load` reads, `compare` pairs two runs, `make_plan` counts first.
+"""The Python interface: `run` asks and keeps, `load` reads, `compare` pairs two, `make_plan` counts first.
 
 It takes the settings that YAML files and flags take, by the same names. It prints nothing but progress.
 """

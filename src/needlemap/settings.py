@@ -126,11 +126,11 @@ class Settings(BaseModel):
         "end", "Template", "Question after or before the haystack."
     )
     guide: bool = _field(False, "Template", "Ask the model to think of the relevant part first.")
-    answer_prefix: str = _field("", "Template", "The answer's beginning, given to the model.")
-    # scoring
-    scorer: str = _field(
-        "auto", "Scoring", "levenshtein, keyword, substring, exact, judge, logprob; auto: the task's."
+    answer_prefix: str = _field(
+        "", "Template", "The answer's beginning, given to the model; {task}: the task's own."
     )
+    # scoring
+    scorer: str = _field("auto", "Scoring", "Its name, see needlemap list scorers; auto: the task's.")
     scorer_options: dict[str, Any] = _field({}, "Scoring", "The scorer's own options, KEY=VALUE.")
     # run
     mode: Literal["exact", "bins", "lattice", "single", "cold"] = _field(

@@ -36,9 +36,9 @@ from wire_dialects import (
     unwanted,
 )
 from wire_faults import Schedule, refusal
+from wire_http import Request, Response, as_json, head
 from wire_limits import Limits
 
-REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
 SHOWN_BYTES = 20_000  # smaller request bodies are in the log as they are
 FINISHES = {"filtered": "content_filter", "thinking": "length", "unwritten": "length"}
 
@@ -53,54 +53,12 @@ class State:
     cache: Cache = field(default_factory=Cache)
     open_now: int = 0
     limits: Limits = field(default_factory=lambda: Limits({}))
+    down: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
 
     def forget(self) -> None:
         """As after a start without a schedule."""
         self.schedule, self.log, self.cache = Schedule(), [], Cache()
         self.limits = Limits({})
-
-
-@dataclass
-class Request:
-    """One HTTP request."""
-
-    method: str
-    path: str
-    headers: dict[str, str]
-    data: bytes
-
-    @property
-    def key(self) -> str:
-        """The API key that came with it."""
-        return self.headers.get("x-api-key") or self.headers.get("authorization", "").removeprefix("Bearer ")
-
-
-@dataclass
-class Response:
-    """One HTTP response. cut: send half of the body and hang up; reset: break the connection instead."""
-
-    status: int
-    data: bytes
-    headers: dict[str, str] = field(default_factory=dict)
-    cut: bool = False
-    reset: bool = False
-
-    @property
-    def bytes(self) -> bytes:
-        """As sent."""
-        lines = [
-            f"HTTP/1.1 {self.status} {REASONS.get(self.status, 'Error')}",
-            "content-type: application/json",
-        ]
-        lines += [f"{name}: {value}" for name, value in self.headers.items()]
-        head = "\r\n".join([*lines, f"content-length: {len(self.data)}", "", ""]).encode()
-        return head + (self.data[: len(self.data) // 2] if self.cut else self.data)
-
-
-def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None, **how: bool) -> Response:
-    """A response that holds a value; text stays as it is."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return Response(status, text.encode(), headers or {}, **how)
 
 
 async def respond(state: State, request: Request) -> Response:
@@ -146,8 +104,8 @@ async def model(state: State, request: Request) -> Response:
     if refused:
         status, said, more = refused
         return as_json(said, status, headers | more)
-    if fault == "reset":
-        return Response(200, b"", reset=True)
+    if fault == "reset" or fault.startswith("down:"):
+        return Response(200, b"", reset=True, down_s=float(fault[5:]) if fault != "reset" else 0.0)
     whole = answer(state, request.path, asked, prompt, fault)
     whole.headers |= headers
     return whole
@@ -161,12 +119,14 @@ def _overflow(state: State, request: Request, prompt: str) -> str:
 
 def answer(state: State, path: str, asked: dict[str, Any], prompt: str, fault: str) -> Response:
     """The reply to a readable request, with what a fault makes of it."""
-    said = fault[4:] if fault.startswith("say:") else state.options.answer or find(prompt)
+    said = fault[4:] if fault.startswith("say:") else state.options.answer or read(state, prompt)
     text, finish = ("", "stop") if fault in ("empty-answer", "unwritten") else cut(said, asked)
     if path == MESSAGES:
         usage = anthropic_usage(state.cache, asked, prompt, text)
     else:
         usage = openai_usage(state.cache, prompt, text)
+    if fault.startswith("large:"):
+        text += " and so on" * (int(fault[6:]) // 10)
     nothing = fault in ("null-content", "refusal", "filtered", "thinking")
     reply = Reply(
         None if nothing else text,
@@ -183,7 +143,15 @@ def answer(state: State, path: str, asked: dict[str, Any], prompt: str, fault: s
         return as_json(json.dumps(whole).replace(json.dumps(text), '"51328 \\ud83d"'))
     if fault == "invalid-json":
         return as_json(json.dumps(whole)[:-20])
-    return as_json(odd(fault, whole) if fault.startswith(ODD) else whole, cut=fault == "cut")
+    reply = as_json(odd(fault, whole) if fault.startswith(ODD) else whole, cut=fault == "cut")
+    reply.wrong = int(fault[13:]) if fault.startswith("wrong-length:") else 0
+    return reply
+
+
+def read(state: State, prompt: str) -> str:
+    """The sentence that answers; of some prompts, always the same, the server finds nothing."""
+    forgotten = sha256(prompt.encode()).digest()[0] < 256 * state.options.forgets
+    return "I do not know." if forgotten else find(prompt)
 
 
 def note(
@@ -260,18 +228,12 @@ class Connection(asyncio.Protocol):
             linger = struct.pack("ii", 1, 0)  # close with RST, as a crashed server does
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             self.transport.abort()
+            if response.down_s:
+                self.state.down.put_nowait(response.down_s)
             return
         self.transport.write(response.bytes)
-        if response.cut:
+        if response.cut or response.wrong > 0:
             self.transport.close()
-
-
-def head(data: bytes) -> Request:
-    """A request's first lines."""
-    first, *lines = data.decode("latin-1").split("\r\n")
-    method, path, _ = first.split(" ", 2)
-    pairs = (line.split(":", 1) for line in lines)
-    return Request(method, path, {name.strip().lower(): value.strip() for name, value in pairs}, b"")
 
 
 USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "input_tokens": 1, "output_tokens": 1}
@@ -291,11 +253,14 @@ async def serve(options: argparse.Namespace) -> None:
     """Listen on loopback until killed."""
     state = State(options, Schedule(json.loads(options.schedule), options.cycle))
     state.limits = Limits(json.loads(options.limit))
-    server = await asyncio.get_running_loop().create_server(
-        lambda: Connection(state), "127.0.0.1", options.port, backlog=1024
-    )
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
+    loop, port = asyncio.get_running_loop(), options.port
+    while True:
+        server = await loop.create_server(lambda: Connection(state), "127.0.0.1", port, backlog=1024)
+        if port != (port := server.sockets[0].getsockname()[1]):
+            print(port, flush=True)
+        down_s = await state.down.get()
+        server.close()
+        await asyncio.sleep(down_s)
 
 
 def main() -> None:
@@ -306,6 +271,7 @@ def main() -> None:
     parser.add_argument("--schedule", default="[]", help="JSON list of faults, one a request")
     parser.add_argument("--cycle", action="store_true", help="begin the schedule again when it ends")
     parser.add_argument("--max-context", type=int, default=0, help="refuse longer prompts, in words")
+    parser.add_argument("--forgets", type=float, default=0, help="share of prompts it finds nothing in")
     parser.add_argument("--limit", default="{}", help="JSON: rate limits")
     parser.add_argument("--instant", action="store_true", help="answer without reading")
     asyncio.run(serve(parser.parse_args()))

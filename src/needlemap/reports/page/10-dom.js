@@ -51,13 +51,30 @@ function table(head, rows, attributes = {}) {
   return el(
     "table",
     attributes,
-    el("thead", {}, el("tr", {}, head.map((name) => el("th", { scope: "col" }, name)))),
-    el("tbody", {}, rows.map((row) => tableRow(row))),
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        head.map((name) => el("th", { scope: "col" }, name)),
+      ),
+    ),
+    el(
+      "tbody",
+      {},
+      rows.map((row) => tableRow(row)),
+    ),
   );
 }
 
 function tableRow(row) {
   const [name, ...rest] = row.cells ?? row;
   const attributes = row.cells ? { class: row.class } : {};
-  return el("tr", attributes, el("th", { scope: "row" }, name), rest.map((cell) => el("td", {}, cell)));
+  return el(
+    "tr",
+    attributes,
+    el("th", { scope: "row" }, name),
+    rest.map((cell) => el("td", {}, cell)),
+  );
 }

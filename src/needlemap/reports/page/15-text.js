@@ -3,14 +3,18 @@
 
 // Control, format and unpaired characters; joiners stay, as scripts and emoji need them.
 const UNSEEN = /(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Co}\u2028\u2029]+/gu;
+const CONTROLS = (
+  "NUL SOH STX ETX EOT ENQ ACK BEL BS HT LF VT FF CR SO SI " +
+  "DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US"
+).split(" ");
 const SHOWN_CHARS = 1500; // of a long text, until asked for all
 const MOST_MARKS = 50; // of one word in one text
 
-// A name for one unseen character: a control picture, or its number.
+// A name for one unseen character: as ASCII calls it, or its number. Few fonts have pictures of them.
 function picture(character) {
   const code = character.codePointAt(0);
-  if (code < 32) return String.fromCodePoint(0x2400 + code);
-  return code === 127 ? "\u2421" : `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
+  if (code === 127) return "DEL";
+  return CONTROLS[code] ?? `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
 }
 
 // A text for attributes and titles, where no element can be.
@@ -42,9 +46,7 @@ function marksOf(text, words) {
   if (folded.length !== text.length) return []; // a letter that folds to two would shift all marks
   const marks = words.filter(Boolean).flatMap((word) => placesOf(folded, word.toLowerCase()));
   let end = 0;
-  return marks
-    .sort((a, b) => a[0] - b[0] || b[1] - a[1])
-    .filter((mark) => mark[0] >= end && (end = mark[1]));
+  return marks.sort((a, b) => a[0] - b[0] || b[1] - a[1]).filter((mark) => mark[0] >= end && (end = mark[1]));
 }
 
 function placesOf(text, word) {
@@ -73,11 +75,15 @@ function prose(text, { marks = [], cut = 0 } = {}) {
   const block = el("div", { class: "prose", dir: "auto" });
   if (text === "") return put(block, el("span", { class: "soft" }, "(empty)"));
   if (text.length <= SHOWN_CHARS * 1.2) return put(block, marked(text, marks), cutNote(cut));
-  const more = button(`Show all ${count(text.length)} characters`, () => {
-    put(block, marked(text, marks), cutNote(cut));
-    block.setAttribute("tabindex", "-1");
-    block.focus();
-  }, { class: "more" });
+  const more = button(
+    `Show all ${count(text.length)} characters`,
+    () => {
+      put(block, marked(text, marks), cutNote(cut));
+      block.setAttribute("tabindex", "-1");
+      block.focus();
+    },
+    { class: "more" },
+  );
   return put(block, marked(whole(text.slice(0, SHOWN_CHARS)), marks), "… ", more, cutNote(cut));
 }
 
@@ -87,5 +93,7 @@ function whole(text) {
 }
 
 function cutNote(cut) {
-  return cut ? el("p", { class: "soft" }, `${count(cut)} more characters are in the run's records only.`) : null;
+  return cut
+    ? el("p", { class: "soft" }, `${count(cut)} more characters are in the run's records only.`)
+    : null;
 }

@@ -56,7 +56,9 @@ function depthWords(share) {
 
 function dollars(usd) {
   if (usd === 0) return "$0";
-  return usd < 0.01 ? `$${Number(usd.toPrecision(2))}` : `$${usd.toFixed(usd < 1 ? 3 : 2)}`;
+  if (usd < 0.01) return `$${Number(usd.toPrecision(2))}`;
+  const digits = usd < 1 ? 3 : 2;
+  return `$${usd.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })}`;
 }
 
 function seconds(value) {

@@ -2,13 +2,17 @@
 // What the reader has chosen. Everything on the page follows from this and the summary.
 
 const state = {
-  summary: null, views: [],
+  summary: null,
+  views: [],
   view: 0, // the run or difference that is shown
   active: 0, // the cell that the keyboard is on
   cell: null, // the cell whose trials are open
   trial: null, // which of them, by its run's path and its repeat
-  filter: "all", query: "",
-  palette: "", values: false, theme: "auto",
+  filter: "all",
+  query: "",
+  palette: "",
+  values: false,
+  theme: "auto",
   trials: [], // tables by run, once unpacked
   loading: [], // promises of them
 };
@@ -36,7 +40,10 @@ function recall() {
 
 function remember() {
   try {
-    localStorage.setItem(KEPT_AS, JSON.stringify(Object.fromEntries(KEPT.map((name) => [name, state[name]]))));
+    localStorage.setItem(
+      KEPT_AS,
+      JSON.stringify(Object.fromEntries(KEPT.map((name) => [name, state[name]]))),
+    );
   } catch {
     // no storage: the choice holds until the page is closed
   }
@@ -51,7 +58,10 @@ function trialsNow(number, then) {
 }
 
 function keepTrials(number, columns) {
-  state.trials[number] ??= trialTable(columns ?? { cell: [], strings: [] }, state.summary.runs[number].cells.depth.length);
+  state.trials[number] ??= trialTable(
+    columns ?? { cell: [], strings: [] },
+    state.summary.runs[number].cells.depth.length,
+  );
 }
 
 // Says something to screen readers only.
@@ -64,6 +74,8 @@ function keepingFocus(draw) {
   const kept = document.activeElement?.dataset?.keep;
   draw();
   if (!kept || document.activeElement?.dataset?.keep === kept) return;
-  const again = [...document.querySelectorAll("[data-keep]")].find((element) => element.dataset.keep === kept);
+  const again = [...document.querySelectorAll("[data-keep]")].find(
+    (element) => element.dataset.keep === kept,
+  );
   again?.focus({ preventScroll: true });
 }

@@ -42,7 +42,9 @@ function paintBox(box, colour) {
 
 // A bar of a palette's colours.
 function ramp(stops) {
-  return styled(el("span", { class: "ramp" }), { "background-image": `linear-gradient(to right, ${stops.join(",")})` });
+  return styled(el("span", { class: "ramp" }), {
+    "background-image": `linear-gradient(to right, ${stops.join(",")})`,
+  });
 }
 
 // The smallest round number of points that holds all values; a scale both ways from zero.

@@ -6,8 +6,16 @@ function runView(summary, number) {
   const run = summary.runs[number];
   const { cells } = run;
   return {
-    key: `run ${run.path}`, name: run.name, run, runs: [number], cells,
-    lengths: run.lengths, depths: run.depths, rows: run.rows, ragged: run.ragged, ticks: run.depth_ticks,
+    key: `run ${run.path}`,
+    name: run.name,
+    run,
+    runs: [number],
+    cells,
+    lengths: run.lengths,
+    depths: run.depths,
+    rows: run.rows,
+    ragged: run.ragged,
+    ticks: run.depth_ticks,
     share: (cell) => cells.score[cell],
     colours: (palette) => palette,
     missing: (cell) => (cells.n[cell] === 0 ? "none" : cells.missing[cell] > 0 ? "some" : ""),
@@ -23,9 +31,17 @@ function differenceView(summary, difference) {
   const { cells } = difference;
   const most = symmetric(cells.difference);
   return {
-    key: `difference ${first.path} ${second.path}`, name: `${second.name} \u2212 ${first.name}`,
-    difference, most, runs: [difference.a, difference.b], cells,
-    lengths: first.lengths, depths: first.depths, rows: first.rows, ragged: first.ragged, ticks: first.depth_ticks,
+    key: `difference ${first.path} ${second.path}`,
+    name: `${second.name} \u2212 ${first.name}`,
+    difference,
+    most,
+    runs: [difference.a, difference.b],
+    cells,
+    lengths: first.lengths,
+    depths: first.depths,
+    rows: first.rows,
+    ragged: first.ragged,
+    ticks: first.depth_ticks,
     share: (cell) => maybe(cells.difference[cell], (change) => (change / most + 1) / 2),
     colours: () => DIVERGING,
     missing: (cell) => (cells.difference[cell] === null ? "none" : ""),
@@ -39,16 +55,19 @@ function differenceView(summary, difference) {
 function cellFacts(run, cell) {
   const { cells } = run;
   const known = (name) => cells[name]?.[cell] ?? null;
-  const realised = known("realised");
   return [
     ["score", cells.n[cell] ? `${percent(cells.score[cell])} %` : "not measured"],
     ["n", counted(cells.n[cell], "trial")],
     ["95 % interval", cells.n[cell] ? interval(cells.low[cell], cells.high[cell]) : null],
-    ["needle at", `${maybe(realised, depthWords) ?? "?"}, meant ${depthWords(cells.depth[cell])}`],
+    ["needle at", maybe(known("realised"), depthWords)],
+    ["meant for", depthWords(cells.depth[cell])],
     ["prompt", maybe(known("tokens"), (tokens) => `${count(tokens)} tokens`)],
     ["cached", cacheWords(known("cached"), known("planned"))],
     ["missing", cells.missing[cell] ? missingWords(cells.missing[cell], known("failures")) : null],
-    ["counted once", known("repeated") ? `${counted(known("repeated"), "trial")} with another trial's prompt` : null],
+    [
+      "counted once",
+      known("repeated") ? `${counted(known("repeated"), "trial")} with another trial's prompt` : null,
+    ],
   ].filter(([, value]) => value !== null);
 }
 
@@ -83,8 +102,9 @@ function sameCells(summary, difference, first, cells, cell) {
 // The number of the cell at a place, in a run or view; -1 without one.
 function cellAt(where, [length, depth]) {
   const { cells, lengths } = where;
-  return cells.depth.findIndex((share, cell) =>
-    Math.abs(share - depth) < 1e-9 && lengths[cells.length[cell]][0] === length);
+  return cells.depth.findIndex(
+    (share, cell) => Math.abs(share - depth) < 1e-9 && lengths[cells.length[cell]][0] === length,
+  );
 }
 
 // The cell's length in tokens and depth as a share: what names it in any run.

@@ -9,10 +9,15 @@ function drawGrid(holder, view, palette) {
   if (holder.shape !== shape) {
     holder.shape = shape;
     styled(holder, { "--columns": view.lengths.length, "--rows": rowCount(view) });
-    put(holder, headRow(view), gridRows(view).map((row) => rowElement(view, row)), tickMarks(view));
+    put(
+      holder,
+      headRow(view),
+      gridRows(view).map((row) => rowElement(view, row)),
+      tickMarks(view),
+    );
     holder.boxes = boxesOf(holder, view);
   }
-  holder.classList.toggle("spaced", view.lengths.length <= 20 && !view.ragged);
+  holder.classList.toggle("spaced", view.lengths.length <= 20 && view.cells.depth.length <= 400);
   styled(holder, { "--digits": digitsOf(view) });
   paintCells(holder.boxes, view, palette);
   holder.boxes.forEach((box, cell) => box.setAttribute("aria-label", cellSpoken(view, cell)));
@@ -47,8 +52,10 @@ function cellBox(view, cell, tag, attributes = {}) {
   const { length, top, bottom } = view.cells;
   const columns = view.lengths.length;
   return styled(el(tag, { class: "cell", ...attributes }), {
-    "--left": share100(length[cell] / columns), "--width": share100(1 / columns),
-    "--top": share100(top[cell] / view.rows), "--height": share100((bottom[cell] - top[cell]) / view.rows),
+    "--left": share100(length[cell] / columns),
+    "--width": share100(1 / columns),
+    "--top": share100(top[cell] / view.rows),
+    "--height": share100((bottom[cell] - top[cell]) / view.rows),
   });
 }
 
@@ -79,21 +86,31 @@ function rowCount(view) {
 
 function headRow(view) {
   if (view.ragged) return null;
-  return el("div", { role: "row" }, view.lengths.map(([, label], column) => lengthName(view, column, label, "columnheader")));
+  return el(
+    "div",
+    { role: "row" },
+    view.lengths.map(([, label], column) => lengthName(view, column, label, "columnheader")),
+  );
 }
 
 function rowElement(view, [key, cells]) {
   const name = view.ragged
     ? lengthName(view, key, view.lengths[key][1], "rowheader")
-    : depthName((view.cells.top[cells[0]] + 0.5) / view.rows, view.depths.find(([share]) => share === key)?.[1] ?? "");
+    : depthName(
+        (view.cells.top[cells[0]] + 0.5) / view.rows,
+        view.depths.find(([share]) => share === key)?.[1] ?? "",
+      );
   const boxes = cells.map((cell) =>
-    cellBox(view, cell, "div", { role: "gridcell", tabindex: "-1", "data-cell": cell }));
+    cellBox(view, cell, "div", { role: "gridcell", tabindex: "-1", "data-cell": cell }),
+  );
   return el("div", { role: "row" }, name, boxes);
 }
 
 function lengthName(view, column, label, role) {
   const place = share100((column + 0.5) / view.lengths.length);
-  return styled(el("span", { role, class: "length-name", "aria-label": `${label} tokens` }, label), { left: place });
+  return styled(el("span", { role, class: "length-name", "aria-label": `${label} tokens` }, label), {
+    left: place,
+  });
 }
 
 function depthName(place, label, attributes = { role: "rowheader", "aria-label": `depth ${label}` }) {
@@ -117,9 +134,12 @@ function moved(view, cell, key, far) {
   const column = view.cells.length[cell];
   const last = view.lengths.length - 1;
   const moves = {
-    ArrowLeft: () => beside(view, cell, column - 1), ArrowRight: () => beside(view, cell, column + 1),
-    ArrowUp: () => along(view, cell, -1), ArrowDown: () => along(view, cell, 1),
-    PageUp: () => along(view, cell, -STEP), PageDown: () => along(view, cell, STEP),
+    ArrowLeft: () => beside(view, cell, column - 1),
+    ArrowRight: () => beside(view, cell, column + 1),
+    ArrowUp: () => along(view, cell, -1),
+    ArrowDown: () => along(view, cell, 1),
+    PageUp: () => along(view, cell, -STEP),
+    PageDown: () => along(view, cell, STEP),
     Home: () => (far ? 0 : nearest(view, cell, 0, 1)),
     End: () => (far ? view.cells.depth.length - 1 : nearest(view, cell, last, -1)),
   };

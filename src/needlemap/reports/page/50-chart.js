@@ -4,7 +4,8 @@
 
 // points: {place, low, value, high, n} as shares, in order; value null where nothing was measured.
 function bandChart(points, along, { label, lines = [], thresholds = [], marks = [] }) {
-  const spot = (place, value) => (along === "x" ? [100 * place, 100 - 100 * value] : [100 * value, 100 * place]);
+  const spot = (place, value) =>
+    along === "x" ? [100 * place, 100 - 100 * value] : [100 * value, 100 * place];
   return svg(
     "svg",
     { class: "chart", role: "img", "aria-label": plain(label) },
@@ -37,7 +38,13 @@ function markLine(spot, mark) {
 function bands(points, spot) {
   return pieces(points).flatMap((piece) => [
     svg("polygon", { class: "chart-band", points: corners(outline(piece), spot) }),
-    svg("polyline", { class: "chart-mean", points: corners(piece.map((p) => [p.place, p.value]), spot) }),
+    svg("polyline", {
+      class: "chart-mean",
+      points: corners(
+        piece.map((p) => [p.place, p.value]),
+        spot,
+      ),
+    }),
   ]);
 }
 
@@ -54,7 +61,12 @@ function pieces(points) {
 function outline(piece) {
   const [only] = piece;
   if (piece.length === 1) {
-    return [[-1, "low"], [1, "low"], [1, "high"], [-1, "high"]].map(([way, end]) => [only.place + way * 0.006, endOf(only, end)]);
+    return [
+      [-1, "low"],
+      [1, "low"],
+      [1, "high"],
+      [-1, "high"],
+    ].map(([way, end]) => [only.place + way * 0.006, endOf(only, end)]);
   }
   const back = [...piece].reverse();
   return [...piece.map((p) => [p.place, endOf(p, "low")]), ...back.map((p) => [p.place, endOf(p, "high")])];
@@ -65,13 +77,23 @@ function endOf(point, end) {
 }
 
 function corners(places, spot) {
-  return places.map(([place, value]) => spot(place, value).map((x) => Number(x.toFixed(3))).join(",")).join(" ");
+  return places
+    .map(([place, value]) =>
+      spot(place, value)
+        .map((x) => Number(x.toFixed(3)))
+        .join(","),
+    )
+    .join(" ");
 }
 
 // The points of a margin; places: where along the map each stands.
 function marginPoints(margin, places) {
   return places.map((place, at) => ({
-    place, value: margin.score[at], low: margin.low[at], high: margin.high[at], n: margin.n[at],
+    place,
+    value: margin.score[at],
+    low: margin.low[at],
+    high: margin.high[at],
+    n: margin.n[at],
   }));
 }
 
@@ -99,12 +121,17 @@ function tokenPlace(lengths, tokens) {
 // Bars over a chart that show the numbers of one point on hover.
 function hoverBars(points, along, words) {
   return points.map((point, at) => {
-    const [low, high] = [points[at - 1]?.place, points[at + 1]?.place].map((other) => maybe(other, (place) => (place + point.place) / 2));
+    const [low, high] = [points[at - 1]?.place, points[at + 1]?.place].map((other) =>
+      maybe(other, (place) => (place + point.place) / 2),
+    );
     const [from, to] = [low ?? 0, high ?? 1];
     const bar = el("span", { class: "hover-bar" });
     bar.facts = words(at);
-    return styled(bar, along === "x"
-      ? { left: share100(from), width: share100(to - from), top: "0", height: "100%" }
-      : { top: share100(from), height: share100(to - from), left: "0", width: "100%" });
+    return styled(
+      bar,
+      along === "x"
+        ? { left: share100(from), width: share100(to - from), top: "0", height: "100%" }
+        : { top: share100(from), height: share100(to - from), left: "0", width: "100%" },
+    );
   });
 }

@@ -28,7 +28,11 @@ function placeTip(tip, anchor) {
 
 // Pairs of a word and a value as a list.
 function factList(facts, attributes = { class: "facts" }) {
-  return el("dl", attributes, facts.map(([word, value]) => el(
-    "div", {}, el("dt", {}, word), el("dd", {}, value instanceof Node ? value : visible(String(value))),
-  )));
+  return el(
+    "dl",
+    attributes,
+    facts.map(([word, value]) =>
+      el("div", {}, el("dt", {}, word), el("dd", {}, value instanceof Node ? value : visible(String(value)))),
+    ),
+  );
 }

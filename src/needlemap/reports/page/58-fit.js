@@ -11,11 +11,16 @@ function fitMap() {
   if (!width || !state.views.length) return;
   const view = shownView();
   const columns = view.lengths.length;
-  thin(grid.querySelectorAll(".length-name"), width / columns, widest(grid.querySelectorAll(".length-name")) + NAME_GAP);
-  thin(grid.querySelectorAll(".depth-name"), height / grid.querySelectorAll(".depth-name").length, ROW_HEIGHT);
-  thin(at("by-length").querySelectorAll(".count"), width / columns, widest(at("by-length").querySelectorAll(".count")) + NAME_GAP);
-  thin(at("by-depth").querySelectorAll(".count"), height / Math.max(1, at("by-depth").querySelectorAll(".count").length), ROW_HEIGHT);
-  grid.classList.toggle("cramped", Math.min((width / columns / digitsOf(view)) * 1.5, (height / rowCount(view)) * 0.8) < READABLE);
+  for (const names of [grid.querySelectorAll(".length-name"), at("by-length").querySelectorAll(".count")]) {
+    thin(names, width / names.length, widest(names) + NAME_GAP);
+  }
+  for (const names of [grid.querySelectorAll(".depth-name"), at("by-depth").querySelectorAll(".count")]) {
+    thin(names, height / names.length, ROW_HEIGHT);
+  }
+  grid.classList.toggle(
+    "cramped",
+    Math.min((width / columns / digitsOf(view)) * 1.5, (height / rowCount(view)) * 0.8) < READABLE,
+  );
 }
 
 // Hides all but every k-th element, so that those of one step apart have the room they need.

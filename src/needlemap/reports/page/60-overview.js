@@ -2,10 +2,17 @@
 // What a run comes to: the readings above its map, the legend under it, effective length, words.
 
 function drawOverview(view, palette) {
-  put(at("readings"), readings(view).map(([word, value, note, kind]) => el(
-    "div", { class: `reading-of ${kind ?? ""}` },
-    el("dt", {}, word), el("dd", {}, el("b", {}, visible(value)), noteLines(note)),
-  )));
+  put(
+    at("readings"),
+    readings(view).map(([word, value, note, kind]) =>
+      el(
+        "div",
+        { class: `reading-of ${kind ?? ""}` },
+        el("dt", {}, word),
+        el("dd", {}, el("b", {}, visible(value)), noteLines(note)),
+      ),
+    ),
+  );
   put(at("legend"), legend(view, palette));
   at("verdict").hidden = !view.difference;
   at("effective").hidden = at("lines-section").hidden = Boolean(view.difference);
@@ -16,11 +23,17 @@ function drawOverview(view, palette) {
 function drawRun(run) {
   at("effective").hidden = run.effective.length === 0;
   put(at("effective-table"), effectiveTable(run));
-  put(at("lines"), [...run.lines, ...run.notes].map((text) => el("li", {}, visible(text.trim()))));
+  put(
+    at("lines"),
+    [...run.lines, ...run.notes].map((text) => el("li", {}, visible(text.trim()))),
+  );
 }
 
 function noteLines(note) {
-  return (note ?? "").split("\n").filter(Boolean).map((text) => el("span", { class: "soft" }, visible(text)));
+  return (note ?? "")
+    .split("\n")
+    .filter(Boolean)
+    .map((text) => el("span", { class: "soft" }, visible(text)));
 }
 
 // Rows of word, value, note, kind.
@@ -32,11 +45,29 @@ function runReadings(run) {
   const { overall, totals } = run;
   const [first] = run.effective;
   return [
-    ["Mean of all prompts", overall.n ? `${percent(overall.score)} %` : "not measured", overallNote(overall), "main"],
+    [
+      "Mean of all prompts",
+      overall.n ? `${percent(overall.score)} %` : "not measured",
+      overallNote(overall),
+      "main",
+    ],
     first ? ["Effective length", first.value, first.rule] : null,
-    ["Not measured", count(totals.missing), `of ${counted(totals.trials, "trial")}`, totals.missing ? "warn" : ""],
-    totals.prompt_tokens === null ? null : ["Prompt tokens", compact(totals.prompt_tokens), cacheNote(totals)],
-    totals.seconds === null ? null : ["Cost", maybe(totals.usd, dollars) ?? "not known", maybe(totals.seconds, (value) => `${seconds(value)} of latency`)],
+    [
+      "Not measured",
+      count(totals.missing),
+      `of ${counted(totals.trials, "trial")}`,
+      totals.missing ? "warn" : "",
+    ],
+    totals.prompt_tokens === null
+      ? null
+      : ["Prompt tokens", compact(totals.prompt_tokens), cacheNote(totals)],
+    totals.seconds === null
+      ? null
+      : [
+          "Cost",
+          maybe(totals.usd, dollars) ?? "not known",
+          maybe(totals.seconds, (value) => `${seconds(value)} of latency`),
+        ],
   ].filter(Boolean);
 }
 
@@ -47,7 +78,8 @@ function overallNote(overall) {
 }
 
 function cacheNote(totals) {
-  const share = (tokens, word) => (totals.prompt_tokens ? `${Math.round((100 * tokens) / totals.prompt_tokens)} % ${word}` : null);
+  const share = (tokens, word) =>
+    totals.prompt_tokens ? `${Math.round((100 * tokens) / totals.prompt_tokens)} % ${word}` : null;
   const seen = maybe(totals.cached_tokens, (tokens) => share(tokens, "cached"));
   const planned = maybe(totals.planned_tokens, (tokens) => share(tokens, "planned"));
   return [seen, planned].filter(Boolean).join(", ") || null;
@@ -58,7 +90,16 @@ function legend(view, palette) {
   const ends = view.difference ? [-view.most, 0, view.most].map(wholePoints) : ["0", "25", "50", "75", "100"];
   const what = view.difference ? "points, loss to gain" : "%, mean score of a cell";
   return [
-    el("span", { class: "scale" }, ramp(view.colours(palette)), el("span", { class: "ends" }, ends.map((end) => el("span", {}, end)))),
+    el(
+      "span",
+      { class: "scale" },
+      ramp(view.colours(palette)),
+      el(
+        "span",
+        { class: "ends" },
+        ends.map((end) => el("span", {}, end)),
+      ),
+    ),
     el("span", {}, what),
     swatch(view, "none", "unmeasured", view.difference ? "no pair" : "nothing measured (never a zero)"),
     swatch(view, "some", "partly", "some trials missing"),
@@ -76,13 +117,17 @@ function legendWords(view) {
   const { n } = view.cells;
   const [least, most] = [Math.min(...n), Math.max(...n)];
   const each = least === most ? String(most) : `${least} to ${most}`;
-  if (view.difference) return `n = ${each} pairs a cell: one cell is a hint where to look, the verdict is below`;
+  if (view.difference)
+    return `n = ${each} pairs a cell: one cell is a hint where to look, the verdict is below`;
   return `n = ${each} trials a cell; 95 % intervals: Wilson for a cell, by haystack for bands`;
 }
 
 function effectiveTable(run) {
   const rows = run.effective.map((each, at) => [
-    [el("span", { class: "rule" }, markNumber(run, at), ` ${each.rule}`), el("span", { class: "soft" }, visible(each.says))],
+    [
+      el("span", { class: "rule" }, markNumber(run, at), ` ${each.rule}`),
+      el("span", { class: "soft" }, visible(each.says)),
+    ],
     [el("b", {}, visible(each.value)), each.rule.startsWith("auc") ? " %" : " tokens"],
   ]);
   return table(["Rule", "Value [95 % interval]"], rows);

@@ -13,12 +13,19 @@ function drawRunMargins(view) {
   const lengths = marginPoints(run.by_length, lengthPlaces(view));
   const depths = marginPoints(run.by_depth, depthPlaces(view, run.by_depth.at));
   const scale = { lines: [0, 0.5, 1] };
+  const names = run.lengths.map(([, name]) => name);
+  const marks = lengthMarks(view);
   const thresholds = run.effective.map((each) => each.threshold).filter((share) => share !== null);
   put(at("over-name"), "Score by length, %", scaleNames(["100", "50", "0"]));
   put(
     at("by-length"),
-    bandChart(lengths, "x", { ...scale, thresholds, marks: lengthMarks(view), label: marginSpoken("Score by length", lengths, run.lengths.map(([, name]) => name)) }),
-    lengthMarks(view).map(markName),
+    bandChart(lengths, "x", {
+      ...scale,
+      thresholds,
+      marks,
+      label: marginSpoken("Score by length", lengths, names),
+    }),
+    marks.map(markName),
     counts(lengths, "x"),
     hoverBars(lengths, "x", (at) => [`${run.lengths[at][1]} tokens, all depths`, marginFacts(lengths[at])]),
   );
@@ -38,14 +45,25 @@ function drawDifferenceMargins(view) {
   const most = symmetric(lengths.flatMap((each) => [each.low / 100, each.high / 100]));
   const onScale = (value) => Math.min(Math.max((value / 100 / most + 1) / 2, 0), 1);
   const shown = lengths.map((each) => ({
-    place: (places.get(each.length_tokens) + 0.5) / view.lengths.length, n: each.n,
-    value: onScale(each.difference), low: onScale(each.low), high: onScale(each.high),
+    place: (places.get(each.length_tokens) + 0.5) / view.lengths.length,
+    n: each.n,
+    value: onScale(each.difference),
+    low: onScale(each.low),
+    high: onScale(each.high),
   }));
-  const words = (at) => [`${view.lengths[places.get(lengths[at].length_tokens)][1]} tokens, all depths`, lengthFacts(lengths[at])];
-  put(at("over-name"), "Difference by length, points", scaleNames([wholePoints(most), "0", wholePoints(-most)]));
+  const words = (at) => [
+    `${view.lengths[places.get(lengths[at].length_tokens)][1]} tokens, all depths`,
+    lengthFacts(lengths[at]),
+  ];
+  const spoken = lengths.map((_, at) => words(at).flat(2).join(" "));
+  put(
+    at("over-name"),
+    "Difference by length, points",
+    scaleNames([wholePoints(most), "0", wholePoints(-most)]),
+  );
   put(
     at("by-length"),
-    bandChart(shown, "x", { lines: [0, 0.5, 1], label: `Difference by length: ${lengths.map((each, at) => words(at).flat(2).join(" ")).join("; ")}` }),
+    bandChart(shown, "x", { lines: [0, 0.5, 1], label: `Difference by length: ${spoken.join("; ")}` }),
     counts(shown, "x"),
     hoverBars(shown, "x", words),
   );
@@ -63,16 +81,23 @@ function lengthFacts(each) {
 }
 
 function scaleNames(names) {
-  return el("span", { class: "scale-names", "aria-hidden": "true" }, names.map((name) => el("span", {}, name)));
+  return el(
+    "span",
+    { class: "scale-names", "aria-hidden": "true" },
+    names.map((name) => el("span", {}, name)),
+  );
 }
 
 // n of each point, written along the map's side.
 function counts(shown, along) {
   const side = along === "x" ? "left" : "top";
   return el(
-    "span", { class: `counts ${along}`, "aria-hidden": "true" },
+    "span",
+    { class: `counts ${along}`, "aria-hidden": "true" },
     el("span", { class: "counts-name" }, "n"),
-    shown.map((point) => styled(el("span", { class: "count" }, String(point.n)), { [side]: share100(point.place) })),
+    shown.map((point) =>
+      styled(el("span", { class: "count" }, String(point.n)), { [side]: share100(point.place) }),
+    ),
   );
 }
 
@@ -83,7 +108,10 @@ function lengthMarks(view) {
     if (each.tokens === null) return;
     const place = tokenPlace(view.lengths, each.tokens);
     const key = Math.round(place * 60);
-    marks.set(key, { place: marks.get(key)?.place ?? place, name: [...(marks.get(key)?.name ?? []), at + 1] });
+    marks.set(key, {
+      place: marks.get(key)?.place ?? place,
+      name: [...(marks.get(key)?.name ?? []), at + 1],
+    });
   });
   return [...marks.values()].sort((a, b) => a.place - b.place);
 }
@@ -91,16 +119,29 @@ function lengthMarks(view) {
 // The number of a mark, over the chart, or at its foot where another one is near.
 function markName(mark, at, marks) {
   const near = at % 2 === 1 && mark.place - marks[at - 1].place < MARK_ROOM;
-  const name = el("span", { class: near ? "mark-name low" : "mark-name", "aria-hidden": "true" }, mark.name.map((number) => el("span", { class: "mark-number" }, String(number))));
+  const name = el(
+    "span",
+    { class: near ? "mark-name low" : "mark-name", "aria-hidden": "true" },
+    mark.name.map((number) => el("span", { class: "mark-number" }, String(number))),
+  );
   return styled(name, { left: share100(mark.place) });
 }
 
 function marginFacts(point) {
   if (!measured(point)) return [["score", "not measured"]];
-  return [["score", `${percent(point.value)} %`], ["95 % interval", interval(point.low, point.high)], ["n", counted(point.n, "trial")]];
+  return [
+    ["score", `${percent(point.value)} %`],
+    ["95 % interval", interval(point.low, point.high)],
+    ["n", counted(point.n, "trial")],
+  ];
 }
 
 function marginSpoken(title, shown, names) {
-  const said = shown.map((point, at) => `${names[at]}: ${marginFacts(point).map(([, value]) => value).join(" ")}`);
+  const said = shown.map(
+    (point, at) =>
+      `${names[at]}: ${marginFacts(point)
+        .map(([, value]) => value)
+        .join(" ")}`,
+  );
   return `${title}: ${said.join("; ")}`;
 }

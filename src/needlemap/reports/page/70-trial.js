@@ -7,11 +7,20 @@ function trialNodes(trials, row, run) {
     el("h3", {}, trialTitle(trials, row), outcomeNode(trials, row)),
     ...failureNodes(trials, row),
     block("Question", proseOf(textAt(trials, "question", row) || null)),
-    block("Reference", [proseOf(textAt(trials, "reference", row) || null), wordList(textsAt(trials, "keywords", row))]),
+    block("Reference", [
+      proseOf(textAt(trials, "reference", row) || null),
+      wordList(textsAt(trials, "keywords", row)),
+    ]),
     thinkingBlock(trials, row),
-    block("Answer", proseOf(textAt(trials, "answer", row), { marks, cut: valueAt(trials, "cut", row) ?? 0 }) ?? none("none recorded")),
+    block(
+      "Answer",
+      proseOf(textAt(trials, "answer", row), { marks, cut: valueAt(trials, "cut", row) ?? 0 }) ??
+        none("none recorded"),
+    ),
     block("Why", whyNodes(textAt(trials, "why", row))),
-    ...needlesAt(trials, row).map((needle, place, all) => needleBlock(needle, all.length > 1 ? ` ${place + 1}` : "")),
+    ...needlesAt(trials, row).map((needle, place, all) =>
+      needleBlock(needle, all.length > 1 ? ` ${place + 1}` : ""),
+    ),
     block("Measured", factList(trialFacts(trials, row), { class: "facts columns" })),
     replayBlock(trials, row, run),
   ];
@@ -57,28 +66,49 @@ function outcomeNode(trials, row) {
 function thinkingBlock(trials, row) {
   const text = textAt(trials, "thinking", row);
   if (!text) return null;
-  const size = maybe(valueAt(trials, "thought", row), (tokens) => counted(tokens, "token")) ?? counted(text.length, "character");
-  return el("details", { class: "block", "data-keep": "thinking" }, el("summary", {}, el("h4", {}, `Thinking, ${size}`)), prose(text));
+  const size =
+    maybe(valueAt(trials, "thought", row), (tokens) => counted(tokens, "token")) ??
+    counted(text.length, "character");
+  return el(
+    "details",
+    { class: "block", "data-keep": "thinking" },
+    el("summary", {}, el("h4", {}, `Thinking, ${size}`)),
+    prose(text),
+  );
 }
 
 function failureNodes(trials, row) {
   const failure = textAt(trials, "failure", row);
   if (failure === null) return [];
-  return [el("div", { class: "failure" }, el("b", {}, visible(failure)), proseOf(textAt(trials, "error", row)))];
+  return [
+    el("div", { class: "failure" }, el("b", {}, visible(failure)), proseOf(textAt(trials, "error", row))),
+  ];
 }
 
 function wordList(words) {
   if (!words.length) return null;
-  return el("p", { class: "words" }, el("span", { class: "soft" }, "key words "), words.map((word) => el("span", { class: "word", dir: "auto" }, visible(word))));
+  return el(
+    "p",
+    { class: "words" },
+    el("span", { class: "soft" }, "key words "),
+    words.map((word) => el("span", { class: "word", dir: "auto" }, visible(word))),
+  );
 }
 
 function needleBlock(needle, number) {
   const where = `Needle${number} at ${depthWords(needle.realised)} (meant for ${depthWords(needle.meant)})`;
-  if (!needle.needle && !needle.before && !needle.after) return block(where, none("The text around it is not in this file."));
-  return block(where, el(
-    "div", { class: "prose surroundings", dir: "auto" },
-    visible(needle.before), el("mark", { class: "needle" }, visible(needle.needle)), visible(needle.after),
-  ));
+  if (!needle.needle && !needle.before && !needle.after)
+    return block(where, none("The text around it is not in this file."));
+  return block(
+    where,
+    el(
+      "div",
+      { class: "prose surroundings", dir: "auto" },
+      visible(needle.before),
+      el("mark", { class: "needle" }, visible(needle.needle)),
+      visible(needle.after),
+    ),
+  );
 }
 
 function trialFacts(trials, row) {

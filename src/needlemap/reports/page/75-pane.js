@@ -16,7 +16,11 @@ function drawPane() {
 }
 
 function closedPane() {
-  put(at("cell"), el("p", { class: "soft" }, "Choose a cell of the map to read what was asked and answered there."), ...(lowest() ?? []));
+  put(
+    at("cell"),
+    el("p", { class: "soft" }, "Choose a cell of the map to read what was asked and answered there."),
+    ...(lowest() ?? []),
+  );
   showTrial(null);
 }
 
@@ -28,8 +32,17 @@ function lowest() {
   const cells = view.cells.depth.map((_, cell) => cell).filter((cell) => share(cell) < worst);
   if (!cells.length || state.query || state.filter !== "all") return null;
   const first = cells.sort((a, b) => share(a) - share(b) || a - b).slice(0, LOWEST);
-  const label = view.difference ? "Greatest losses (exploration, not corrected)" : "Lowest cells, shortest prompts first";
-  return [el("h3", {}, label), el("ol", { class: "lowest" }, first.map((cell) => el("li", {}, lowestButton(view, cell))))];
+  const label = view.difference
+    ? "Greatest losses (exploration, not corrected)"
+    : "Lowest cells, shortest prompts first";
+  return [
+    el("h3", {}, label),
+    el(
+      "ol",
+      { class: "lowest" },
+      first.map((cell) => el("li", {}, lowestButton(view, cell))),
+    ),
+  ];
 }
 
 function lowestButton(view, cell) {
@@ -53,8 +66,9 @@ function openPane(ready) {
 
 // The trials of a cell that pass the filter: {number, row} by repeat, then run.
 function cellTrials(view, cell) {
-  const all = view.trialCells(cell).flatMap(([number, place]) =>
-    rowsOf(state.trials[number], place).map((row) => ({ number, row })));
+  const all = view
+    .trialCells(cell)
+    .flatMap(([number, place]) => rowsOf(state.trials[number], place).map((row) => ({ number, row })));
   const repeat = ({ number, row }) => valueAt(state.trials[number], "repeat", row);
   return all.filter(passes).sort((a, b) => repeat(a) - repeat(b) || a.number - b.number);
 }
@@ -68,16 +82,33 @@ function trialName({ number, row }) {
 function placeOf(refs) {
   const names = refs.map(trialName);
   const repeat = names.findIndex((name) => name.repeat === state.trial?.repeat);
-  const exact = names.findIndex((name) => name.repeat === state.trial?.repeat && name.path === state.trial?.path);
+  const exact = names.findIndex(
+    (name) => name.repeat === state.trial?.repeat && name.path === state.trial?.path,
+  );
   return Math.max(0, exact < 0 ? repeat : exact);
 }
 
 function strip(view, refs, chosen) {
-  if (!refs.length) return el("p", { class: "soft" }, state.filter === "all" ? "No trial of this cell was asked yet." : "No trial of this cell is of that kind.");
-  const step = (by, label, key) => button(label, () => stepTrial(by), { class: "quiet", "aria-label": `${key} trial`, "data-keep": `step ${key}` });
+  if (!refs.length)
+    return el(
+      "p",
+      { class: "soft" },
+      state.filter === "all"
+        ? "No trial of this cell was asked yet."
+        : "No trial of this cell is of that kind.",
+    );
+  const step = (by, label, key) =>
+    button(label, () => stepTrial(by), {
+      class: "quiet",
+      "aria-label": `${key} trial`,
+      "data-keep": `step ${key}`,
+    });
   return el(
-    "div", { class: "strip", role: "group", "aria-label": "Trials of this cell" },
-    step(-1, "‹", "Previous"), refs.map((ref, place) => chip(view, ref, place === chosen)), step(1, "›", "Next"),
+    "div",
+    { class: "strip", role: "group", "aria-label": "Trials of this cell" },
+    step(-1, "‹", "Previous"),
+    refs.map((ref, place) => chip(view, ref, place === chosen)),
+    step(1, "›", "Next"),
   );
 }
 
@@ -88,7 +119,9 @@ function chip(view, ref, chosen) {
   const repeat = valueAt(trials, "repeat", ref.row);
   const whose = view.difference ? `${"AB"[view.runs.indexOf(ref.number)]} ` : "";
   const made = button(`${whose}${repeat}`, () => chooseTrial(ref), {
-    class: "chip", "aria-pressed": String(chosen), "data-keep": `trial ${whose}${repeat}`,
+    class: "chip",
+    "aria-pressed": String(chosen),
+    "data-keep": `trial ${whose}${repeat}`,
     "aria-label": `${whose}repeat ${repeat}: ${score === null ? "not measured" : `${percent(score)} %`}`,
   });
   if (score === null) made.classList.add("unmeasured");
@@ -125,6 +158,14 @@ function showTrial(ref) {
 function trialSign({ number, row }) {
   const trials = state.trials[number];
   const run = state.summary.runs[number];
-  const texts = ["answer", "why", "failure", "error", "sha", "at"].map((column) => textAt(trials, column, row));
-  return JSON.stringify([shownView().key, run.path, cellPlace(state.views[number], valueAt(trials, "cell", row)), valueAt(trials, "repeat", row), texts]);
+  const texts = ["answer", "why", "failure", "error", "sha", "at"].map((column) =>
+    textAt(trials, column, row),
+  );
+  return JSON.stringify([
+    shownView().key,
+    run.path,
+    cellPlace(state.views[number], valueAt(trials, "cell", row)),
+    valueAt(trials, "repeat", row),
+    texts,
+  ]);
 }

@@ -10,7 +10,12 @@ function drawFinder(ready) {
   const refs = ready ? allTrials() : [];
   const graded = refs.some(({ number, row }) => isGraded(valueAt(state.trials[number], "score", row)));
   const scope = state.cell === null ? refs : refs.filter(inCell);
-  keepingFocus(() => put(at("filter"), FILTERS.map((filter) => filterButton(filter, scope, graded))));
+  keepingFocus(() =>
+    put(
+      at("filter"),
+      FILTERS.map((filter) => filterButton(filter, scope, graded)),
+    ),
+  );
   const listed = state.query !== "" || (state.filter !== "all" && state.cell === null);
   const hits = listed && ready ? refs.filter(passes).filter(answersQuery) : null;
   keepingFocus(() => put(at("found"), hits ? foundNodes(hits) : []));
@@ -18,7 +23,9 @@ function drawFinder(ready) {
 }
 
 function allTrials() {
-  return shownView().runs.flatMap((number) => Array.from({ length: state.trials[number].rows }, (_, row) => ({ number, row })));
+  return shownView().runs.flatMap((number) =>
+    Array.from({ length: state.trials[number].rows }, (_, row) => ({ number, row })),
+  );
 }
 
 function isGraded(score) {
@@ -42,12 +49,17 @@ function passes(ref) {
 
 function filterButton(filter, scope, graded) {
   const words = {
-    all: "all", unmeasured: "not measured", wrong: graded ? "below full score" : "wrong", right: graded ? "full score" : "right",
+    all: "all",
+    unmeasured: "not measured",
+    wrong: graded ? "below full score" : "wrong",
+    right: graded ? "full score" : "right",
   };
   const number = filter === "all" ? scope.length : scope.filter((ref) => kindOf(ref) === filter).length;
   const label = el("span", {}, words[filter], " ", el("span", { class: "soft" }, count(number)));
   return button(label, () => chooseFilter(filter), {
-    class: "choice", "aria-pressed": String(state.filter === filter), "data-keep": `filter ${filter}`,
+    class: "choice",
+    "aria-pressed": String(state.filter === filter),
+    "data-keep": `filter ${filter}`,
   });
 }
 
@@ -82,7 +94,11 @@ function foundNodes(hits) {
   const more = hits.length - MOST_FOUND;
   return [
     el("p", { class: "soft", role: "status" }, `${counted(hits.length, "trial")} found`),
-    el("ol", { class: "found" }, hits.slice(0, MOST_FOUND).map((ref) => el("li", {}, foundButton(ref)))),
+    el(
+      "ol",
+      { class: "found" },
+      hits.slice(0, MOST_FOUND).map((ref) => el("li", {}, foundButton(ref))),
+    ),
     more > 0 ? el("p", { class: "soft" }, `and ${count(more)} more`) : null,
   ];
 }
@@ -95,14 +111,20 @@ function foundButton(ref) {
   const cell = valueAt(trials, "cell", row);
   const score = valueAt(trials, "score", row);
   const where = `${cellName(view, cell)}, repeat ${repeat}: ${score === null ? "not measured" : `${percent(score)} %`}`;
-  return button("", () => openFound(ref), { class: "hit", "data-keep": `found ${number} ${row}` }).appendChild(
+  return button("", () => openFound(ref), {
+    class: "hit",
+    "data-keep": `found ${number} ${row}`,
+  }).appendChild(
     el("span", {}, el("b", {}, where), el("span", { class: "excerpt", dir: "auto" }, excerpt(ref))),
   ).parentNode;
 }
 
 function excerpt(ref) {
   const trials = state.trials[ref.number];
-  const [text, place] = (state.query && foundAt(ref)) || [textAt(trials, "answer", ref.row) ?? textAt(trials, "error", ref.row) ?? "", 0];
+  const [text, place] = (state.query && foundAt(ref)) || [
+    textAt(trials, "answer", ref.row) ?? textAt(trials, "error", ref.row) ?? "",
+    0,
+  ];
   const from = Math.max(0, place - EXCERPT);
   return marked(whole(text.slice(from, place + 2 * EXCERPT)).replace(/\s+/g, " "), [state.query]);
 }
@@ -121,9 +143,15 @@ function openFound(ref) {
 
 // Fades the cells without a hit.
 function dimOthers(hits) {
-  const found = hits && new Set(hits.map(({ number, row }) => cellKey(state.views[number], valueAt(state.trials[number], "cell", row))));
+  const found =
+    hits &&
+    new Set(
+      hits.map(({ number, row }) => cellKey(state.views[number], valueAt(state.trials[number], "cell", row))),
+    );
   const view = shownView();
-  at("grid").boxes.forEach((box, cell) => box.classList.toggle("dim", Boolean(found) && !found.has(cellKey(view, cell))));
+  at("grid").boxes.forEach((box, cell) =>
+    box.classList.toggle("dim", Boolean(found) && !found.has(cellKey(view, cell))),
+  );
 }
 
 function cellKey(view, cell) {

@@ -49,7 +49,8 @@ function drawLive(live) {
 
 // The run's process is over or cannot be reached: what is shown stays.
 function gone() {
-  const line = "The run does not answer any more. The map is as it was at the last update; the run folder holds everything.";
+  const line =
+    "The run does not answer any more. The map is as it was at the last update; the run folder holds everything.";
   if (!at("live").classList.contains("gone")) announce(line);
   at("live").hidden = false;
   at("live").classList.add("gone");

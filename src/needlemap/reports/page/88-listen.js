@@ -25,11 +25,20 @@ function listenToMap(grid) {
     const cell = cellOf(event);
     if (cell !== undefined) does(Number(cell), event);
   };
-  grid.addEventListener("pointerover", withCell((cell, event) => event.pointerType !== "touch" && tipOf(cell)));
+  grid.addEventListener(
+    "pointerover",
+    withCell((cell, event) => event.pointerType !== "touch" && tipOf(cell)),
+  );
   grid.addEventListener("pointerleave", hideTip);
   grid.addEventListener("focusin", withCell(focused));
   grid.addEventListener("focusout", hideTip);
-  grid.addEventListener("click", withCell((cell) => { openCell(cell); reveal(); }));
+  grid.addEventListener(
+    "click",
+    withCell((cell) => {
+      openCell(cell);
+      reveal();
+    }),
+  );
   grid.addEventListener("keydown", withCell(mapKey));
 }
 

@@ -14,7 +14,9 @@ async function main() {
   listen();
   at("controls").hidden = at("page").hidden = false;
   follow(take);
-  (window.requestIdleCallback ?? setTimeout)(() => state.summary.runs.forEach((_, number) => trialsNow(number, drawPane)));
+  (window.requestIdleCallback ?? setTimeout)(() =>
+    state.summary.runs.forEach((_, number) => trialsNow(number, drawPane)),
+  );
 }
 
 async function readSummary() {
@@ -35,9 +37,15 @@ function take(summary, trials) {
   state.summary = summary;
   state.views = [
     ...summary.runs.map((_, number) => runView(summary, number)),
-    ...summary.differences.filter((difference) => !difference.refused).map((difference) => differenceView(summary, difference)),
+    ...summary.differences
+      .filter((difference) => !difference.refused)
+      .map((difference) => differenceView(summary, difference)),
   ];
-  if (trials) trials.forEach((columns, number) => { state.trials[number] = null; keepTrials(number, columns); });
+  if (trials)
+    trials.forEach((columns, number) => {
+      state.trials[number] = null;
+      keepTrials(number, columns);
+    });
   if (!(state.palette in summary.palettes)) state.palette = summary.palette;
   draw();
 }
@@ -65,13 +73,38 @@ function drawHead(view) {
   const run = view.run ?? state.summary.runs[view.difference.a];
   const title = state.summary.title ?? run.title ?? view.name;
   put(at("title"), visible(title));
-  const words = [["", run.model], ["task ", run.task], ["scorer ", run.scorer], ["mode ", run.mode], ["tokenizer ", run.tokenizer]];
-  const named = view.difference ? [["", view.name], ["task ", run.task], ["paired trials", " "]] : words;
-  put(at("subtitle"), named.filter(([, value]) => value).flatMap(([word, value], at) => [at ? " · " : "", word, isolated(value)]));
-  at("grid").setAttribute("aria-label", plain(`Map of ${view.name}: prompt length across, depth of the needle down`));
+  const words = [
+    ["", run.model],
+    ["task ", run.task],
+    ["scorer ", run.scorer],
+    ["mode ", run.mode],
+    ["tokenizer ", run.tokenizer],
+  ];
+  const named = view.difference
+    ? [
+        ["", view.name],
+        ["task ", run.task],
+        ["paired trials", " "],
+      ]
+    : words;
+  put(
+    at("subtitle"),
+    named
+      .filter(([, value]) => value)
+      .flatMap(([word, value], at) => [at ? " · " : "", word, isolated(value)]),
+  );
+  at("grid").setAttribute(
+    "aria-label",
+    plain(`Map of ${view.name}: prompt length across, depth of the needle down`),
+  );
   put(at("below-name"), "prompt length, tokens");
   put(at("left-name"), el("span", {}, "depth of the needle"));
-  put(at("palette"), Object.keys(state.summary.palettes).map((name) => el("option", { value: name }, PALETTE_WORDS[name] ?? name)));
+  put(
+    at("palette"),
+    Object.keys(state.summary.palettes).map((name) =>
+      el("option", { value: name }, PALETTE_WORDS[name] ?? name),
+    ),
+  );
   at("palette").value = state.palette;
   at("values").checked = state.values;
   at("theme").value = state.theme;

@@ -1,0 +1,93 @@
+"""A thousand trials against a server that fails in every way we know: nothing lost, nothing twice, no false map.
+
+The order of faults is drawn from a seed. NEEDLEMAP_FAULTS=SEED takes another.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from random import Random
+from typing import Any
+
+from needlemap.errors import Failure
+from needlemap.runs.session import load_map
+
+SEED = int(os.environ.get("NEEDLEMAP_FAULTS", "6"))
+TRIALS = 1000
+GRID = ("--lengths", "200:400:10", "--depths", "0:100:10", "--repeats", "10")
+PATIENCE = ("--retries", "1", "--timeout-s", "2", "--concurrency", "32")
+SHARES = {  # of requests
+    "ok": 60.0,
+    "slow:0.05": 10.0,
+    "slow:9": 0.6,  # longer than the timeout
+    "429": 1.5,
+    "429-after:0.05": 2.0,
+    "429-ms:20": 2.0,
+    "500": 4.0,
+    "503": 4.0,
+    "reset": 3.0,
+    "down:0.2": 0.6,
+    "cut": 3.0,
+    "wrong-length:40": 3.0,
+    "wrong-length:-40": 3.0,
+    "invalid-json": 3.0,
+    "wrong-shape": 2.0,
+    "array": 2.0,
+    "empty-choices": 3.0,
+    "null-content": 3.0,
+    "large:10000000": 0.3,
+}
+KNOWN = {failure.value for failure in Failure}
+
+
+def drawn(seed: int) -> list[str]:
+    """What some thousand requests meet, each kind at least once. The first is answered."""
+    random = Random(seed)
+    met = [*SHARES, *random.choices(list(SHARES), list(SHARES.values()), k=3 * TRIALS)]
+    random.shuffle(met)
+    return ["ok", *met]
+
+
+def scores(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """By key, of the trials that were scored."""
+    return {row["key"]: row["score"] for row in rows if row["score"] is not None}
+
+
+def means(run: Any) -> dict[tuple[int, float], tuple[int, float | None]]:
+    """By cell how many trials were scored, and their mean."""
+    return {(cell.length_tokens, cell.depth): (cell.n, cell.mean) for cell in load_map(run).cells}
+
+
+def test_a_thousand_trials_on_a_failing_server_end_scored_or_classified_and_resumes_mend_the_map(
+    needlemap, wires
+):
+    sound, failing = wires("--forgets", "0.3"), wires("--forgets", "0.3")
+    grid = (*GRID, *PATIENCE)
+    needlemap.run(sound, *grid, "-o", "sound")
+    wanted = scores(needlemap.records("sound"))
+    assert len(wanted) == TRIALS
+    assert 0.6 < sum(wanted.values()) / TRIALS < 0.8  # a map with something to get wrong
+
+    failing.schedule(*drawn(SEED))
+    needlemap.run(failing, *grid, code=1)
+    first = needlemap.records()
+    assert Counter(row["key"] for row in first) == Counter(wanted.keys())  # none lost, none twice
+    assert {row["failure"] for row in first} - {None} <= KNOWN
+    assert all((row["score"] is None) == bool(row["failure"] and row["error"]) for row in first)
+    assert max(len(row["error"] or "") for row in first) <= 500
+    found = scores(first)
+    assert 0.5 * TRIALS < len(found) < TRIALS
+    assert found == {key: wanted[key] for key in found}
+    assert all(
+        n < 10 or (n, mean) == means(needlemap.folder / "sound")[cell]
+        for cell, (n, mean) in means(needlemap.folder / "r").items()
+    )
+    assert {fault for row in failing.log() for fault in [row["fault"]]} == set(SHARES)
+
+    needlemap.run(failing, *grid, code=1)  # while the server goes on failing
+    failing.schedule()
+    needlemap.run(failing, *grid)
+    assert scores(needlemap.records()) == wanted
+    assert set(needlemap.scored().values()) == {1}
+    assert means(needlemap.folder / "r") == means(needlemap.folder / "sound")
