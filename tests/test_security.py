@@ -56,6 +56,24 @@ def test_a_key_in_an_address_is_refused_before_it_is_written_anywhere(needlemap,
     assert not (needlemap.folder / "r").exists() or KEY.encode() not in everything(needlemap.folder / "r")
 
 
+@pytest.mark.parametrize(
+    ("setting", "given"),
+    [
+        ("request", "api_key={key}"),
+        ("request", "metadata={{inner: [{{Authorization: {key}}}]}}"),
+        ("request", "user=sk-{key}"),
+        ("model_options", "api_key={key}"),
+        ("scorer_options", "judge_options={{base_url: 'http://a:{key}@x/v1'}}"),
+    ],
+)
+def test_a_key_in_a_setting_is_refused_and_not_said_back(needlemap, wire, setting, given):
+    flag = f"--{setting.replace('_', '-')}"
+    ended = needlemap.run(wire, *GRID, flag, given.format(key=KEY), code=2)
+    assert f"Setting '{setting}' holds a key" in ended.stderr
+    assert KEY not in ended.stdout + ended.stderr
+    assert list(needlemap.folder.iterdir()) == []
+
+
 def test_control_sequences_of_a_server_a_run_file_or_an_import_reach_no_terminal(needlemap, wire):
     wire.schedule(f"say:{HOSTILE}", "400", cycle=True)
     ended = needlemap.run(wire, *GRID, "--no-canary", code=1)

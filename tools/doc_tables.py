@@ -43,7 +43,7 @@ MEANINGS = {
     "question": "what was asked",
     "reference": "the reference answer",
     "keywords": "words that a right answer holds",
-    "needles[].meant": "the depth it was meant for, a share in [0, 1]",
+    "needles[].meant": "the depth it was meant for, a share in [0, 1]; the first needle's is its cell's",
     "needles[].realised": "haystack tokens before it, as a share of all haystack tokens",
     "needles[].byte": "its first byte's offset in the context (haystack with needles)",
     "needles[].text": "the needle as it was placed",

@@ -7,54 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from needlemap.runs.record import SCHEMA, Record
+from needlemap.runs.run_file import Run
 from needlemap.settings import Settings
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
-
-class Tokenizer(BaseModel):
-    """Whose tokens lengths count, and a hash of its vocabulary."""
-
-    name: str
-    fingerprint: str
-
-
-class Scorer(BaseModel):
-    """A scorer with its options as resolved."""
-
-    name: str
-    options: dict[str, Any]
-
-
-class Haystack(BaseModel):
-    """One repeat's text."""
-
-    name: str
-    sha256: str
-
-
-class Run(BaseModel):
-    """run.json: what a run asks, and what it was made with."""
-
-    model_config = ConfigDict(extra="allow")
-    schema_version: int = Field(SCHEMA, alias="schema", description="version of this schema")
-    needlemap: str = Field("", description="version that wrote it last")
-    created: str = Field("", description="UTC time")
-    python: str = ""
-    packages: dict[str, str] = Field({}, description="versions of what may change prompts and requests")
-    settings: dict[str, Any] = Field(description="the resolved settings: see Settings below")
-    tokenizer: Tokenizer
-    scorer: Scorer
-    haystacks: list[Haystack] = []
-    cells: list[tuple[int, float, list[int]]] = Field(
-        description="length in tokens, depth as a share, repeats"
-    )
-    earlier_scorers: list[Scorer] = Field([], description="whose scores count no more (needlemap score)")
-    stopped: str = Field("", description="the limit that ended the last start, in words")
 
 
 def record_schema() -> dict[str, Any]:

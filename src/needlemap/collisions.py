@@ -20,8 +20,8 @@ _MANY = 8  # words, for which searching the text each time takes longer than loo
 class Held:
     """What a haystack holds, in any case: asked a thousand times for the price of one pass over its text.
 
-    Texts are cut into runs at ASCII's marks and spaces. What has a run that is in none of the haystack's is not
-    there; most texts that are asked for have one, and need no search.
+    Texts are cut into runs at ASCII's marks and spaces. What has a run that is in none of the haystack's is
+    not there; most texts that are asked for have one, and need no search.
     """
 
     def __init__(self, text: TokenText) -> None:

@@ -22,6 +22,7 @@ from needlemap.tokens import Tokenizer
 
 _SUFFIX = {"english": "en", "chinese": "zh"}
 IN_PROCESS = ("hf", "lmdeploy")  # back ends that may run a model's own code
+_HAYSTACKS = ("haystack", "haystack_path", "file_list", "order", "joined")  # void where a task brings its own
 _DIGITS = {"none": None, "round": 0, "truncate": -1}
 
 
@@ -195,11 +196,15 @@ def make_background(settings: Settings, task: Task, repeat: int) -> Background |
     Raises SettingsError for settings that this would make void.
     """
     made = task.background(repeat, settings.seed) if isinstance(task, Backgrounded) else None
-    if made is not None and (settings.haystack != "generated" or settings.haystack_path):
-        raise SettingsError(
-            f"Task '{settings.task}' brings its own haystack, '{made.source.name}': leave --haystack out."
-        )
-    if made is not None and made.unit != "sentence" and settings.placement != "sentence":
+    if made is None:
+        return None
+    for name in _HAYSTACKS:
+        if getattr(settings, name) != Settings.model_fields[name].default:
+            flag = name.replace("_", "-")
+            raise SettingsError(
+                f"Task '{settings.task}' brings its own haystack, '{made.source.name}': leave --{flag} out."
+            )
+    if made.unit != "sentence" and settings.placement != "sentence":
         raise SettingsError(
             f"Task '{settings.task}' places its needles between two {made.unit}s: leave --placement out."
         )

@@ -14,6 +14,7 @@ from needlemap.durations import duration_s
 from needlemap.errors import SettingsError
 from needlemap.grid import tokens
 
+LEAST_FRAMING = -100  # tokens: a server that trims blanks counts a few less than we do
 Spec = str | int | float | list[Any] | dict[str, Any]  # [...], {min, max, count, scale}, "min:max:count"
 
 
@@ -115,7 +116,7 @@ class Settings(BaseModel):
         0,
         "Grid",
         "Tokens that the server's chat template adds; they count into the length.",
-        ge=-100,  # servers that trim blanks count a few less
+        ge=LEAST_FRAMING,
         le=100_000,
     )
     # template

@@ -24,4 +24,7 @@ for _kind in ("int", "float"):
 
 def read_yaml(text: str) -> Any:
     """The data of a YAML text. Raises yaml.YAMLError."""
-    return yaml.load(text, Loader=_Loader)
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply") from None

@@ -151,6 +151,13 @@ def lattice(bench: Bench) -> Path:
 
 
 @pytest.fixture(scope="session")
+def crowded(bench: Bench) -> Path:
+    """So many lengths that a narrow screen has no room for their names."""
+    bench.run("crowded", lengths="300:1900:24", depths="0,100", repeats=1)
+    return bench.report("crowded")
+
+
+@pytest.fixture(scope="session")
 def three(bench: Bench) -> Path:
     """The plain run, one of the same trials that does better, and one of another needle."""
     bench.plain()

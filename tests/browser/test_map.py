@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -219,6 +220,22 @@ def test_a_narrow_page_has_nothing_beside_the_screen(visit, report, request):
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert cell(page, 0).bounding_box()["width"] >= 8
+
+
+def test_names_of_a_crowded_axis_do_not_touch(visit, crowded):
+    page = visit(crowded, **NARROW)
+    boxes = [each.bounding_box() for each in page.locator(".length-name:not(.thinned)").all()]
+    assert 3 <= len(boxes) < 24
+    assert all(a["x"] + a["width"] < b["x"] for a, b in pairwise(boxes))
+    assert page.locator(".length-name").count() == 24
+
+
+def test_cells_too_small_for_values_say_so(visit, crowded):
+    page = visit(crowded, **NARROW)
+    assert not page.locator(".cramped-note").is_visible()
+    page.check("#values")
+    assert page.locator(".cramped-note").is_visible()
+    assert cell(page, 0).evaluate("cell => getComputedStyle(cell).fontSize") == "0px"
 
 
 def test_a_tap_opens_a_cell_and_brings_its_trials_in_sight(visit, plain):

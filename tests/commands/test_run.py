@@ -68,6 +68,7 @@ def test_every_wire_format_gives_a_map_and_whole_records(needlemap, wire, flags,
             "scale": [0.0, 1.0],
             "native": 1.0,
             "why": {"found": ["51328"], "missing": []},
+            "mean": False,
         }
         assert record["failure"] is None
         assert record["finished_at"].endswith("+00:00")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 GRID = ("--lengths", "1k,2k", "--depths", "0,50,100", "--concurrency", "1")
 
 
@@ -48,3 +50,9 @@ def test_framing_tokens_are_no_business_of_models_fed_with_ids(needlemap):
     ended = needlemap("run", "--model", "demo/retriever", "--framing-tokens", "8", code=2)
     assert "is fed token ids" in ended.stderr
     assert "Leave --framing-tokens out." in ended.stderr
+
+
+@pytest.mark.parametrize("tokens", ["-101", "100001"])
+def test_framing_tokens_that_no_template_has_are_refused(needlemap, tokens):
+    ended = needlemap("run", "--model", "baseline/bm25", "--framing-tokens", tokens, code=2)
+    assert "Setting 'framing_tokens' in the command line" in ended.stderr

@@ -1,4 +1,4 @@
-"""A thousand trials against a server that fails in every way we know: nothing lost, nothing twice, no false map.
+"""A thousand trials on a server that fails in every way we know: none lost, none twice, no false map.
 
 The order of faults is drawn from a seed. NEEDLEMAP_FAULTS=SEED takes another.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -54,9 +55,9 @@ def scores(rows: list[dict[str, Any]]) -> dict[str, float]:
     return {row["key"]: row["score"] for row in rows if row["score"] is not None}
 
 
-def means(run: Any) -> dict[tuple[int, float], tuple[int, float | None]]:
-    """By cell how many trials were scored, and their mean."""
-    return {(cell.length_tokens, cell.depth): (cell.n, cell.mean) for cell in load_map(run).cells}
+def cells(run: Path) -> dict[tuple[int, float], float | None]:
+    """The scores of a map's cells in which nothing is missing."""
+    return {(one.length_tokens, one.depth): one.score for one in load_map(run).cells if not one.missing}
 
 
 def test_a_thousand_trials_on_a_failing_server_end_scored_or_classified_and_resumes_mend_the_map(
@@ -79,15 +80,13 @@ def test_a_thousand_trials_on_a_failing_server_end_scored_or_classified_and_resu
     found = scores(first)
     assert 0.5 * TRIALS < len(found) < TRIALS
     assert found == {key: wanted[key] for key in found}
-    assert all(
-        n < 10 or (n, mean) == means(needlemap.folder / "sound")[cell]
-        for cell, (n, mean) in means(needlemap.folder / "r").items()
-    )
-    assert {fault for row in failing.log() for fault in [row["fault"]]} == set(SHARES)
+    whole = cells(needlemap.folder / "sound")
+    assert set(cells(needlemap.folder / "r").items()) < set(whole.items())
+    assert {row["fault"] for row in failing.log()} == set(SHARES)
 
     needlemap.run(failing, *grid, code=1)  # while the server goes on failing
     failing.schedule()
     needlemap.run(failing, *grid)
     assert scores(needlemap.records()) == wanted
     assert set(needlemap.scored().values()) == {1}
-    assert means(needlemap.folder / "r") == means(needlemap.folder / "sound")
+    assert cells(needlemap.folder / "r") == whole

@@ -1,4 +1,4 @@
-"""Killed, starved of disk, or with a clock that goes back: what was scored stays, and nothing is scored twice.
+"""Killed, out of disk, or with a clock that goes back: what was scored stays, nothing is scored twice.
 
 NEEDLEMAP_KILLS: how often the run is killed (8; 100 take some minutes). Torn last lines, and two runs on one
 folder: tests/runs/test_resume.py. Killed workers: tests/runs/test_workers.py.
@@ -98,7 +98,7 @@ GRID = ("--lengths", "200,300", "--depths", "0:100:8", "--repeats", "4")  # 64 t
 
 
 def test_a_disk_that_runs_full_ends_the_run_in_words_and_with_room_it_goes_on(needlemap, wire, mounted):
-    disk = mounted("-t", "tmpfs", "-o", "size=128k", "tmpfs")
+    disk = mounted("-t", "tmpfs", "-o", "size=64k", "tmpfs")
     ended = needlemap.run(wire, *GRID, "-o", disk / "r", code=2)
     assert ended.stderr.splitlines()[-1].startswith("needlemap: ")
     assert "No space left on device" in ended.stderr.splitlines()[-1]

@@ -6,6 +6,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.money import Prices
+from needlemap.reports.live import Tally
 from needlemap.runs.budget import Budget
 from needlemap.runs.record import PromptRecord, Record
 from needlemap.settings import Settings
@@ -149,3 +150,10 @@ def test_a_failure_costs_nothing_and_a_recorded_price_stays():
 def test_prices_need_input_and_output():
     with pytest.raises(SettingsError, match="needs input=USD and output=USD"):
         Prices.of(Settings(prices={"input": 1.0}))
+
+
+def test_the_line_that_shows_a_run_under_way_says_what_is_used_of_each_limit():
+    budget = Budget(OWN, limit_usd=5, limit_tokens=100_000, limit_time_s=3600)
+    budget.add(record(usd=0.25, prompt_tokens=1_000))
+    line = Tally(3, 0, budget.state).line()
+    assert line == "0/3 scored · $0.2500 of $5 · 1,000 of 100,000 tokens · 0 s of 1 h 00 min"

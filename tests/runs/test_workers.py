@@ -121,8 +121,9 @@ def test_the_command_may_be_closed_and_another_attached(needlemap, wire, ending,
     assert first.wait() == -ending
     before = len(needlemap.records())
     until(lambda: len(needlemap.records()) > before)
-    assert "Another needlemap is writing to 'r'" in needlemap.run(wire, *GRID, code=2).stderr
-    assert "Another needlemap is writing" in needlemap.run(wire, *GRID, "--workers", "2", code=2).stderr
+    at_work = "Workers of this machine are at work on 'r'. To look after them: needlemap run --attach r."
+    assert at_work in needlemap.run(wire, *GRID, code=2).stderr
+    assert at_work in needlemap.run(wire, *GRID, "--workers", "2", code=2).stderr
     os.kill(needlemap.workers()[0]["pid"], signal.SIGKILL)
     wire.schedule()
     attached = needlemap("run", "--attach", "r")

@@ -32,6 +32,8 @@ def scored(answer: str, wanted: str, question: str = "", **options: str) -> Scor
         (UUID.upper(), UUID, 1),
         (f"{OTHER}, no: {UUID}", UUID, 0),
         ("It is Red-Fox.", "red-fox", 1),
+        ("这个值是安静茶壶。", "安静茶壶", 1),
+        ("这个值是高大茶壶。", "安静茶壶", 0),
     ],
 )
 def test_the_first_of_its_kind_is_compared(answer, wanted, share):

@@ -138,6 +138,10 @@ def test_it_speaks_chinese():
         ({"keys": 2, "queries": 3}, "3 queries need as many keys, there are 2. Add --task-options keys=3"),
         ({"haystack": "essay"}, "Option 'haystack' of Magic"),
         ({"needle": "no place for it"}, r"needle: 'no place for it' lacks the placeholder \{key\}"),
+        (
+            {"needle": "{key}\n{value}", "haystack": "needles"},
+            "needle: with haystack=needles it must be one line",
+        ),
         ({"question": "What of {kei}?"}, r"question: unknown placeholder \{kei\}"),
     ],
 )

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from needlemap.runs.record import Record
+from needlemap.settings import LEAST_FRAMING
 
 _TOLERANCE = 0.02  # share by which a server's count may differ from the length asked
 _ALIKE_TOKENS = 2  # differences that vary by no more than this are a chat template's
@@ -68,7 +69,8 @@ def _remedy(rows: Sequence[tuple[int, int]], differences: Sequence[int], framing
     alike = max(differences) - min(differences) <= _ALIKE_TOKENS
     if alike and (rows[-1][0] > 1.5 * rows[0][0] or abs(differences[0]) <= _LONG_TEMPLATE_TOKENS):
         framing = framing_tokens + round(median(differences))
-        return f"Its chat template adds as many to each: use --framing-tokens {framing}."
+        if framing >= LEAST_FRAMING:
+            return f"Its chat template adds as many to each: use --framing-tokens {framing}."
     shortest, longest = (found / asked for asked, found in (rows[0], rows[-1]))
     if longest < _CUT_OFF * min(shortest, 1):
         return "It seems to cut long prompts off: start it with a longer context, or use shorter --lengths."

@@ -116,11 +116,9 @@ class Launch:
         started = self._launcher.submit(count)
         self.file = replace(self.file, jobs=(*self.file.jobs, *started))
         self.file.write(self._run)
-        logs = ", ".join(dict.fromkeys(str(self._launcher.log(job)) for job in started[:2]))
-        more = ", ..." if len(started) > 2 else ""
-        self._events.append(
-            f"started {len(started)} workers: {', '.join(started[:2])}{more} (logs: {logs}{more})"
-        )
+        noun = "worker" if len(started) == 1 else "workers"
+        logs = f"logs: {self._launcher.log(started[0])}{', ...' * (len(started) > 1)}"
+        self._events.append(f"started {len(started)} {noun}: {_brief(started)} ({logs})")
 
     def cancel(self) -> None:
         """End all jobs, and start no more; `step` says when they are gone."""
@@ -258,3 +256,12 @@ class Launch:
         if waiting and not standing.held:
             self._events.append(f"{len(waiting)} waiting jobs are not needed any more and are cancelled")
             self._launcher.cancel(waiting)
+
+
+def _brief(jobs: Sequence[str]) -> str:
+    """Jobs by name, the first and the last where there are many.
+
+    >>> _brief(["7_0", "7_1"]), _brief(["7_0", "7_1", "7_2"])
+    ('7_0, 7_1', '7_0 ... 7_2')
+    """
+    return ", ".join(jobs) if len(jobs) < 3 else f"{jobs[0]} ... {jobs[-1]}"

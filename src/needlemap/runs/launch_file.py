@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import NeedlemapError
+from needlemap.runs.locks import LOCK, hold
 from needlemap.runs.store import write_json
 
 NAME = "launch.json"
@@ -52,17 +53,21 @@ def read_launch(run: Path) -> LaunchFile | None:
 
 
 def refuse_launched(run: Path) -> None:
-    """Raises NeedlemapError when jobs of a cluster may still work, or wait to, on this run.
-
-    Processes of this machine need no word here: they hold the folder's lock.
-    """
+    """Raises NeedlemapError when workers may still be at work on this run, or wait to be."""
     launch = read_launch(run)
-    if launch is not None and launch.ended is None and launch.kind == "slurm":
+    if launch is None or launch.ended is not None:
+        return
+    again = f"To look after them: needlemap run --attach {run}."
+    if launch.kind == "slurm":
         arrays = ", ".join(dict.fromkeys(job.partition("_")[0] for job in launch.jobs))
         raise NeedlemapError(
-            f"Slurm jobs ({arrays}) work on '{run}', or wait to. To look after them: needlemap run --attach "
-            f"{run}. If they are gone for good, delete {run / NAME}."
+            f"Slurm jobs ({arrays}) work on '{run}', or wait to. {again} If they are gone for good, delete "
+            f"{run / NAME}."
         )
+    folder = hold(run / LOCK)  # processes of this machine hold it as long as they live
+    if folder is None:
+        raise NeedlemapError(f"Workers of this machine are at work on '{run}'. {again}")
+    folder.close()
 
 
 def _now() -> str:

@@ -13,6 +13,7 @@ from typing import IO
 
 from needlemap.errors import NeedlemapError
 
+LOCK = ".lock"
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 
 
@@ -21,7 +22,7 @@ def lock_folder(folder: Path, *, shared: bool = False) -> IO[bytes]:
 
     Raises NeedlemapError when a run that is alone holds it, or, for one that wants it alone, anybody.
     """
-    held = hold(folder / ".lock", shared=shared)
+    held = hold(folder / LOCK, shared=shared)
     if held is None:
         raise NeedlemapError(
             f"Another needlemap is writing to '{folder}'. Wait until it ends, or give another folder with -o."

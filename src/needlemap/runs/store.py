@@ -21,9 +21,9 @@ from pydantic import ValidationError
 from needlemap.errors import NeedlemapError
 from needlemap.runs.locks import lock_folder
 from needlemap.runs.record import SCHEMA, Record
+from needlemap.runs.run_file import what_is_wrong
 
 RUN_FILE = "run.json"
-_PARTS = ("schema", "settings", "tokenizer", "scorer", "cells")
 
 
 class RunFolder:
@@ -42,19 +42,19 @@ class RunFolder:
         file = self.path / RUN_FILE
         if not file.is_file():
             raise NeedlemapError(f"No run at '{self.path}': it holds no {RUN_FILE}.")
+        text = file.read_bytes()
         try:
-            about = dict(json.loads(file.read_bytes()))
+            about = dict(json.loads(text))
             schema = int(about["schema"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise NeedlemapError(f"'{file}' is not a run's: {error!r}.") from None
         if schema > SCHEMA:
             raise NeedlemapError(
                 f"Run '{self.path}' was written by a newer needlemap (schema {schema}, this one reads up to "
                 f"{SCHEMA}). Run: pip install -U needlemap"
             )
-        missing = [part for part in _PARTS if part not in about]
-        if missing:
-            raise NeedlemapError(f"'{file}' is not a run's: it holds no {', '.join(missing)}.")
+        if wrong := what_is_wrong(text):
+            raise NeedlemapError(f"'{file}' is not a run's: {wrong}.")
         return about
 
     def records(self) -> Iterator[Record]:

@@ -53,6 +53,8 @@ class First(metaclass=Checked):
 def shape(wanted: str) -> str:
     """A pattern for what looks like a text: a number, hexadecimal groups, or words joined as its are.
 
+    Nothing looks like a word of a script without spaces but the word itself.
+
     >>> shape("48213"), shape("red-fox")
     ('[0-9]+', '[^\\\\W_]+-[^\\\\W_]+')
     """
@@ -60,4 +62,6 @@ def shape(wanted: str) -> str:
         return "[0-9]+"
     if _HEXADECIMAL.fullmatch(wanted):
         return _HEXADECIMAL.pattern
+    if not wanted.isascii():
+        return re.escape(wanted)
     return re.sub(r"[^\W_]+", lambda _: r"[^\W_]+", re.escape(wanted).replace(r"\-", "-"))

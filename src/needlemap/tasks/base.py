@@ -28,8 +28,8 @@ def holds_nothing(_text: str) -> bool:
 class Draw:
     """All that one trial is drawn from: equal draws give equal items, in every process.
 
-    holds: whether the background, as far as the cell's length goes, already holds a text, in any case, so that
-    keys and values can be fresh.
+    holds: whether the background, as far as the cell's length goes, already holds a text, in any case, so
+    that keys and values can be fresh.
     """
 
     cell: Cell

@@ -78,6 +78,8 @@ class Magic(metaclass=Checked):
         self._needle = worded(needle or own.needle, "needle", ("key", "value"), kinds)
         self._question = worded(question or asked, "question", ("keys",), kinds)
         self._prefix = worded(prefix or begun, "prefix", ("keys",), kinds)
+        if haystack == "needles" and "\n" in self._needle:
+            raise SettingsError("needle: with haystack=needles it must be one line, as each of those is.")
 
     def background(self, repeat: int, seed: int) -> Background | None:
         """Noise, or lines like the needles; None for prose."""

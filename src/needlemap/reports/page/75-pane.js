@@ -132,6 +132,7 @@ function chip(view, ref, chosen) {
 function chooseTrial(ref) {
   state.trial = trialName(ref);
   drawPane();
+  announce(trialTitle(state.trials[ref.number], ref.row));
 }
 
 function stepTrial(by) {

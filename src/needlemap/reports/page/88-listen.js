@@ -54,14 +54,13 @@ function tipOf(cell) {
   showTip(at("grid").boxes[cell], cellName(view, cell), view.facts(cell));
 }
 
-// The keyboard came to a cell: where a cell is open, its trials follow.
+// The keyboard came to a cell: where a cell is open, its trials follow. A pointer's click comes by itself.
 function focused(cell) {
   state.active = cell;
-  if (at("grid").boxes[cell].matches(":focus-visible")) tipOf(cell);
-  if (state.cell !== null && state.cell !== cell) state.cell = cell;
-  else return markActive();
-  markActive();
-  return drawPane();
+  const byKey = at("grid").boxes[cell].matches(":focus-visible");
+  if (byKey) tipOf(cell);
+  if (byKey && state.cell !== null) openCell(cell);
+  else markActive();
 }
 
 function mapKey(cell, event) {

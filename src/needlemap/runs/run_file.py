@@ -1,0 +1,81 @@
+"""run.json's shape, as docs/schema/run.json publishes it: what a run asks, and what it was made with."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from needlemap.runs.record import SCHEMA
+
+_NAMED = ("model", "task", "mode")  # settings that every report shows
+
+
+def _named(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings that name model, task and mode. Raises ValueError, as pydantic wants it."""
+    for name in _NAMED:
+        if not isinstance(settings.get(name), str):
+            raise ValueError(f"'{name}' is missing, or no text")
+    return settings
+
+
+class Tokenizer(BaseModel):
+    """Whose tokens lengths count, and a hash of its vocabulary."""
+
+    name: str
+    fingerprint: str
+
+
+class Scorer(BaseModel):
+    """A scorer with its options as resolved."""
+
+    name: str
+    options: dict[str, Any]
+
+
+class Haystack(BaseModel):
+    """One repeat's text."""
+
+    name: str
+    sha256: str
+
+
+Cell = tuple[
+    Annotated[int, Field(ge=0)], Annotated[float, Field(ge=0, le=1)], list[Annotated[int, Field(ge=0)]]
+]
+
+
+class Run(BaseModel):
+    """run.json: what a run asks, and what it was made with."""
+
+    model_config = ConfigDict(extra="allow")
+    schema_version: int = Field(SCHEMA, alias="schema", description="version of this schema")
+    needlemap: str = Field("", description="version that wrote it last")
+    created: str = Field("", description="UTC time")
+    python: str = ""
+    packages: dict[str, str] = Field({}, description="versions of what may change prompts and requests")
+    settings: Annotated[dict[str, Any], AfterValidator(_named)] = Field(
+        description="the resolved settings: see Settings below"
+    )
+    tokenizer: Tokenizer
+    scorer: Scorer
+    haystacks: list[Haystack] = []
+    cells: list[Cell] = Field(description="length in tokens, depth as a share, repeats")
+    earlier_scorers: list[Scorer] = Field([], description="whose scores count no more (needlemap score)")
+    stopped: str = Field("", description="the limit that ended the last start, in words")
+
+
+def what_is_wrong(text: bytes) -> str:
+    """Why a text is no run.json of ours, in words; empty where it is one."""
+    try:
+        Run.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False)
+        missing = [
+            str(each["loc"][0]) for each in problems if each["type"] == "missing" and len(each["loc"]) == 1
+        ]
+        if missing:
+            return f"it holds no {', '.join(missing)}"
+        first = problems[0]
+        return f"{'.'.join(map(str, first['loc'])) or 'its JSON'}: {first['msg']}"
+    return ""
