@@ -67,12 +67,19 @@ _ADDRESSES = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}
 _ITEM = ("needle", "needles", "question", "answer", "keywords", "draw")
 
 
-def configure(named: str | None = None, given: Mapping[str, Any] | None = None) -> Settings:
+def configure(
+    named: str | None = None,
+    given: Mapping[str, Any] | None = None,
+    between: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Settings:
     """Settings from a preset's name or a .yaml file (which may itself name a preset), overridden by `given`.
 
+    between: settings by where they stand, which override the preset and are overridden.
     Raises SettingsError for unknown names (with the nearest known one), unreadable files and wrong values.
     """
     settled = _named(named) if named else {}
+    for where, data in (between or {}).items():
+        settled = {**settled, **_translated(data, settled, where)}
     settled = {**settled, **_translated(given or {}, settled, "the command line")}
     if settled.get("task", "single") == "single" and not any(settled.get(name) for name in _ITEM):
         settled |= DEFAULT_ITEMS.get(str(settled.get("language", "english")), {})
@@ -124,6 +131,8 @@ def _named(name: str, inside: tuple[str, ...] = ()) -> dict[str, Any]:
             raise SettingsError(f"No settings file at '{name}'.")
         return _file(_yaml(path.read_bytes(), name), name, (*inside, name))
     known = preset_files()
+    if name.startswith("suite:"):
+        raise SettingsError(f"'{name}' is several runs: needlemap run, plan, prompts and list suites take it.")
     if name not in known:
         raise SettingsError(f"Unknown preset '{name}'. {did_you_mean(name, known)} Or give a .yaml file.")
     return _file(_yaml(known[name].encode(), name), f"preset {name}", (*inside, name))

@@ -148,7 +148,7 @@ def test_prompts_that_neighbouring_depths_share_make_one_pair(compare, runs, typ
     [
         ("seeded", "ask different prompts in 9 trials (first: length 500, depth 0, repeat 0)"),
         ("seeded", "They differ in: seed (0, 3); haystacks ('generated/english "),
-        ("exact", "are scored differently: scorer ({'name': 'substring', "),
+        ("exact", "are scored differently: scorer ('substring"),
         ("elsewhere", "have no trial (length, depth, repeat) in common."),
         ("nowhere", "No run at 'nowhere'"),
     ],

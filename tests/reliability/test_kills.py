@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -47,6 +48,12 @@ def settled(wire: Any) -> int:
     return before
 
 
+def begun(wire: Any, asked: int, process: subprocess.Popen[str]) -> bool:
+    """Whether a run asks already. It may not end by itself."""
+    assert process.poll() is None, process.communicate()
+    return len(wire.log()) > asked
+
+
 def test_killed_at_random_moments_and_resumed_each_trial_is_scored_once_and_little_is_asked_twice(
     needlemap, wire, until
 ):
@@ -58,7 +65,7 @@ def test_killed_at_random_moments_and_resumed_each_trial_is_scored_once_and_litt
     for kill in range(KILLS):
         process = needlemap.start("run", *needlemap.asking(wire), *grid, "--concurrency", str(CONCURRENCY))
         if kill % 4:  # among the answers, else while it starts
-            until(lambda before=asked: len(wire.log()) > before)
+            until(partial(begun, wire, asked, process))
         time.sleep(random.random() * 0.3)
         process.kill()
         assert process.wait() == -signal.SIGKILL

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+
+from needlemap.prompts import TEXT, Message, Prompt
+from needlemap.runs.canary import begins_twice
+from needlemap.tokens import TokenText, join
 
 GRID = ("--lengths", "200,300", "--depths", "0,50,100")
 
@@ -109,3 +114,11 @@ def test_a_template_that_spells_the_first_token_is_found_before_anything_is_sent
 
 def test_models_of_this_process_need_no_canary(needlemap):
     needlemap("run", "--model", "baseline/random", "--lengths", "1k", "--depths", "0:100:5", "-o", "b")
+
+
+def test_ids_that_begin_with_one_token_twice_are_told():
+    once, twice = (join([TokenText(b"a" * len(ids), np.array(ids, np.int32), np.arange(len(ids) + 1))])
+                   for ids in ([1, 5, 5], [1, 1, 5]))  # fmt: skip
+    assert not begins_twice(Prompt((Message(TEXT, (once.span(),)),)))
+    assert begins_twice(Prompt((Message(TEXT, (twice.span(),)),)))
+    assert not begins_twice(Prompt.plain([("user", "aa")]))

@@ -42,8 +42,14 @@ def test_tokenizer_haystack_and_scorer_are_named_with_what_tells_them_apart():
     found = contrast(ABOUT, other)
     assert found["tokenizer"] == ("cl100k_base 01234567", "cl100k_base fedcba98")
     assert found["haystacks"] == ("generated ffffffff", "generated eeeeeeee ...")
-    assert found["scorer"][1] == {"name": "exact", "options": {"case": True}}
+    assert found["scorer"] == ("exact", "exact case=True")
 
 
 def test_long_values_are_cut():
     assert len(phrase({"needle": ("x" * 500, "")})) < 90
+
+
+def test_scorers_are_told_apart_by_name_and_by_the_options_they_were_given():
+    ours = {"name": "substring", "options": {"words": ["a"], "any": False}}
+    found = contrast({**ABOUT, "scorer": ours}, {**ABOUT, "scorer": {"name": "judge", "options": {}}})
+    assert found["scorer"] == ("substring words=['a']", "judge")

@@ -99,6 +99,8 @@ async def model(state: State, request: Request) -> Response:
             await asyncio.sleep(float(fault[5:]))
     finally:
         state.open_now -= 1
+    if fault.startswith("echo:"):
+        return echo(request, int(fault[5:]))
     wrong = _overflow(state, request, prompt) or unwanted(fault, asked)
     refused = refusal(wrong or fault, asked["model"], request.key)
     if refused:
@@ -109,6 +111,14 @@ async def model(state: State, request: Request) -> Response:
     whole = answer(state, request.path, asked, prompt, fault)
     whole.headers |= headers
     return whole
+
+
+def echo(request: Request, status: int) -> Response:
+    """Say all headers of a request back, in words and in headers, as a proxy's debug page does."""
+    said = f"You sent {request.method} {request.path} with {json.dumps(request.headers)}"
+    parts = {"type": "text", "text": said, "message": said, "content": said}
+    whole = {"error": parts} if status != 200 else {"choices": [{"message": parts}], "content": [parts]}
+    return as_json(whole, status, {f"x-sent-{name}": value for name, value in request.headers.items()})
 
 
 def _overflow(state: State, request: Request, prompt: str) -> str:

@@ -22,6 +22,7 @@ from needlemap.reports.ended import ended_lines
 from needlemap.reports.live import Lines, LiveMap, Silent, Tally, Together, View
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.usage import usage_lines
+from needlemap.runs.canary import begins_twice
 from needlemap.runs.contexts import SavingContexts
 from needlemap.runs.record import Record
 from needlemap.runs.runner import Outcome, Watcher
@@ -89,10 +90,10 @@ def _interrupted(settings: Settings, path: Path, code: int) -> int:
     return code
 
 
-def fresh(settings: Settings) -> Path:
-    """A folder that no run has used: runs/MODEL-TASK-TIME."""
+def fresh(settings: Settings, what: str | None = None) -> Path:
+    """A folder that no run has used: runs/MODEL-TASK-TIME, or with another name for what is asked."""
     name = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in settings.model)
-    path = Path("runs") / f"{name}-{settings.task}-{datetime.now():%Y%m%d-%H%M%S}"
+    path = Path("runs") / f"{name}-{what or settings.task}-{datetime.now():%Y%m%d-%H%M%S}"
     while path.exists():
         path = path.with_name(f"{path.name}-again")
     return path
@@ -116,6 +117,8 @@ def announce(session: Session) -> None:
     lines += [f"warning: the haystack already holds {', '.join(map(repr, collided))}"] if collided else []
     given = experiment.given_away
     lines += [f"warning: the question gives its answer away: {given[0]}"] if given else []
+    if experiment.traits.render is not None and begins_twice(experiment.trials[0].prompt):
+        lines.append("warning: prompts begin with the same token twice: does the template spell the first one?")
     lines += _same(experiment)
     missed = sum(trial.prompt.off_by != 0 for trial in experiment.trials)
     lines += [f"warning: {missed} prompts miss their length by a token or two (recorded)"] if missed else []

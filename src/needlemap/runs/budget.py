@@ -44,9 +44,11 @@ class Budget:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @classmethod
-    def of(cls, settings: Settings) -> Budget:
-        """The limits that settings name, with nothing spent."""
-        return cls(Prices.of(settings), settings.limit_usd, settings.limit_tokens, settings.limit_time)
+    def of(cls, settings: Settings, started_s: float | None = None) -> Budget:
+        """The limits that settings name, with nothing spent. started_s: since when time counts, by the
+        monotonic clock; now, if not given."""
+        limits = settings.limit_usd, settings.limit_tokens, settings.limit_time
+        return cls(Prices.of(settings), *limits, _started_s=monotonic() if started_s is None else started_s)
 
     def add(self, record: Record) -> None:
         """Count a record of an earlier start. One without a price is counted at today's."""

@@ -88,6 +88,12 @@ def first_token_twice(prompt: Prompt) -> str | None:
     )
 
 
+def begins_twice(prompt: Prompt) -> bool:
+    """Whether token ids begin with one token twice, as where a chat template and a tokenizer both add theirs."""
+    ids = prompt.ids[:2]
+    return len(ids) == 2 and bool(ids[0] == ids[1]) and int(ids[0]) >= 0
+
+
 def look(record: Record, prompt: Prompt, settings: Settings, warnings: list[str]) -> str | None:
     """Why to stop after a first trial, and what to type; None if nothing is wrong with it."""
     where = f"The first trial ({record.length_tokens:,} tokens, depth {percent(record.depth):g} %)"

@@ -26,7 +26,7 @@ def contrast(first: About, second: About) -> dict[str, tuple[Any, Any]]:
     }
     scorers = first.get("scorer"), second.get("scorer")
     if scorers[0] != scorers[1]:
-        found["scorer"] = scorers
+        found["scorer"] = (_scorer(scorers[0]), _scorer(scorers[1]))
     return {name: values for name, values in found.items() if values[0] != values[1]}
 
 
@@ -51,6 +51,13 @@ def _brief(part: Any) -> str:
     row = part or {}
     digest = str(row.get("fingerprint") or row.get("sha256") or "").rpartition(":")[2]
     return f"{row.get('name', _ABSENT)} {digest[:_DIGITS]}".strip()
+
+
+def _scorer(scorer: Any) -> str:
+    """A scorer's name, and the options that it was given."""
+    row = scorer or {}
+    options = [f"{name}={value!r}" for name, value in dict(row.get("options") or {}).items() if value]
+    return " ".join([str(row.get("name", _ABSENT)), *options])
 
 
 def _short(value: Any) -> str:

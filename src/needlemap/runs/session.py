@@ -76,14 +76,16 @@ class Session:
         """Whether anything is left to ask: trials, or questions without a haystack."""
         return bool(self.todo or unasked(self.experiment, self.folder))
 
-    async def run(self, model: Model, watcher: Watcher) -> Outcome:
-        """Ask what is left. Records are on the disk before the watcher hears of them. Closes the model.
+    async def run(self, model: Model, watcher: Watcher, *, close: bool = True) -> Outcome:
+        """Ask what is left. Records are on the disk before the watcher hears of them. Closes the model, unless
+        it is wanted again.
 
         Raises NeedlemapError when another run holds the folder, or scorer and task do not fit.
         """
         settings, scorer = self.experiment.settings, self.experiment.scorer
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(model.close)
+            if close:
+                stack.push_async_callback(model.close)
             await make_ready(scorer, self.experiment.trials[0], stack)
             refuse_launched(self.folder.path)
             writer = stack.enter_context(closing(Writer(self.folder)))

@@ -1,0 +1,126 @@
+"""Suites: several task families asked with one command. A suite is data: its families' settings, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from needlemap.configure import configure
+from needlemap.errors import SettingsError, did_you_mean
+from needlemap.settings import Settings, settings_of
+from needlemap.yaml_text import read_yaml
+
+MARK = "suite:"
+_KEYS = ("families", "settings")
+_OWN = ("max_answer_tokens", "thinking_tokens")  # settings of the model that a family may have for itself
+_ONE = (
+    *(name for name in settings_of("Model") if name not in _OWN),
+    *("limit_usd", "limit_tokens", "limit_time", "prices", "save", "save_contexts", "quiet", "mode"),
+)
+_EACH = ("task", "needle", "needles", "question", "answer", "keywords", "draw")  # what makes a family
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """about: what it is, in a line. families: the settings of each, of which `preset` may be one. settings:
+    those that all have, over the families' own."""
+
+    name: str
+    about: str
+    families: Mapping[str, Mapping[str, Any]]
+    settings: Mapping[str, Any]
+
+    def settle(self, flags: Mapping[str, Any]) -> dict[str, Settings]:
+        """Each family's settings; later ones win: preset, family, suite, flags. Raises SettingsError."""
+        for name in _EACH:
+            if name in flags:
+                raise SettingsError(
+                    f"Each family of suite '{self.name}' has its own {name}: leave --{name} out."
+                )
+        found = {family: self._settled(family, flags) for family in self.families}
+        for name in _ONE:
+            values = [getattr(settings, name) for settings in found.values()]
+            if any(value != values[0] for value in values):
+                raise SettingsError(
+                    f"Setting '{name}' must be the same for all families of suite '{self.name}': leave it "
+                    f"out of its file, or set it there under 'settings'."
+                )
+        return found
+
+    def _settled(self, family: str, flags: Mapping[str, Any]) -> Settings:
+        own = dict(self.families[family])
+        preset = own.pop("preset", None)
+        between = {f"family '{family}' of suite '{self.name}'": own, f"suite '{self.name}'": self.settings}
+        try:
+            return configure(preset, flags, between)
+        except SettingsError as error:
+            raise SettingsError(f"Family '{family}': {error}") from None
+
+
+def suite_name(named: str | None) -> str | None:
+    """The suite that a command's first argument names; None for a preset or a file.
+
+    >>> suite_name("suite:smoke"), suite_name("passkey")
+    ('smoke', None)
+    """
+    return named.removeprefix(MARK) if named is not None and named.startswith(MARK) else None
+
+
+@cache
+def suite_files() -> dict[str, str]:
+    """The suites' YAML texts by name."""
+    folder = files("needlemap") / "presets" / "suites"
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+    return {name.removesuffix(".yaml"): (folder / name).read_text(encoding="utf-8") for name in names}
+
+
+def load_suite(name: str) -> Suite:
+    """A suite by its name, or from a .yaml file of one's own. Raises SettingsError."""
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        if not path.is_file():
+            raise SettingsError(f"No suite file at '{name}'.")
+        return _parsed(path.stem, path.read_bytes().decode("utf-8", "replace"))
+    known = suite_files()
+    if name not in known:
+        raise SettingsError(f"Unknown suite '{name}'. {did_you_mean(name, known)} Or give a .yaml file.")
+    return _parsed(name, known[name])
+
+
+def _parsed(name: str, text: str) -> Suite:
+    try:
+        data = read_yaml(text)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"Suite '{name}' is not readable YAML: {' '.join(str(error).split())}") from None
+    _check(name, data)
+    first = text.partition("\n")[0]
+    about = first.removeprefix("#").strip() if first.startswith("#") else ""
+    families = {str(family): settings or {} for family, settings in data["families"].items()}
+    return Suite(name, about, families, data.get("settings") or {})
+
+
+def _check(name: str, data: Any) -> None:
+    if not isinstance(data, dict) or not isinstance(data.get("families"), dict) or not data["families"]:
+        raise SettingsError(
+            f"Suite '{name}' needs families, as 'families: {{mine: {{preset: passkey}}}}'. See docs/suites.md."
+        )
+    for key in data:
+        if key not in _KEYS:
+            raise SettingsError(f"Suite '{name}': unknown key '{key}'. {did_you_mean(str(key), _KEYS)}")
+    for family, settings in [*data["families"].items(), ("settings", data.get("settings"))]:
+        if settings is not None and not isinstance(settings, dict):
+            raise SettingsError(f"Suite '{name}': '{family}' must be a mapping of settings to values.")
+        if not _plain(str(family)):
+            raise SettingsError(
+                f"Suite '{name}': '{family}' names a folder: use letters, digits, '-', '_' and '.'."
+            )
+
+
+def _plain(family: str) -> bool:
+    return family[:1].isalnum() and all(letter.isalnum() or letter in "-_." for letter in family)

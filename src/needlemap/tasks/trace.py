@@ -1,0 +1,135 @@
+"""Variables that get their value from one another: who has it? (RULER's variable tracking, arXiv 2404.06654.)
+
+A chain is a variable with a number, and variables that are set to the one before. One chain is asked for, the
+others mislead. Its names are what the question does not say, and nothing says how many they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+from needlemap.errors import SettingsError
+from needlemap.options import Checked
+from needlemap.scorers.base import Reference
+from needlemap.tasks.backgrounds import Noise
+from needlemap.tasks.base import Background, Draw, Item, Scope
+from needlemap.tasks.spread import Order, following, ordered, scattered, share
+from needlemap.tasks.values import Values
+from needlemap.tasks.wording import WORDINGS, worded
+
+_CONSONANTS, _VOWELS = "BDFGHJKLMNPRSTVZ", "AEIOU"
+_TRIES = 2000  # draws of one name
+_SAID = {  # line, question, beginning of its answer, what stands between names
+    "english": (
+        "Let {name} = {source}.",
+        "Which variables have the value {value}? A variable may have got it from another one. List the names "
+        "of all of them, and nothing else.",
+        "The variables with the value {value}:",
+        ", ",
+    ),
+    "chinese": (
+        "设 {name} = {source}。",
+        "哪些变量的值是{value}？变量的值可能来自另一个变量。请列出所有这些变量的名字，不要写别的。",
+        "值为{value}的变量：",
+        "、",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Variables in the order in which they get one value: the first is set to it, each other to the one before."""
+
+    value: str
+    names: tuple[str, ...]
+
+    def lines(self, line: str) -> list[str]:
+        """What the text says of it, one line a variable."""
+        sources = (self.value, *self.names[:-1])
+        return [
+            line.format(name=name, source=source) for name, source in zip(self.names, sources, strict=True)
+        ]
+
+
+class Trace(metaclass=Checked):
+    """Variables set to a number or to one another; all that have a certain number are asked for.
+
+    chains, of hops + 1 variables each; one is asked for. order: in which a chain's lines stand. span: over how
+    much of the haystack, in percent, the asked chain goes on behind its first line. digits: of numbers.
+    haystack, fresh, noise: as for `magic`. question, prefix: other wording, with {value}.
+    """
+
+    name = "trace"
+    scorer = "f1"
+
+    def __init__(
+        self,
+        *,
+        haystack: Literal["prose", "repeat"] = "prose",
+        chains: int = 2,
+        hops: int = 4,
+        order: Order = "forward",
+        span: float = 100.0,
+        digits: int = 5,
+        fresh: Scope = "trial",
+        question: str = "",
+        prefix: str = "",
+        noise: str = "",
+        language: Literal["english", "chinese"] = "english",
+    ) -> None:
+        if min(chains, hops, digits) < 1:
+            raise SettingsError("Options of trace: chains, hops and digits are 1 or more.")
+        self._haystack, self._noise = haystack, noise or WORDINGS[language].noise
+        self._chains, self._hops, self._order, self._span = chains, hops, order, share(span)
+        self._fresh, self._values = fresh, Values("number", digits, language)
+        self._line, asked, begun, self._comma = _SAID[language]
+        self._question = worded(question or asked, "question", ("value",), {})
+        self._prefix = worded(prefix or begun, "prefix", ("value",), {})
+
+    def background(self, repeat: int, seed: int) -> Background | None:
+        """Noise; None for prose."""
+        return Background(Noise(self._noise), "sentence") if self._haystack == "repeat" else None
+
+    def item(self, draw: Draw) -> Item:
+        """The asked chain's lines, the first of them at the cell's depth, then those of the others."""
+        beside = draw.random("trace beside", "repeat" if self._fresh == "repeat" else "length")
+        taken: set[str] = set()
+        others = [self._chain(beside, taken, draw) for _ in range(self._chains - 1)]
+        asked = self._chain(draw.random("trace", self._fresh), taken, draw)
+        texts = ordered(beside, asked.lines(self._line), self._order)
+        needles = following(beside, texts, draw.cell.depth, self._span)
+        for other in others:
+            needles += scattered(beside, ordered(beside, other.lines(self._line), self._order))
+        question = self._question.format(value=asked.value)
+        decoys = tuple(name for other in others for name in other.names)
+        return Item(
+            tuple(needles),
+            question,
+            Reference(self._comma.join(asked.names), asked.names, "\n".join(texts), question, decoys),
+            answer_prefix=self._prefix.format(value=asked.value),
+        )
+
+    def _chain(self, random: Random, taken: set[str], draw: Draw) -> Chain:
+        """A chain of names and a value that nothing has yet."""
+        value = self._values.fresh(random, taken, draw.holds)
+        return Chain(value, tuple(fresh_name(random, taken, draw.holds) for _ in range(self._hops + 1)))
+
+
+def fresh_name(random: Random, taken: set[str], holds: Callable[[str], bool]) -> str:
+    """A variable's name, three letters and two digits, that is neither taken, and is from now on, nor held.
+
+    Raises SettingsError when there is none left.
+
+    >>> fresh_name(Random("x"), set(), lambda text: False)
+    'ZOF47'
+    """
+    for _ in range(_TRIES):
+        letters = (random.choice(kind) for kind in (_CONSONANTS, _VOWELS, _CONSONANTS))
+        name = f"{''.join(letters)}{random.randrange(100):02}"
+        if name not in taken and not holds(name):
+            taken.add(name)
+            return name
+    raise SettingsError("Names of variables are used up. Use fewer chains or hops.")
