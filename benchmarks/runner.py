@@ -175,6 +175,7 @@ def _settings(folder: Path, url: str, lengths: str, depths: str, options: argpar
             "depths": depths,
             "concurrency": options.concurrency,
             "retries": 0,
+            "canary": False,  # the server answers without reading
         },
     )
 

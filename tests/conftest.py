@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from needlemap.cli import main
+from needlemap.runs.locks import is_held
 
 collect_ignore = ["servers"]  # programs, not tests
 ROOT = Path(__file__).parent.parent
@@ -172,11 +174,14 @@ class Command:
         return [json.loads(file.read_text("utf-8")) for file in files]
 
     def end(self) -> None:
-        """Kill what still runs."""
+        """Kill what still runs, workers too, which outlive the command that started them."""
         for process in self.started:
             process.kill()
             with process:  # closes its pipes
                 pass
+        for file in self.folder.glob("*/work/*/*.alive"):
+            if is_held(file):
+                os.kill(int(file.read_text()), signal.SIGKILL)
 
 
 _PASSING = ("latency_s", "finished_at", "usage", "cached_tokens", "shared_tokens")

@@ -11,10 +11,19 @@ from typing import Any
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _CLICKS = 10
+_LATEST_MS = 20_000
 # Frames are counted to the one after that in which the map, or the trial, is there: then it is painted.
 _WATCH = """
 const frame = () => new Promise(requestAnimationFrame);
-const until = async (there) => { while (!there()) await frame(); await frame(); return performance.now(); };
+const until = async (there) => {
+  const late = performance.now() + LATEST_MS;
+  while (!there()) {
+    if (performance.now() > late) throw new Error("nothing was drawn in LATEST_MS ms");
+    await frame();
+  }
+  await frame();
+  return performance.now();
+};
 const mapped = () => document.querySelector("#page:not([hidden]) #grid .cell");
 window.opened = until(mapped);
 addEventListener("pointerdown", (event) => {
@@ -23,7 +32,7 @@ addEventListener("pointerdown", (event) => {
   window.clicked = until(() => trial.textContent && trial.textContent !== shown)
     .then((now) => now - event.timeStamp);
 }, true);
-"""
+""".replace("LATEST_MS", str(_LATEST_MS))
 
 
 @dataclass(frozen=True, slots=True)

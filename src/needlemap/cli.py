@@ -13,6 +13,7 @@ from needlemap.errors import NeedlemapError
 from needlemap.flags import GroupedCommand, with_settings
 from needlemap.models.faults import hidden
 from needlemap.printable import printable
+from needlemap.suites import suite_name
 
 app = typer.Typer(
     name="needlemap",
@@ -24,7 +25,8 @@ app = typer.Typer(
 )
 
 Preset = Annotated[
-    str | None, typer.Argument(help="A preset's name (needlemap list presets) or a .yaml file.")
+    str | None,
+    typer.Argument(help="A preset's name (list presets), a .yaml file, or suite:NAME (list suites)."),
 ]
 Out = Annotated[
     Path | None, typer.Option("-o", "--out", help="The run's folder. An existing run is resumed.")
@@ -37,6 +39,10 @@ Live = Annotated[
         "None is served when nothing is left to ask.",
     ),
 ]
+DifficultyFile = Annotated[
+    str | None,
+    typer.Option("--difficulty", metavar="FILE", help="The task's difficulty, as run --difficulty auto froze it."),
+]
 WORKERS = "Workers"  # the group of flags that say who asks, and where
 Runs = Annotated[list[Path], typer.Argument(help="Run folders.")]
 
@@ -47,6 +53,14 @@ def run(
     preset: Preset = None,
     out: Out = None,
     live: Live = False,
+    difficulty: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|FILE",
+            help="auto: make the task harder until the model scores 60 to 95, and freeze that into "
+            "RUN/difficulty.yaml; FILE: such a file, for other models.",
+        ),
+    ] = None,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -114,10 +128,19 @@ def run(
         *(workers, slurm, partition, qos, max_num_workers, gpus_per_worker, time),
         *(tuple(slurm_arg or ()), retry, attach, dry_run),
     )
+    if difficulty == "auto" and not fleet.wanted:
+        from needlemap.commands.difficulty import auto_command
+
+        raise typer.Exit(auto_command(preset, out, flags, live))
+    flags = _at_difficulty(preset, flags, difficulty)
     if fleet.wanted:
         from needlemap.commands.fleet import fleet_command
 
         raise typer.Exit(fleet_command(preset, out, flags, live, fleet))
+    if (suite := suite_name(preset)) is not None:
+        from needlemap.commands.suite import run_suite
+
+        raise typer.Exit(run_suite(suite, out, flags, live))
     from needlemap.commands.run import run_command
 
     raise typer.Exit(run_command(preset, out, flags, live))
@@ -127,6 +150,7 @@ def run(
 @with_settings
 def plan(
     preset: Preset = None,
+    difficulty: DifficultyFile = None,
     workers: Annotated[int | None, typer.Option(help="Lanes; by default as many as --concurrency.")] = None,
     tokens_per_second: Annotated[
         float | None, typer.Option(help="Prefill speed of one worker, of short prompts.")
@@ -142,18 +166,31 @@ def plan(
     """Cells, tokens, cached tokens, dollars, before any call and without a key."""
     from needlemap.commands.plan import Terms, plan_command
 
-    plan_command(
-        preset, Terms(workers, tokens_per_second, model_config, cache_tokens, cache_block), json, flags
-    )
+    flags = _at_difficulty(preset, flags, difficulty)
+    terms = Terms(workers, tokens_per_second, model_config, cache_tokens, cache_block)
+    if (suite := suite_name(preset)) is not None:
+        from needlemap.commands.suite import plan_suite
+
+        plan_suite(suite, terms, json, flags)
+    else:
+        plan_command(preset, terms, json, flags)
 
 
 @app.command(cls=GroupedCommand)
 @with_settings
-def prompts(preset: Preset = None, out: Out = None, **flags: Any) -> None:
+def prompts(
+    preset: Preset = None, out: Out = None, difficulty: DifficultyFile = None, **flags: Any
+) -> None:
     """Write every prompt as JSON Lines (to standard output, or to -o FILE). Asks nothing."""
     from needlemap.commands.prompts import prompts_command
 
-    prompts_command(preset, out, flags)
+    flags = _at_difficulty(preset, flags, difficulty)
+    if (suite := suite_name(preset)) is not None:
+        from needlemap.commands.suite import prompts_suite
+
+        prompts_suite(suite, out, flags)
+    else:
+        prompts_command(preset, out, flags)
 
 
 @app.command()
@@ -249,7 +286,7 @@ def compare(
 @app.command(name="list")
 def list_(
     kind: Annotated[
-        str, typer.Argument(help="presets, templates, tasks, models, scorers, haystacks, tokenizers.")
+        str, typer.Argument(help="presets, suites, templates, tasks, models, scorers, haystacks, tokenizers.")
     ],
 ) -> None:
     """What is installed here, by name."""
@@ -270,6 +307,15 @@ def replay(
     from needlemap.commands.replay import replay_command
 
     replay_command(folder, length, depth, repeat, ask)
+
+
+def _at_difficulty(preset: str | None, flags: dict[str, Any], difficulty: str | None) -> dict[str, Any]:
+    """Flags with those of a frozen difficulty, if one is named."""
+    if difficulty is None:
+        return flags
+    from needlemap.commands.difficulty import with_difficulty
+
+    return with_difficulty(preset, flags, difficulty)
 
 
 def _calm() -> None:

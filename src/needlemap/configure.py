@@ -132,7 +132,9 @@ def _named(name: str, inside: tuple[str, ...] = ()) -> dict[str, Any]:
         return _file(_yaml(path.read_bytes(), name), name, (*inside, name))
     known = preset_files()
     if name.startswith("suite:"):
-        raise SettingsError(f"'{name}' is several runs: needlemap run, plan, prompts and list suites take it.")
+        raise SettingsError(
+            f"'{name}' is several runs: needlemap run, plan, prompts and list suites take it."
+        )
     if name not in known:
         raise SettingsError(f"Unknown preset '{name}'. {did_you_mean(name, known)} Or give a .yaml file.")
     return _file(_yaml(known[name].encode(), name), f"preset {name}", (*inside, name))

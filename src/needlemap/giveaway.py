@@ -11,7 +11,11 @@ from needlemap.tasks.base import Item
 def given_away(items: Iterable[Item], words: Sequence[str] = ()) -> list[str]:
     """Questions that hold all that their answers are told by. words: what the scorer looks for instead of an
     item's key words."""
-    rows = {(item.question, tuple(words) or item.reference.keywords, item.reference.answer) for item in items}
+    rows = {
+        (item.question, tuple(words) or item.reference.keywords, item.reference.answer)
+        for item in items
+        if item.reference.keywords or not item.reference.none  # 'none' is offered to everybody
+    }
     return sorted({question for question, keys, answer in rows if _holds(question, keys or (answer,))})
 
 

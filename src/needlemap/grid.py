@@ -14,6 +14,8 @@ from needlemap.errors import SettingsError, did_you_mean
 
 LENGTH_SCALES = ("linear", "log")
 DEPTH_SCALES = ("linear", "sigmoid")
+MOST_VALUES = 100_000  # of one axis: a slip of the finger, not a grid
+MOST = 1e12  # tokens, or percent
 _KEYS = ("min", "max", "count", "scale")
 
 
@@ -69,6 +71,8 @@ def spaced(low: float, high: float, count: int) -> list[float]:
     """
     if count < 1:
         raise SettingsError(f"count must be at least 1, got {count}.")
+    if count > MOST_VALUES:
+        raise SettingsError(f"count must be at most {MOST_VALUES:,}, got {count:,}.")
     if count == 1:
         return [float(low)]
     step = (high - low) / (count - 1)
@@ -85,7 +89,7 @@ def sigmoid(value: float, ends: str = "keep") -> float:
     """
     if ends == "keep" and value in (0, 100):
         return float(value)
-    return round(100 / (1 + math.exp(-0.1 * (value - 50))), 3)
+    return round(100 / (1 + math.exp(min(-0.1 * (value - 50), 700))), 3)
 
 
 def tokens(text: object) -> float:
@@ -138,6 +142,8 @@ def _spread(spec: dict[str, Any], name: str, scales: tuple[str, ...], ends: str)
         raise SettingsError(f"{name}: count must be a whole number, got {count:g}.")
     if low > high:
         raise SettingsError(f"{name}: min {low:g} is above max {high:g}.")
+    if not -MOST <= low <= high <= MOST:
+        raise SettingsError(f"{name}: {low:g} to {high:g} is no range of anything. Give less than {MOST:g}.")
     if scale == "log":
         if low <= 0:
             raise SettingsError(f"{name}: a log scale needs min above 0, got {low:g}.")

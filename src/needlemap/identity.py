@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
+from needlemap.grid import Cell
 from needlemap.placement import Frame
 from needlemap.prompts import Prompt
 from needlemap.settings import Settings
@@ -68,6 +69,13 @@ def asked_alone(shared: str, item: Item) -> str:
     """Hash of what can change the answer to a question that is asked without a haystack."""
     reference = [item.reference.answer, list(item.reference.keywords), list(item.reference.decoys)]
     return _hash([shared, "closed book", item.question, reference])[:32]
+
+
+def asked_whole(shared: str, prompt: Prompt, item: Item, number: int, cell: Cell) -> str:
+    """Hash of what can change the answer to a prompt that exists already, and of what is right."""
+    reference = [item.reference.answer, list(item.reference.keywords), list(item.reference.decoys)]
+    place = [number, cell.length_tokens, cell.depth]
+    return _hash([shared, prompt.sha256, prompt.answer_prefix, reference, place])[:32]
 
 
 def prefix_hashes(text: TokenText, stops: Iterable[int]) -> dict[int, str]:

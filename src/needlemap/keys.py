@@ -1,4 +1,4 @@
-"""Keys belong into the environment: a setting that holds one would be kept in run.json, and shown in errors."""
+"""Keys belong into the environment: a setting that holds one would be kept in run.json and shown in errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from needlemap.errors import SettingsError
 from needlemap.models.faults import hidden
 from needlemap.settings import Settings
 
-_NAMES = re.compile(r"(?i)(^|[_-])(api[_-]?key|secret|password|passwd|authorization|access[_-]?token|bearer)$")
+_NAMES = re.compile(
+    r"(?i)(^|[_-])(api[_-]?key|secret|password|passwd|authorization|access[_-]?token|bearer)$"
+)
 _MAPPINGS = ("request", "model_options", "scorer_options", "task_options")
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from needlemap.errors import HaystackError, TooShort
 from needlemap.haystacks.assembly import Haystack
-from needlemap.positions import around, behind_stop, by_depth, chained, moved, placed, restored, touch
+from needlemap.positions import around, behind_stop, by_depth, chained, dots, moved, placed, restored, touch
 from needlemap.prompts import Message, Prompt
 from needlemap.seams import SeamCounter, SpanCounter
 from needlemap.tokens import Span, Tokenizer
@@ -61,6 +61,7 @@ class Builder:
     reserve_tokens: taken off each length, for the answer. placement 'unit': the haystack's cuts are those of
     its units. chained: older OpenCompass position formula, with its increment as a share, for placement
     'token'. ids: the model is fed token ids, so that nothing merges where spans meet, and lengths add up.
+    ends: the haystack is asked whole, however much room there is.
     """
 
     def __init__(
@@ -73,17 +74,16 @@ class Builder:
         reserve_tokens: int = 0,
         chained: float | None = None,
         ids: bool = False,
+        ends: bool = False,
     ) -> None:
-        self.haystack = haystack
-        self._tokenizer = tokenizer
-        self._placement = placement
-        self._whole = counts == "prompt"
+        self.haystack, self._tokenizer = haystack, tokenizer
+        self._placement, self._chained = placement, chained
+        self._whole, self._ends = counts == "prompt", ends
         self._reserve = reserve_tokens
-        self._chained = chained
         self._seams = SpanCounter() if ids else SeamCounter(tokenizer, haystack.text, haystack.cuts)
         self._spans: dict[str, Span] = {}
         self._first = int(np.argmax(haystack.cuts.character > 0))  # where the first character ends
-        self._stops = _full_stops(tokenizer) if placement == "period" else frozenset()
+        self._stops = dots(tokenizer) if placement == "period" else frozenset()
         self._units = haystack.cuts.ends() if placement == "unit" else np.empty(0, np.int64)
 
     def build(
@@ -96,7 +96,8 @@ class Builder:
         """
         fixed = self._fixed(frame, needles)
         room = length_tokens - self._reserve
-        if room - fixed > len(self.haystack.text):
+        guess = self.haystack_tokens(frame, needles, length_tokens)
+        if guess > len(self.haystack.text):
             raise HaystackError(
                 f"Haystack '{self.haystack.name}' has {len(self.haystack.text):,} tokens, a prompt of "
                 f"{length_tokens:,} needs {room - fixed:,}."
@@ -104,19 +105,20 @@ class Builder:
         order = by_depth(needles)
         hidden = [needles[place] for place in order]
         chosen = None if position is None or not order else (order.index(0), position)
-        prompt = self._fitted(frame, hidden, room, room - fixed, chosen)
-        if prompt is None:
+        prompt = self._fitted(frame, hidden, room, guess, chosen)
+        if prompt is None or (self._ends and prompt.haystack_tokens < len(self.haystack.text)):
             least = self._reserve + self._least(frame, hidden, room, fixed)
             raise TooShort(
-                f"Length {length_tokens:,} leaves no room for a haystack: {self._reserve} tokens are "
-                f"reserved, {fixed} are needle and template. Use lengths of {least} or more, or a smaller "
-                f"--reserve-tokens."
+                f"Length {length_tokens:,} leaves no room for {'its' if self._ends else 'a'} haystack: "
+                f"{self._reserve} tokens are reserved, {fixed} are needle and template. Use lengths of "
+                f"{least} or more, or a smaller --reserve-tokens."
             )
         return restored(prompt, order)
 
     def haystack_tokens(self, frame: Frame, needles: Sequence[Needle], length_tokens: int) -> int:
         """About how many haystack tokens the prompt of that length holds: seams may move it by one or two."""
-        return length_tokens - self._reserve - self._fixed(frame, needles)
+        room = length_tokens - self._reserve - self._fixed(frame, needles)
+        return min(room, len(self.haystack.text)) if self._ends else room
 
     def _fixed(self, frame: Frame, needles: Sequence[Needle]) -> int:
         """Tokens of a prompt that are not haystack, as far as they count."""
@@ -171,7 +173,9 @@ class Builder:
         return self._prompt(frame, needles, positions, int(ends[best]), "", room) if best >= 0 else None
 
     def _least(self, frame: Frame, needles: Sequence[Needle], room: int, fixed: int) -> int:
-        """The smallest room that would do, found by trying: seams move it off the sum of the parts."""
+        """A room that would do, the smallest by trying: seams move it off the sum of the parts."""
+        if self._ends:
+            return fixed + len(self.haystack.text) + _SEAMS
         most = fixed + _SEAMS + (int(self._units[0]) if len(self._units) else 0)
         for larger in range(room + 1, most):
             prompt = self._fitted(frame, needles, larger, larger - fixed)
@@ -294,7 +298,3 @@ class Builder:
             pad=pad,
             off_by=counted - room if self._placement == "sentence" else 0,
         )
-
-
-def _full_stops(tokenizer: Tokenizer) -> frozenset[int]:
-    return frozenset(tokenizer.index(b".").ids.tolist())

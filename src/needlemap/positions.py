@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.prompts import PlacedNeedle, Prompt
-from needlemap.tokens import Span, TokenText
+from needlemap.tokens import Span, Tokenizer, TokenText
 
 
 class Hidden(Protocol):
@@ -83,6 +83,11 @@ def chained(depth: float, sizes: Sequence[int], stop: int, step: float) -> list[
         point = int(point + size + stop * step)
         points.append(point)
     return [min(point, stop) for point in points]
+
+
+def dots(tokenizer: Tokenizer) -> frozenset[int]:
+    """The tokens of a bare '.'."""
+    return frozenset(tokenizer.index(b".").ids.tolist())
 
 
 def behind_stop(ids: NDArray[np.int32], point: int, stops: frozenset[int]) -> int:

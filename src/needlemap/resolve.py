@@ -15,7 +15,7 @@ from needlemap.placement import Builder
 from needlemap.registry import find, installed
 from needlemap.scorers.base import Scorer, Weigher
 from needlemap.settings import Settings, settings_of
-from needlemap.tasks.base import Background, Backgrounded, Task
+from needlemap.tasks.base import Background, Backgrounded, Depthless, Task
 from needlemap.templates import Template, load_template
 from needlemap.tokenizers.catalogue import BUNDLED, load
 from needlemap.tokens import Tokenizer
@@ -60,6 +60,7 @@ def resolve(settings: Settings) -> Resolved:
     )
     traits = model_traits(settings)
     tokenizer, task = load_tokenizer(settings, traits), make_task(settings)
+    check_depths(settings, task, grid)
     make_background(settings, task, settings.first_repeat)  # what it forbids is said before files are opened
     scorer, template = make_scorer(settings, task, traits), make_template(settings, traits)
     return Resolved(settings, grid, traits, tokenizer, task, scorer, template, make_source(settings))
@@ -158,6 +159,15 @@ def make_task(settings: Settings) -> Task:
     return made
 
 
+def check_depths(settings: Settings, task: Task, grid: Grid) -> None:
+    """Raises SettingsError for several depths of a task to which they mean nothing."""
+    if isinstance(task, Depthless) and task.depthless and len(grid.depths) > 1:
+        raise SettingsError(
+            f"Task '{settings.task}' asks about the whole text, so depths mean nothing to it. Ask one, and "
+            f"more repeats: --depths 50 --repeats {len(grid.depths) * settings.repeats}"
+        )
+
+
 def make_scorer(settings: Settings, task: Task, traits: Traits) -> Scorer:
     """The scorer that the settings, or else the task, name. SettingsError if the model cannot feed it."""
     name = task.scorer if settings.scorer == "auto" else settings.scorer
@@ -223,6 +233,7 @@ def make_builder(resolved: Resolved, repeat: int, background: Background | None 
         reserve_tokens=settings.reserve,
         chained=settings.diff / 100 if settings.spread == "chain-as-coded" else None,
         ids=resolved.traits.render is not None,
+        ends=background is not None and not background.source.endless,
     )
 
 
@@ -232,7 +243,7 @@ def make_haystack(resolved: Resolved, repeat: int, background: Background | None
     needed = max(1, max(resolved.grid.lengths) - settings.reserve)
     if background is not None:
         source, unit = background.source, background.unit
-        guess = bytes_a_token(source, tokenizer)
+        guess, needed = bytes_a_token(source, tokenizer), needed if source.endless else 1
         return assemble(source, tokenizer, needed, joined="text", unit=unit, bytes_a_token=guess)
     return assemble(
         resolved.source,

@@ -41,13 +41,20 @@ def _part(ours: str, key: str, start: Mapping[str, Any]) -> Callable[[Raw, Any],
 
 def _scorer(_raw: Raw, value: Any) -> Raw:
     methods = {"gpt4": "judge", "substring_match": "substring", "substring_method": "substring"}
-    if value not in methods:
+    if str(value) not in methods:
         raise SettingsError(f"Unknown evaluation_method '{value}'. {did_you_mean(str(value), methods)}")
-    return {"scorer": methods[value]}
+    return {"scorer": methods[str(value)]}
 
 
 def _option(name: str) -> Callable[[Raw, Any], Raw]:
-    return lambda raw, value: {"scorer_options": {**raw.get("scorer_options", {}), name: value}}
+    return lambda raw, value: {"scorer_options": {**_mapping(raw, "scorer_options"), name: value}}
+
+
+def _mapping(raw: Raw, setting: str) -> Raw:
+    found = raw.get(setting, {})
+    if not isinstance(found, dict):
+        raise SettingsError(f"Setting '{setting}' takes a mapping of names to values, got {found!r}.")
+    return found
 
 
 def _source(kind: str) -> Callable[[Raw, Any], Raw]:

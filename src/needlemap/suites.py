@@ -108,7 +108,7 @@ def _parsed(name: str, text: str) -> Suite:
 def _check(name: str, data: Any) -> None:
     if not isinstance(data, dict) or not isinstance(data.get("families"), dict) or not data["families"]:
         raise SettingsError(
-            f"Suite '{name}' needs families, as 'families: {{mine: {{preset: passkey}}}}'. See docs/suites.md."
+            f"Suite '{name}' needs families, as families: {{mine: {{preset: passkey}}}}. See docs/suites.md."
         )
     for key in data:
         if key not in _KEYS:
@@ -116,11 +116,11 @@ def _check(name: str, data: Any) -> None:
     for family, settings in [*data["families"].items(), ("settings", data.get("settings"))]:
         if settings is not None and not isinstance(settings, dict):
             raise SettingsError(f"Suite '{name}': '{family}' must be a mapping of settings to values.")
-        if not _plain(str(family)):
+        if not plain_name(str(family)):
             raise SettingsError(
                 f"Suite '{name}': '{family}' names a folder: use letters, digits, '-', '_' and '.'."
             )
 
 
-def _plain(family: str) -> bool:
+def plain_name(family: str) -> bool:
     return family[:1].isalnum() and all(letter.isalnum() or letter in "-_." for letter in family)

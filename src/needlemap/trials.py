@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from needlemap.collisions import Held, collided, collisions, hidden_words
 from needlemap.framing import Remembering, make_frame
 from needlemap.giveaway import given_away, refuse_given_away
 from needlemap.grid import Cell, Grid
-from needlemap.identity import asked_hash, prefix_hashes, scored_key, settings_hash
+from needlemap.identity import asked_hash, asked_whole, prefix_hashes, scored_key, settings_hash
 from needlemap.models.base import Traits
 from needlemap.placement import Builder, Frame
 from needlemap.plan.places import in_bin, places
@@ -18,8 +18,9 @@ from needlemap.prompts import Prompt
 from needlemap.resolve import Resolved, make_background, make_builder, resolve
 from needlemap.scorers.base import Scorer
 from needlemap.settings import Settings
-from needlemap.tasks.base import Background, Draw, Item, Task
+from needlemap.tasks.base import Background, Draw, Item, Ready, Task, holds_nothing
 from needlemap.tokens import Tokenizer
+from needlemap.wholes import place_wholes
 
 TASKS_OWN = "{task}"  # as setting answer_prefix: the beginning that the task has for its answers
 
@@ -46,7 +47,8 @@ class Trial:
 class Experiment:
     """All of a run but its answers: what the settings come to, and the trials, lengths outermost.
 
-    haystacks: name and sha256 of each repeat's text. workers: how many prompts are asked at a time.
+    haystacks: name and sha256 of each repeat's text; of prompts that exist already, of their file. workers:
+    how many prompts are asked at a time. notes: what a user should know before they are.
     """
 
     settings: Settings
@@ -58,6 +60,12 @@ class Experiment:
     workers: int
     haystacks: tuple[tuple[str, str], ...]
     trials: tuple[Trial, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        """Whether its prompts exist already, and stand as they are."""
+        return isinstance(self.task, Ready)
 
     @property
     def tokens_asked(self) -> int:
@@ -66,13 +74,15 @@ class Experiment:
 
     @property
     def given_away(self) -> list[str]:
-        """Questions that hold their own answers."""
-        return given_away((trial.item for trial in self.trials), scored_words(self.scorer))
+        """Questions that hold their own answers; those of prompts that exist already are as they are."""
+        return [] if self.ready else given_away((trial.item for trial in self.trials), scored_words(self.scorer))
 
 
 def prepare(settings: Settings) -> Experiment:
     """Resolve everything and build every prompt. Raises NeedlemapError for whatever the user can mend."""
     resolved = resolve(settings)
+    if isinstance(resolved.task, Ready):
+        return _prepare_ready(resolved, resolved.task)
     haystacks: list[tuple[str, str]] = []
     trials: list[Trial] = []
     known, ground = Remembering(resolved.tokenizer), None
@@ -95,6 +105,22 @@ def prepare(settings: Settings) -> Experiment:
     if settings.collisions != "warn":
         refuse_given_away(experiment.given_away)
     return experiment
+
+
+def _prepare_ready(resolved: Resolved, task: Ready) -> Experiment:
+    """The trials of prompts that exist already: each is a repeat of its own, by its number."""
+    settings, wholes = resolved.settings, task.prompts()
+    given = settings.answer_prefix
+    prefixes = [whole.item.answer_prefix if given == TASKS_OWN else given for whole in wholes]
+    found = place_wholes(resolved, wholes, prefixes)
+    shared = settings_hash(settings, resolved.tokenizer.fingerprint, resolved.traits.weights)
+    trials = []
+    for each in found.placed:
+        asked = asked_whole(shared, each.prompt, each.whole.item, each.number, each.cell)
+        key = scored_key(asked, resolved.scorer.name, resolved.scorer.options)
+        trials.append(Trial(key, asked, each.cell, each.number, each.whole.item, each.prompt, (), False))
+    parts = resolved.traits, resolved.tokenizer, resolved.task, resolved.scorer, resolved.workers
+    return Experiment(settings, found.grid, *parts, (task.source(),), tuple(trials), found.notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +197,7 @@ class _Repeat:
         """The prompt of a cell; in mode 'bins' at its own depth where no shared position fits."""
         settings = self._resolved.settings
         held = self._held.within(cell.length_tokens)
-        item = self._resolved.task.item(Draw(cell, self._number, settings.seed, held))
+        item = self._resolved.task.item(self._draw(cell, self._number, held))
         frame = self._frame(item, cell)
         prompt = self._builder.build(frame, item.needles, cell.length_tokens, position)
         if settings.mode == "bins" and not self._in_bin(prompt):
@@ -179,6 +205,14 @@ class _Repeat:
         prefix = self._answer_prefix(item) or self._resolved.template.answer_prefix
         prompt = replace(prompt, question=item.question, answer_prefix=prefix)
         return _Built(cell, item, frame, prompt)
+
+    def _draw(self, cell: Cell, number: int, holds: Callable[[str], bool]) -> Draw:
+        settings = self._resolved.settings
+        room = cell.length_tokens - settings.reserve
+        return Draw(cell, number, settings.seed, holds, self._tokens, room)
+
+    def _tokens(self, text: str) -> int:
+        return self._resolved.tokenizer.count(text.encode())
 
     def _answer_prefix(self, item: Item) -> str:
         """The answer's beginning that the settings ask for: a text, or the task's own."""
@@ -203,7 +237,7 @@ class _Repeat:
         for length in grid.lengths:
             cell = Cell(length, grid.depths[0])
             number = 0 if mode == "lattice" else self._number
-            item = resolved.task.item(Draw(cell, number, resolved.settings.seed))
+            item = resolved.task.item(self._draw(cell, number, holds_nothing))
             sizes.append(self._builder.haystack_tokens(self._frame(item, cell), item.needles, length))
         return places(mode, grid, sizes, self._builder.haystack.cuts, resolved.tolerance)
 

@@ -47,3 +47,14 @@ def test_what_failed_is_asked_again_and_its_cost_counts(needlemap, wire):
 def test_the_model_in_the_box_knows_no_codes(needlemap):
     needlemap("run", "--lengths", "128", "--depths", "0", "--closed-book", "-o", "d")
     assert "closed book: 0/" in needlemap("report", "d").stdout
+
+
+def test_a_line_torn_by_a_kill_takes_no_later_one_with_it(needlemap, wire):
+    flags = (*GRID, "--closed-book")
+    needlemap.run(wire, *flags)
+    file = needlemap.folder / "r" / "closed-book.jsonl"
+    file.write_bytes(file.read_bytes()[:-40])
+    assert "closed book: 0/1 right" in needlemap.run(wire, *flags).stderr
+    assert len(wire.log()) == 7 + 1
+    needlemap.run(wire, *flags)
+    assert len(wire.log()) == 7 + 1

@@ -28,6 +28,7 @@ from needlemap.runs.session import Session, about, load_map, make_model
 from needlemap.runs.store import RUN_FILE, RunFolder, write_json
 from needlemap.runs.work import lay_out, load_work, next_folder, work_folder
 from needlemap.settings import Settings
+from needlemap.suites import suite_name
 from needlemap.trials import Experiment, prepare
 
 _LOOK_S = 0.3  # between looks at the records
@@ -45,6 +46,11 @@ def fleet_command(
                 "--attach takes no preset, no settings and no -o: what was started goes on as it is."
             )
         return _attach(fleet.attach, live)
+    if (suite := suite_name(preset)) is not None:
+        raise SettingsError(
+            f"Workers share one run, and suite '{suite}' is several, asked one after the other in this "
+            f"process. Leave them out, or give each family's preset its workers (needlemap list presets)."
+        )
     settings = settle(preset, flags)
     if not settings.save:
         raise SettingsError("--no-save keeps no run folder, and workers share nothing else. Leave it out.")

@@ -7,11 +7,12 @@ from importlib.metadata import EntryPoint
 from needlemap.configure import preset_about, preset_files
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.registry import installed
+from needlemap.suites import MARK, load_suite, suite_files
 from needlemap.templates import template_files
 from needlemap.tokenizers.catalogue import BUNDLED
 
 _EXTENSIONS = ("models", "tasks", "scorers", "haystacks")
-KINDS = ("presets", "templates", "tokenizers", *_EXTENSIONS)
+KINDS = ("presets", "suites", "templates", "tokenizers", *_EXTENSIONS)
 
 
 def list_command(kind: str) -> None:
@@ -27,6 +28,8 @@ def list_command(kind: str) -> None:
 def _rows(kind: str) -> dict[str, str]:
     if kind == "presets":
         return {name: preset_about(name) for name in preset_files()}
+    if kind == "suites":
+        return {f"{MARK}{name}": load_suite(name).about for name in suite_files()}
     if kind == "templates":
         return {
             name: text.splitlines()[0].removeprefix("#").strip() for name, text in template_files().items()

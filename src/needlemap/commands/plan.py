@@ -61,21 +61,25 @@ def plan_summary(preset: str | None, terms: Terms, flags: Mapping[str, Any]) -> 
     return _plain(settings, rows, bound)
 
 
-def _reckoned(settings: Settings, terms: Terms) -> tuple[dict[str, Experiment], list[Summary], int]:
-    """Each mode's trials, what they come to, and the tokens that no choice of depths can go below."""
-    shape = Shape.of_config(terms.model_config) if terms.model_config else None
-    experiments = {mode: prepare(_in_mode(settings, mode)) for mode in MODES}
-    rows = [
-        summarise(
-            Walked.of(experiment, terms.workers or experiment.workers),
-            shape=shape,
-            tokens_per_second=terms.tokens_per_second,
-            cache_tokens=terms.cache_tokens,
-            cache_block=terms.cache_block,
-        )
-        for experiment in experiments.values()
-    ]
-    return experiments, rows, _bound(experiments["bins"])
+def _reckoned(settings: Settings, terms: Terms) -> tuple[dict[str, Experiment], list[Summary], int | None]:
+    """Each mode's trials, what they come to, and the tokens that no choice of depths can go below: None for
+    prompts that exist already, which have no choice."""
+    experiments = {"single": prepare(_in_mode(settings, "single"))}
+    modes = ("exact",) if experiments["single"].ready else MODES[1:]
+    experiments |= {mode: prepare(_in_mode(settings, mode)) for mode in modes}
+    rows = [summary(experiment, terms) for experiment in experiments.values()]
+    return experiments, rows, _bound(experiments["bins"]) if "bins" in experiments else None
+
+
+def summary(experiment: Experiment, terms: Terms) -> Summary:
+    """What an experiment comes to, reckoned with such terms."""
+    return summarise(
+        Walked.of(experiment, terms.workers or experiment.workers),
+        shape=Shape.of_config(terms.model_config) if terms.model_config else None,
+        tokens_per_second=terms.tokens_per_second,
+        cache_tokens=terms.cache_tokens,
+        cache_block=terms.cache_block,
+    )
 
 
 def _in_mode(settings: Settings, mode: str) -> Settings:
@@ -97,7 +101,7 @@ def _bound(experiment: Experiment) -> int:
     return total
 
 
-def _plain(settings: Settings, rows: list[Summary], bound: int) -> dict[str, Any]:
+def _plain(settings: Settings, rows: list[Summary], bound: int | None) -> dict[str, Any]:
     return {
         "model": settings.model,
         "mode": settings.mode,
@@ -109,7 +113,7 @@ def _plain(settings: Settings, rows: list[Summary], bound: int) -> dict[str, Any
 
 
 def _show(
-    settings: Settings, experiments: dict[str, Experiment], rows: list[Summary], bound: int, terms: Terms
+    settings: Settings, experiments: dict[str, Experiment], rows: list[Summary], bound: int | None, terms: Terms
 ) -> None:
     first = next(iter(experiments.values()))
     grid = first.grid
@@ -117,18 +121,21 @@ def _show(
         f"{settings.model} · {first.task.name} · {len(grid.lengths)} lengths x {len(grid.depths)} depths x "
         f"{settings.repeats} · tokenizer {first.tokenizer.name} · lanes: {rows[0].lanes}\n"
     )
-    lines = [_headings(rows), *([*_cells(row, settings.mode), *_extras(row, rows)] for row in rows)]
-    wide = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    for line in lines:
-        rest = (text.rjust(width) for text, width in zip(line[1:], wide[1:], strict=True))
-        print("  ".join([line[0].ljust(wide[0]), *rest]))
-    print()
+    print("\n".join(table_lines(rows, settings.mode)), end="\n\n")
     for note in _notes(settings, rows, bound, terms):
         print(note)
 
 
-def _headings(rows: list[Summary]) -> list[str]:
-    found = ["mode", "cells", "calls", "asked", "computed", "cached", "times fewer"]
+def table_lines(rows: list[Summary], chosen: str = "", first: str = "mode") -> list[str]:
+    """Summaries as a table. chosen: the one to mark. first: what the first column is called."""
+    lines = [_headings(rows, first), *([*_cells(row, chosen), *_extras(row, rows)] for row in rows)]
+    wide = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    rests = [[text.rjust(width) for text, width in zip(line[1:], wide[1:], strict=True)] for line in lines]
+    return ["  ".join([line[0].ljust(wide[0]), *rest]) for line, rest in zip(lines, rests, strict=True)]
+
+
+def _headings(rows: list[Summary], first: str) -> list[str]:
+    found = [first, "cells", "calls", "asked", "computed", "cached", "times fewer"]
     if any(row.usd_plain for row in rows):
         found += ["dollars", "if cached"]
     found += ["PFLOP"] if rows[0].flops is not None else []
@@ -195,17 +202,19 @@ def _cut_note(row: Summary) -> str:
     return said
 
 
-def _notes(settings: Settings, rows: list[Summary], bound: int, terms: Terms) -> list[str]:
+def _notes(settings: Settings, rows: list[Summary], bound: int | None, terms: Terms) -> list[str]:
     """What the table does not say of itself."""
     by_mode = {row.mode: row for row in rows}
-    bins, chosen = by_mode["bins"], by_mode.get(settings.mode, by_mode["single"])
+    chosen = by_mode.get(settings.mode, by_mode["single"])
     mark = (
         "* this run's mode." if settings.mode in by_mode else f"Mode {settings.mode} costs what single does."
     )
-    notes = [
-        f"{mark} However depths are chosen inside their bins, {_short(bound)} haystack tokens must "
-        f"be computed; bins comes to {_short(bins.computed)} tokens in all."
-    ]
+    notes = [mark]
+    if bound is not None:
+        notes[0] += (
+            f" However depths are chosen inside their bins, {_short(bound)} haystack tokens must "
+            f"be computed; bins comes to {_short(by_mode['bins'].computed)} tokens in all."
+        )
     if chosen.lanes > 1:
         notes.append(_cut_note(chosen))
     if any(row.usd_plain for row in rows):

@@ -29,10 +29,10 @@ def prompts_command(preset: str | None, out: Path | None, flags: Mapping[str, An
 
 def _write(file: IO[str], trials: list[Trial]) -> None:
     for trial in trials:
-        file.write(json.dumps(_line(trial), ensure_ascii=False) + "\n")
+        file.write(json.dumps(prompt_line(trial), ensure_ascii=False) + "\n")
 
 
-def _line(trial: Trial) -> dict[str, Any]:
+def prompt_line(trial: Trial) -> dict[str, Any]:
     """One prompt with what scoring its answer needs. Depths in percent."""
     prompt, reference = trial.prompt, trial.item.reference
     messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
@@ -48,5 +48,7 @@ def _line(trial: Trial) -> dict[str, Any]:
         "reference": reference.answer,
         "keywords": list(reference.keywords),
         **({"decoys": list(reference.decoys)} if reference.decoys else {}),
+        **({"choices": list(reference.choices)} if reference.choices else {}),
+        **({"none": reference.none} if reference.none else {}),
         "sha256": prompt.sha256,
     }

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from needlemap.commands.suite import of_suites, show_suite
 from needlemap.errors import SettingsError
 from needlemap.maps.effective import RULES, parse_rules
 from needlemap.maps.map import Map
@@ -26,6 +27,7 @@ from needlemap.reports.usage import cache_lines
 from needlemap.runs.loaded import load_run
 from needlemap.runs.session import cube_of_run
 from needlemap.runs.store import RunFolder
+from needlemap.runs.suite_folder import is_suite, open_suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,10 @@ def report_command(
     trackers = [parse_tracker(text) for text in log]
     look = Look(title, palette, _width(width), RULES if rules is None else parse_rules(rules))
     if out is None and not trackers:
-        _draw(runs, look)
+        for path in filter(is_suite, runs):
+            show_suite(open_suite(path), None if rules is None else look.rules)
+        _draw([path for path in runs if not is_suite(path)], look)
+    runs = of_suites(runs)
     if out is not None:
         print(_written(runs, out, format, look), file=sys.stderr)
     loaded = [load_run(path) for path in dict.fromkeys(runs)] if trackers else []

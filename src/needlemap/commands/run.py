@@ -47,7 +47,7 @@ def _run(settings: Settings, path: Path, live: bool) -> int:
     model = make_model(settings) if session.wanted else None
     if not settings.quiet:
         announce(session)
-        _notes(model)
+        notes(model)
     with page_of(session, live) as page:
         outcome = Outcome()
         if model is not None:
@@ -103,11 +103,12 @@ def announce(session: Session) -> None:
     """What is about to be asked, and what the settings silently would not say."""
     experiment = session.experiment
     grid, settings = experiment.grid, experiment.settings
-    size = f"{len(grid.lengths)} lengths x {len(grid.depths)} depths x {settings.repeats}"
+    size = f"{len(grid.lengths)} lengths x {len(grid.depths)} depths x {settings.repeats} = "
     lines = [
-        f"{settings.model} · {experiment.task.name} · {size} = {len(experiment.trials)} trials · "
+        f"{settings.model} · {experiment.task.name} · {'' if experiment.ready else size}{len(experiment.trials)} trials · "
         f"{experiment.tokens_asked:,} prompt tokens ({experiment.tokenizer.name})"
     ]
+    lines += [f"note: {note}" for note in experiment.notes]
     lines += [f"{session.done} already scored, {len(session.todo)} to ask"] if session.done else []
     for what, count in zip(("lengths", "depths"), grid.duplicates, strict=True):
         lines += [f"{count} {what} fell together after rounding and are asked once"] if count else []
@@ -118,7 +119,7 @@ def announce(session: Session) -> None:
     given = experiment.given_away
     lines += [f"warning: the question gives its answer away: {given[0]}"] if given else []
     if experiment.traits.render is not None and begins_twice(experiment.trials[0].prompt):
-        lines.append("warning: prompts begin with the same token twice: does the template spell the first one?")
+        lines.append("warning: prompts begin with the same token twice: does the template spell it?")
     lines += _same(experiment)
     missed = sum(trial.prompt.off_by != 0 for trial in experiment.trials)
     lines += [f"warning: {missed} prompts miss their length by a token or two (recorded)"] if missed else []
@@ -127,6 +128,8 @@ def announce(session: Session) -> None:
 
 def _same(experiment: Experiment) -> list[str]:
     """How many prompts are asked twice: sentences are longer than the steps in depth, or repeats alike."""
+    if experiment.ready:
+        return []
     trials, first = experiment.trials, experiment.settings.first_repeat
     places = {
         (
@@ -144,7 +147,7 @@ def _same(experiment: Experiment) -> list[str]:
     return [f"note: {same} of {len(trials)} prompts equal one of another depth or repeat; n counts them once"]
 
 
-def _notes(model: Model | None) -> None:
+def notes(model: Model | None) -> None:
     """What a back end has to say about its model before it is asked."""
     for note in getattr(model, "notes", ()):
         print(f"note: {note}", file=sys.stderr, flush=True)

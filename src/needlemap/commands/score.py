@@ -81,6 +81,8 @@ async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
         str(row.get("needle", "")),
         str(row.get("question", "")),
         tuple(map(str, row.get("decoys") or ())),
+        tuple(map(str, row.get("choices") or ())),
+        str(row.get("none") or ""),
     )
     try:
         score, _ = await attempts(lambda: scorer.score(_text(row, _ANSWERS), reference), _RETRIES)

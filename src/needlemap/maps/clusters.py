@@ -20,7 +20,8 @@ class ClusterMean:
     """A mean in [0, 1] over n trials in so many clusters (haystacks).
 
     standard_error, design_effect: None with fewer than FEWEST clusters: too few to see how haystacks
-    differ. low, high: 95 %, then as of independent trials.
+    differ. low, high: 95 %, then as of independent trials; None where nobody knows how many answers n stands
+    for.
     """
 
     score: float
@@ -28,8 +29,8 @@ class ClusterMean:
     clusters: int
     standard_error: float | None
     design_effect: float | None
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
 
 def robust_error(sums: Array, counts: Array) -> float:

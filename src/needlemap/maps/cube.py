@@ -17,6 +17,7 @@ from needlemap.maps.answers import Place, by_prompt, latest_records, one_a_cell,
 from needlemap.runs.record import Record
 
 Array = NDArray[np.float64]
+RAGGED_BELOW = 0.5  # share of lengths x depths that are cells
 Pair = tuple[float, float]
 
 
@@ -56,9 +57,20 @@ class Cube:
         """Prompts that were to be asked and have no score."""
         return int((self.asked & ~self.known).sum())
 
+    @property
+    def ragged(self) -> bool:
+        """Whether lengths have depths of their own; see `is_ragged`."""
+        cells = int((self.asked | ~np.isnan(self.spread)).any(axis=0).sum())
+        return is_ragged(cells, len(self.lengths), len(self.depths))
+
     def clustered(self, scores: Array) -> Array:
         """Scores of all repeats, (repeats, ...), as (haystacks, trials)."""
         return scores.reshape(1 if self.one_haystack else max(1, len(self.repeats)), -1)
+
+
+def is_ragged(cells: int, lengths: int, depths: int) -> bool:
+    """Whether lengths have depths of their own (mode lattice), so that lengths x depths is mostly holes."""
+    return cells < RAGGED_BELOW * lengths * depths
 
 
 def make_cube(

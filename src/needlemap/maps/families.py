@@ -1,16 +1,17 @@
-"""Several families' scores as one: the mean over families at each length, and how far it holds.
+"""Several families' scores as one, and how far their mean holds.
 
-In it every family counts the same, however many prompts it has; trials that share a repeat, and so a haystack
-where families use the same one, are a cluster.
+Trials that share a repeat, and so a haystack where families use the same one, are a cluster. Each prompt counts
+once: families that ask as many weigh the same.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from math import inf
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from needlemap.maps.cube import Cube
 
@@ -18,23 +19,20 @@ PUBLISHED = 0.856  # Llama-2-7B's mean over RULER's 13 tasks at 4k (Hsieh et al.
 
 
 def joined(cubes: Sequence[Cube]) -> Cube:
-    """A cube whose depths are the families' numbers: each score a repeat's mean over a family's depths.
+    """A cube of all families: its depths are numbers of (family, depth), one family behind the other.
 
     Lengths at which a family has no score at all are left out: a mean over the rest says something else.
     """
-    lengths = [length for length in sorted({each for cube in cubes for each in cube.lengths})]
+    lengths = [
+        n for n in sorted({n for cube in cubes for n in cube.lengths}) if all(_has(c, n) for c in cubes)
+    ]
     repeats = sorted({repeat for cube in cubes for repeat in cube.repeats})
-    scores = np.full((len(repeats), len(lengths), len(cubes)), np.nan)
-    for at, cube in enumerate(cubes):
-        rows = np.ix_([repeats.index(one) for one in cube.repeats], [lengths.index(n) for n in cube.lengths])
-        scores[(*rows, at)] = _means(cube)
-    whole = ~np.isnan(scores).all(axis=0).any(axis=1)
-    scores = scores[:, whole]
-    kept = tuple(length for length, keep in zip(lengths, whole, strict=True) if keep)
-    asked = np.ones(scores.shape, dtype=bool)
-    one = bool(cubes) and all(cube.one_haystack for cube in cubes)
-    places = tuple(map(float, range(len(cubes))))
-    return Cube(tuple(repeats), kept, places, scores, scores, asked, one)
+    scores = np.concatenate([_placed(cube.scores, cube, repeats, lengths, np.nan) for cube in cubes], axis=2)
+    spread = np.concatenate([_placed(cube.spread, cube, repeats, lengths, np.nan) for cube in cubes], axis=2)
+    asked = np.concatenate([_placed(cube.asked, cube, repeats, lengths, False) for cube in cubes], axis=2)
+    one = all(cube.one_haystack for cube in cubes)
+    places = tuple(map(float, range(scores.shape[2])))
+    return Cube(tuple(repeats), tuple(lengths), places, scores, spread, asked, one)
 
 
 def published_length(means: dict[int, float]) -> float | None:
@@ -49,8 +47,16 @@ def published_length(means: dict[int, float]) -> float | None:
     return inf if max(means) in above else max(above, default=0)
 
 
-def _means(cube: Cube) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """(repeats, lengths): a repeat's mean over depths, NaN where nothing was measured."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # the mean of nothing is NaN, as it should be
-        return np.nanmean(cube.scores, axis=2)
+def _has(cube: Cube, length: int) -> bool:
+    """Whether a family has a score at a length."""
+    return length in cube.lengths and bool(cube.known[:, cube.lengths.index(length)].any())
+
+
+def _placed(
+    values: NDArray[Any], cube: Cube, repeats: Sequence[int], lengths: Sequence[int], nothing: float
+) -> NDArray[Any]:
+    """A cube's array (repeats, lengths, depths) at the places of these repeats and lengths."""
+    made = np.full((len(repeats), len(lengths), values.shape[2]), nothing, values.dtype)
+    rows = [repeats.index(repeat) for repeat in cube.repeats]
+    made[rows] = values[:, [cube.lengths.index(length) for length in lengths]]
+    return made

@@ -9,7 +9,7 @@ from typing import Any
 
 from needlemap.maps.answers import latest_records, prompt_of
 from needlemap.maps.clusters import ClusterMean
-from needlemap.maps.cube import known_scores, make_cube
+from needlemap.maps.cube import is_ragged, known_scores, make_cube
 from needlemap.maps.intervals import wilson
 from needlemap.maps.position import length_scores, total_score
 from needlemap.runs.outcomes import SKIPPED
@@ -21,7 +21,8 @@ class CellScore:
     """One cell. depth: as meant; realised: mean of where the first needle was; both shares in [0, 1].
 
     score: mean in [0, 1], None when nothing was measured. n: different prompts scored; of imported results,
-    whose prompts are not known, results. low, high: 95 % Wilson interval of so many.
+    whose prompts are not known, results. low, high: 95 % Wilson interval of so many; None where a result is a
+    mean of nobody knows how many answers.
     missing: trials that could not be measured or were not asked yet. failures: how many of each kind.
     repeated: scored trials whose prompt a shallower cell of the same length asked too: where sentences are
     longer than the steps in depth, neighbouring cells are one prompt, which counts once in every sum.
@@ -68,6 +69,11 @@ class Map:
     def depths(self) -> tuple[float, ...]:
         """Meant depths, ascending shares."""
         return tuple(sorted({cell.depth for cell in self.cells}))
+
+    @property
+    def ragged(self) -> bool:
+        """Whether lengths have depths of their own."""
+        return is_ragged(len(self.cells), len(self.lengths), len(self.depths))
 
     @property
     def n(self) -> int:
@@ -160,7 +166,8 @@ def _cell(place: tuple[int, float], records: list[Record], expected: int, seen: 
             failures[record.failure] += 1
     realised = [record.needles[0].realised for record in records if record.needles]
     score = sum(scores) / len(scores) if scores else None
-    interval = None if score is None else wilson(score * n, n)
+    means = any(record.scorer is not None and record.scorer.mean for record in records)
+    interval = None if score is None or means else wilson(score * n, n)
     return CellScore(
         place[0],
         place[1],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Awaitable, Mapping
 from time import time
 from types import ModuleType
@@ -20,6 +21,9 @@ from needlemap.models.allowance import Allowance, allowance
 
 NO_KEY = "none"  # local servers want none, the SDKs insist on some text
 SHORTEST_SECRET = 6  # characters; shorter ones would be found in plain words
+_PLAIN = re.compile(
+    r"(accept(-encoding)?|anthropic-(version|beta)|connection|content-|host|user-agent|x-stainless)"
+)
 RESERVED = (
     "model",
     "messages",
@@ -100,21 +104,29 @@ async def reply(
         raise _refused(error, server, secret, sent_s) from None
     except sdk.APIConnectionError as error:
         raise faults.lost(error, server, secret) from None
-    return _object(text, server, secret), allowance(response.headers, sent_s)
+    return _object(unsaid(text, response, secret), server, secret), allowance(response.headers, sent_s)
+
+
+def unsaid(text: str, response: Any, secret: str) -> str:
+    """A reply without what it says back of the secrets that were sent: the key, and all headers that come
+    from the user's environment (ANTHROPIC_CUSTOM_HEADERS, organisations)."""
+    sent = {name: value for name, value in response.request.headers.items() if not _PLAIN.match(name)}
+    said = {secret, *sent.values(), *(value.removeprefix("Bearer ") for value in sent.values())}
+    for each in sorted(said, key=len, reverse=True):
+        if len(each) >= SHORTEST_SECRET:
+            text = text.replace(each, "[hidden]")
+    return text
 
 
 def _refused(error: Any, server: str, secret: str, sent_s: float) -> Unmeasured:
     response = error.response
-    refused = faults.from_status(
-        response.status_code, response.text, response.headers, server=server, secret=secret
-    )
+    said = unsaid(response.text, response, secret)
+    refused = faults.from_status(response.status_code, said, response.headers, server=server, secret=secret)
     refused.allowance = allowance(response.headers, sent_s)
     return refused
 
 
 def _object(text: str, server: str, secret: str) -> dict[str, Any]:
-    if secret != NO_KEY and len(secret) >= SHORTEST_SECRET:
-        text = text.replace(secret, "[hidden]")  # a server that echoes headers: answers are kept as they are
     try:
         body = json.loads(text)
     except ValueError:

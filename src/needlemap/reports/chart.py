@@ -97,7 +97,7 @@ def map_title(map: Map) -> str:
 def caption(map: Map, layout: Layout) -> list[str]:
     """What a reader must know to believe the map: n, mode, tokenizer, scorer, what is missing."""
     total = map.total
-    interval = f" {interval_label(total.low, total.high)}" if total and map.counted else ""
+    interval = f" {interval_label(total.low, total.high)}" if total and total.low is not None else ""
     count = f"n = {map.n:,} prompts" if map.counted else f"n not told ({map.n:,} cells, each a mean)"
     facts = [count, f"mode {map.mode}", f"overall {score_label(map.overall)}{interval}"]
     line = "; bars: 95 % intervals" if map.counted else ""

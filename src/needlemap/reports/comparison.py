@@ -10,7 +10,7 @@ from needlemap.maps.bootstrap import FEWEST
 from needlemap.maps.comparison import CellChange, Comparison, LengthDifference
 from needlemap.maps.difference import Difference
 from needlemap.maps.verdict import Verdict
-from needlemap.reports.labels import depth_labels, length_labels, score_label
+from needlemap.reports.labels import depth_labels, floor_label, length_labels, score_label
 
 EXPLORED = 5  # cells shown
 
@@ -116,11 +116,12 @@ def verdict_label(comparison: Comparison) -> str:
     verdict, margin = comparison.verdict, _number(comparison.margin)
     word = verdict_word(verdict, comparison.margin)
     if verdict.word == "worse" and comparison.overall.high < -comparison.margin:
-        return f"{word} (a loss of more than {margin} points is certain)"
+        return f"{word} (the whole 95 % interval is a loss of more than {margin} points)"
     if verdict.word == "worse":
-        return f"{word} (a loss is certain, and one of {margin} points or more is not excluded)"
+        return f"{word} (the whole 95 % interval is a loss, and it reaches {margin} points or more)"
     if verdict.more is not None:
-        return f"{word} (margin {margin} points; about {verdict.more:,} more trials would tell)"
+        more = f"about {verdict.more:,} more trials would tell, if the difference stays"
+        return f"{word} (margin {margin} points; {more})"
     return word if verdict.word == "no worse" else f"{word} (margin {margin} points)"
 
 
@@ -200,8 +201,7 @@ def _noise(comparison: Comparison) -> list[str]:
     line = f"the same experiment twice: {noise.differing} of {noise.n} prompts differ"
     if not noise.differing:
         return [line]
-    smallest = 100 * noise.smallest(noise.n)
-    return [f"{line}; noise floor: a difference of up to {smallest:.1f} points means nothing"]
+    return [f"{line}; {floor_label(noise, noise.n)}"]
 
 
 def _left_out(comparison: Comparison) -> str:

@@ -1,8 +1,9 @@
-"""How the trials of a run ended, in a line or two: refusals, cut-off answers, failures, what was skipped."""
+"""How the trials of a run ended, in a few lines: false answers, refusals, cut-off answers, failures."""
 
 from __future__ import annotations
 
 from needlemap.maps.answers import latest_records
+from needlemap.reports.balanced import balance_lines
 from needlemap.runs.closed_book import closed_book_lines
 from needlemap.runs.outcomes import outcome_counts, outcome_lines
 from needlemap.runs.store import RunFolder
@@ -13,4 +14,8 @@ def ended_lines(folder: RunFolder) -> list[str]:
     about, records = folder.about(), latest_records(folder.records())
     unasked = sum(len(repeats) for _, _, repeats in about["cells"]) - len(records)
     skipped = max(0, unasked) if about.get("stopped") else 0
-    return [*closed_book_lines(folder), *outcome_lines(outcome_counts(records), skipped)]
+    return [
+        *balance_lines(records),
+        *closed_book_lines(folder),
+        *outcome_lines(outcome_counts(records), skipped),
+    ]

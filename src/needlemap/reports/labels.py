@@ -8,6 +8,8 @@ from pathlib import Path
 
 from needlemap.grid import percent
 from needlemap.maps.map import Map
+from needlemap.maps.noise import NoiseFloor
+from needlemap.maps.position import DepthScore
 
 NOT_ASKED = "not asked"
 
@@ -41,6 +43,17 @@ def depth_labels(depths: Sequence[float]) -> dict[float, str]:
         if len(set(labels.values())) == len(labels):
             return labels
     return {depth: f"{percent(depth):g}%" for depth in depths}
+
+
+def depth_score_labels(rows: Sequence[DepthScore], depths: Sequence[float]) -> list[str]:
+    """What rows are called: '40%', told apart among all depths, or '40–50%' for a part of the haystack."""
+    alone = depth_labels(depths)
+    return [
+        alone[row.depth]
+        if row.end == row.depth
+        else f"{percent(row.depth):g}–{percent(row.end):g}%"
+        for row in rows
+    ]
 
 
 def length_range(lengths: Sequence[int]) -> str:
@@ -78,6 +91,12 @@ def interval_label(low: float | None, high: float | None) -> str:
     return "-" if low is None or high is None else f"[{low * 100:.1f}, {high * 100:.1f}]"
 
 
+def floor_label(noise: NoiseFloor, prompts: int) -> str:
+    """How far two runs of so many prompts differ for no reason."""
+    points = 100 * noise.smallest(prompts)
+    return f"noise floor: two runs of one model differ by up to {points:.1f} points 95 times in 100"
+
+
 def missing_label(missing: int, failures: Mapping[str, int]) -> str:
     """How many are missing and why, each kind with its count.
 
@@ -93,8 +112,12 @@ def missing_label(missing: int, failures: Mapping[str, int]) -> str:
 
 def overall_label(map: Map) -> str:
     """The line under a map: 'overall 87.3 (n=225, 2 missing)'."""
-    missing = sum(cell.missing for cell in map.cells)
-    return f"overall {score_label(map.overall)} (n={map.n}, {missing} missing)"
+    return f"overall {score_label(map.overall)} ({n_label(map.n, counted=map.counted)}, {map.missing} missing)"
+
+
+def n_label(n: int, *, counted: bool) -> str:
+    """How much a score rests on: 'n=20', or '3 means' where nobody knows of how many answers."""
+    return f"n={n}" if counted else f"{n} mean{'s' * (n != 1)}"
 
 
 def all_failures(map: Map) -> dict[str, int]:

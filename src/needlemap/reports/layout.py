@@ -24,7 +24,6 @@ MAX_LABELS = 36
 WIDE, HIGH = 0.56, 1.25  # of a letter's size: the width of a letter, the height of a line
 GRAIN = 5  # cells end at such parts of a point, whole pixels of a print at 360 to the inch: no seams
 TICKED = 0.6  # of a label's height: rows that are lower have no room for ticks
-RAGGED_BELOW = 0.5  # share of lengths x depths that are cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class Layout:
 
 def make_layout(map: Map, style: Style = SCREEN, width: float | None = None) -> Layout:
     """The layout of a map: sizes, ticks, one data row per cell and per length. width: at most so wide."""
-    bands, rows, ticks = _ragged_bands(map) if is_ragged(map) else _even_bands(map)
+    bands, rows, ticks = _ragged_bands(map) if map.ragged else _even_bands(map)
     labels = length_labels(map.lengths)
     bins = dict(zip(map.depths, bin_edges(map.depths), strict=True)) if map.mode == "bins" else {}
     columns = max(1, len(map.lengths))
@@ -59,7 +58,7 @@ def make_layout(map: Map, style: Style = SCREEN, width: float | None = None) -> 
         {length: labels[length] for length in thinned(map.lengths, _room(labels.values(), wide, style))},
         {place: ticks[place] for place in thinned(list(ticks), _lines(high, style))},
         tuple(_cell_row(cell, band, bins) for cell, band in zip(map.cells, bands, strict=True)),
-        tuple(_mean_row(margin, counted=map.counted) for margin in length_margins(map)),
+        tuple(_mean_row(margin) for margin in length_margins(map)),
         bool(bins) and high / max(1.0, rows) >= TICKED * style.label,
     )
 
@@ -85,11 +84,6 @@ def thinned(values: Sequence[T], most: int) -> list[T]:
     """
     step = max(1, -(-len(values) // most))
     return list(values[::step])
-
-
-def is_ragged(map: Map) -> bool:
-    """Whether lengths have depths of their own, so that lengths x depths is mostly holes."""
-    return len(map.cells) < RAGGED_BELOW * len(map.lengths) * len(map.depths)
 
 
 def _even_bands(map: Map) -> tuple[list[tuple[float, float]], float, dict[float, str]]:
@@ -159,12 +153,12 @@ def _state(cell: CellScore) -> str:
     return "partial" if cell.missing else "scored"
 
 
-def _mean_row(margin: Margin, *, counted: bool) -> dict[str, Any]:
+def _mean_row(margin: Margin) -> dict[str, Any]:
     return {
         "length": margin.length_tokens,
         "mean": _percent(margin.score),
-        "low": _percent(margin.low) if counted else None,
-        "high": _percent(margin.high) if counted else None,
+        "low": _percent(margin.low),
+        "high": _percent(margin.high),
         "tokens": f"{margin.length_tokens:,} tokens",
         **_counts(margin),
     }

@@ -60,9 +60,9 @@ def _scalars(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float |
     mean, records = run.map.total, run.records
     if mean is not None:
         yield from (("score/overall", percent(mean.score)), ("score/n", mean.n))
-        yield from (("score/low", percent(mean.low)), ("score/high", percent(mean.high)))
+        yield from (("score/low", _share(mean.low)), ("score/high", _share(mean.high)))
     for length, score in run.map.by_length.items():
-        yield f"score_at_length/{length}", None if score is None else percent(score)
+        yield f"score_at_length/{length}", _share(score)
     yield from _effective(run, rules)
     yield "trials/scored", sum(record.scored for record in records)
     yield "trials/missing", run.map.missing
@@ -70,6 +70,10 @@ def _scalars(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float |
     yield "tokens/cached", total(record.cached_tokens for record in records)
     yield "tokens/completion", total(record.completion_tokens for record in records)
     yield "usd", total(record.usd for record in records)
+
+
+def _share(value: float | None) -> float | None:
+    return None if value is None else percent(value)
 
 
 def _effective(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float | None]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import percent
 from needlemap.maps.comparison import Comparison, compare_pairs
@@ -18,10 +20,12 @@ def compare_loaded(first: Loaded, second: Loaded, margin: float = MARGIN) -> tup
     """The comparison of two runs. margin: in points.
 
     Raises NeedlemapError when their trials or scorers are not the same, and says in what they differ;
-    SettingsError for a margin that means nothing.
+    SettingsError for a margin that means nothing, or one run given twice.
     """
     if not 0 < margin <= 100:
         raise SettingsError(f"A margin is in points above 0 and up to 100, got {margin:g}.")
+    if Path(first.path).resolve() == Path(second.path).resolve():
+        raise SettingsError(f"Run '{first.path}' is given twice. Give the folders of two runs.")
     found = contrast(first.about, second.about)
     runs = f"'{first.path}' and '{second.path}'"
     if "scorer" in found:

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from needlemap.maps.map import CellScore, Map
 from needlemap.reports.labels import depth_labels
-from needlemap.reports.layout import is_ragged
 from needlemap.reports.margins import length_margins
 from needlemap.runs.outcomes import SKIPPED
 
@@ -72,7 +71,7 @@ def depth_rows(map: Map, max_rows: int) -> tuple[tuple[tuple[float, ...], ...], 
 
     Where every length has depths of its own, rows are equal parts of the haystack instead.
     """
-    if not is_ragged(map):
+    if not map.ragged:
         rows = _grouped(map.depths, max_rows)
         labels = depth_labels([row[0] for row in rows])
         return rows, tuple(labels.values())

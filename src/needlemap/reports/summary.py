@@ -10,12 +10,18 @@ from needlemap.maps.cube import Cube
 from needlemap.maps.effective import RULES, Effective, effective_length, parse_rule
 from needlemap.maps.missing import missing_bounds
 from needlemap.maps.noise import noise_floor
-from needlemap.maps.position import DepthScore, position_gap, total_score
+from needlemap.maps.position import position_gap, total_score
 from needlemap.maps.power import trials_needed
-from needlemap.reports.labels import depth_labels, interval_label, length_labels, score_label
+from needlemap.reports.labels import (
+    depth_score_labels,
+    floor_label,
+    interval_label,
+    length_labels,
+    n_label,
+    score_label,
+)
 
 DROP = 0.05
-UNCOUNTED = "each score is a mean of nobody knows how many answers: intervals are as of one each"
 
 
 def summary_lines(cube: Cube, rules: tuple[str, ...] = RULES) -> list[str]:
@@ -24,12 +30,12 @@ def summary_lines(cube: Cube, rules: tuple[str, ...] = RULES) -> list[str]:
     if mean is None:
         return []
     return [
-        _mean_line(mean),
+        _mean_line(mean) if cube.counted else _means_line(mean),
         *_missing_lines(mean, cube.missing),
         *_effective_lines(cube, rules),
         *_depth_lines(cube),
         *_again_lines(cube),
-        *([_power_line(mean)] if cube.counted else [UNCOUNTED]),
+        *([_power_line(mean)] if cube.counted else []),
     ]
 
 
@@ -63,12 +69,21 @@ def _mean_line(mean: ClusterMean) -> str:
     return f"{line}, {error} by haystack, design effect {mean.design_effect:.1f})"
 
 
+def _means_line(mean: ClusterMean) -> str:
+    """Where the records are means: of what, nobody knows."""
+    return (
+        f"all cells: {score_label(mean.score)} ({n_label(mean.n, counted=False)} of nobody knows how many "
+        "answers: no n, no interval)"
+    )
+
+
 def _missing_lines(mean: ClusterMean, missing: int) -> list[str]:
     bounds = missing_bounds(mean.score * mean.n, mean.n, missing)
     if not missing or bounds is None:
         return []
     low, high = map(score_label, bounds)
-    return [f"all {missing} missing wrong: {low}; all right: {high}"]
+    what = f"{missing} missing prompt{'s' * (missing != 1)}"
+    return [f"{what}: {low} if all were wrong, {high} if all were right"]
 
 
 def _effective_lines(cube: Cube, rules: tuple[str, ...]) -> list[str]:
@@ -76,6 +91,8 @@ def _effective_lines(cube: Cube, rules: tuple[str, ...]) -> list[str]:
     known = [each for each in found if each is not None]
     shown = [f"{each.rule.name} {effective_label(each)}" for each in known]
     lines = [f"effective length: {' · '.join(shown)}"]
+    if not cube.counted:
+        return lines
     if cube.one_haystack:
         lines.append("  no intervals: all repeats count as of one haystack")
     elif any(each.clusters < FEWEST for each in known):
@@ -87,16 +104,18 @@ def _depth_lines(cube: Cube) -> list[str]:
     gap = position_gap(cube)
     if gap is None:
         return []
-    labels = depth_labels(cube.depths)
-    worst, best = (_depth(each, labels) for each in gap)
+    worst, best = (
+        f"{label} {_score(row.mean)}"
+        for label, row in zip(depth_score_labels(gap, cube.depths), gap, strict=True)
+    )
     if gap[0].mean.score == gap[1].mean.score:
         return [f"by depth: {score_label(gap[0].mean.score)} at every depth"]
     return [f"by depth: lowest at {worst}, highest at {best}"]
 
 
-def _depth(each: DepthScore, labels: dict[float, str]) -> str:
-    mean = each.mean
-    return f"{labels[each.depth]} {score_label(mean.score)} {interval_label(mean.low, mean.high)}"
+def _score(mean: ClusterMean) -> str:
+    """With its interval, if it has one."""
+    return score_label(mean.score) + ("" if mean.low is None else f" {interval_label(mean.low, mean.high)}")
 
 
 def _again_lines(cube: Cube) -> list[str]:
@@ -105,10 +124,9 @@ def _again_lines(cube: Cube) -> list[str]:
     if noise is None:
         return []
     line = f"asked again: {noise.differing} of {noise.n} prompts scored otherwise the second time"
-    if not noise.differing:
-        return [line]
-    share, smallest = interval_label(noise.low, noise.high), 100 * noise.smallest(cube.n)
-    return [f"{line} {share} %; noise floor: up to {smallest:.1f} points between two runs mean nothing"]
+    share = f"{score_label(noise.differing / noise.n)} % {interval_label(noise.low, noise.high)}"
+    floor = "" if not noise.differing else f"; {floor_label(noise, cube.n)}"
+    return [f"{line} ({share}){floor}"]
 
 
 def _power_line(mean: ClusterMean) -> str:

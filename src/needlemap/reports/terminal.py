@@ -20,6 +20,7 @@ from needlemap.reports.labels import (
     length_labels,
     length_range,
     missing_label,
+    n_label,
     overall_label,
     score_label,
 )
@@ -125,14 +126,14 @@ def plain_summary(map: Map) -> str:
     labels = length_labels(map.lengths)
     wide = max((len(label) for label in labels.values()), default=0)
     lines = [f"{map.model} · {map.task} · tokenizer {map.tokenizer} · scorer {map.scorer} · mode {map.mode}"]
-    lines += [f"{labels[margin.length_tokens]:>{wide}}  {_margin(margin)}" for margin in length_margins(map)]
+    lines += [f"{labels[margin.length_tokens]:>{wide}}  {_margin(margin, counted=map.counted)}" for margin in length_margins(map)]
     return "\n".join([*lines, *_totals(map)]) + "\n"
 
 
-def _margin(margin: Margin) -> str:
-    interval = f" {interval_label(margin.low, margin.high)}" if margin.n else ""
+def _margin(margin: Margin, *, counted: bool) -> str:
+    interval = "" if margin.low is None else f" {interval_label(margin.low, margin.high)}"
     missing = f" missing {missing_label(margin.missing, margin.failures)}" if margin.missing else ""
-    return f"{score_label(margin.score):>5}  n={margin.n}{interval}{missing}"
+    return f"{score_label(margin.score):>5}  {n_label(margin.n, counted=counted)}{interval}{missing}"
 
 
 def _whole(score: float, full: int) -> int:
@@ -161,8 +162,7 @@ def _footer(map: Map, raster: Raster, cell_width: int, glyphs: Glyphs) -> list[T
 
 
 def _totals(map: Map) -> list[str]:
-    missing = sum(cell.missing for cell in map.cells)
-    why = [f"missing {missing_label(missing, all_failures(map))}"] if missing else []
+    why = [f"missing {missing_label(map.missing, all_failures(map))}"] if map.missing else []
     return [overall_label(map), *why]
 
 

@@ -89,7 +89,7 @@ def first_token_twice(prompt: Prompt) -> str | None:
 
 
 def begins_twice(prompt: Prompt) -> bool:
-    """Whether token ids begin with one token twice, as where a chat template and a tokenizer both add theirs."""
+    """Whether token ids begin with one token twice, as where template and tokenizer both add theirs."""
     ids = prompt.ids[:2]
     return len(ids) == 2 and bool(ids[0] == ids[1]) and int(ids[0]) >= 0
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 from needlemap.grid import Cell
 from needlemap.identity import asked_alone, scored_key, settings_hash
@@ -103,10 +104,18 @@ class _Keeper:
             await asyncio.to_thread(self._write, record.line())
 
     def _write(self, line: bytes) -> None:
-        with self._file.open("ab") as out:
+        with self._file.open("a+b") as out:
+            if out.seek(0, os.SEEK_END) and _last(out) != b"\n":
+                out.write(b"\n")  # behind a line that a kill or a full disk tore
             out.write(line)
             out.flush()
             os.fsync(out.fileno())
+
+
+def _last(file: BinaryIO) -> bytes:
+    """The last byte of a file that holds some."""
+    file.seek(-1, os.SEEK_END)
+    return file.read(1)
 
 
 class _Nobody:

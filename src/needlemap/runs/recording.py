@@ -10,13 +10,14 @@ from needlemap.errors import Unmeasured
 from needlemap.models.base import Answer
 from needlemap.money import Prices
 from needlemap.runs.record import NeedleRecord, PromptRecord, Record, ScorerRecord
-from needlemap.runs.surroundings import surroundings
+from needlemap.runs.surroundings import Surroundings, surroundings
 from needlemap.scorers.base import Score, Scorer
 from needlemap.settings import Settings
 from needlemap.trials import Trial
 
 LONGEST_THINKING = 20_000  # characters
 _CUT = "\n[...]\n"
+_SHOWN = 32  # needles of a trial whose text and surroundings are kept; of others only where they stand
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,9 @@ class RecordMaker:
 
 
 def needle_records(trial: Trial) -> tuple[NeedleRecord, ...]:
-    """What a record keeps of a trial's needles: depths, place, text and what stands around it."""
-    around = surroundings(trial.prompt, [needle.text for needle in trial.item.needles])
+    """What a record keeps of a trial's needles: depths, place, and of the first few their surroundings."""
+    shown = surroundings(trial.prompt, [needle.text for needle in trial.item.needles[:_SHOWN]])
+    unseen = [Surroundings("", "", "")] * (len(trial.prompt.needles) - len(shown))
     return tuple(
         NeedleRecord(
             meant=needle.meant,
@@ -95,7 +97,7 @@ def needle_records(trial: Trial) -> tuple[NeedleRecord, ...]:
             before=seen.before,
             after=seen.after,
         )
-        for needle, seen in zip(trial.prompt.needles, around, strict=True)
+        for needle, seen in zip(trial.prompt.needles, (*shown, *unseen), strict=True)
     )
 
 

@@ -77,8 +77,8 @@ class Session:
         return bool(self.todo or unasked(self.experiment, self.folder))
 
     async def run(self, model: Model, watcher: Watcher, *, close: bool = True) -> Outcome:
-        """Ask what is left. Records are on the disk before the watcher hears of them. Closes the model, unless
-        it is wanted again.
+        """Ask what is left. Records are on the disk before the watcher hears of them. Closes the
+        model, unless it is wanted again.
 
         Raises NeedlemapError when another run holds the folder, or scorer and task do not fit.
         """
@@ -208,7 +208,8 @@ def unscored(folder: RunFolder, experiment: Experiment) -> list[Trial]:
 def check_same(folder: RunFolder, experiment: Experiment) -> None:
     """Raises NeedlemapError when a folder's run asks something else: two mixed would make a false map."""
     theirs, ours = folder.about(), experiment.settings.model_dump(mode="json")
-    free = FREE.difference(_GRID) if ours["mode"] in GRID_MODES else FREE
+    fixed = ours["mode"] in GRID_MODES or experiment.ready  # the first start chose the places
+    free = FREE.difference(_GRID) if fixed else FREE
     differing = [
         name
         for name, value in theirs["settings"].items()

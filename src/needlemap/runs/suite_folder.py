@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from needlemap.runs.budget import Budget
 from needlemap.runs.closed_book import kept
 from needlemap.runs.store import RUN_FILE, RunFolder, write_json
 from needlemap.settings import Settings
-from needlemap.suites import Suite, _plain
+from needlemap.suites import Suite, plain_name
 
 NAME = "suite.json"
 SCHEMA = 1
@@ -45,16 +46,19 @@ class SuiteFolder:
         found = [self.path / family for family in self.families]
         return [path for path in found if (path / RUN_FILE).is_file()]
 
-    def budget(self, family: str, settings: Settings, started_s: float) -> Budget:
-        """The suite's limits for one family: what the others have spent counts, as does time since
-        `started_s`."""
-        budget = Budget.of(settings, started_s)
-        for other in self.families:
-            if other != family:
-                folder = RunFolder(self.path / other)
-                for record in [*folder.every_record(), *kept(folder)]:
-                    budget.add(record)
-        return budget
+    def beside(self, family: str) -> list[Path]:
+        """The folders of the other families."""
+        return [self.path / other for other in self.families if other != family]
+
+
+def budget_beside(settings: Settings, others: Iterable[Path], started_s: float) -> Budget:
+    """The limits of one of several runs: what the others have spent counts, as does time since `started_s`,
+    by the monotonic clock."""
+    budget = Budget.of(settings, started_s)
+    for folder in map(RunFolder, others):
+        for record in [*folder.every_record(), *kept(folder)]:
+            budget.add(record)
+    return budget
 
 
 def is_suite(path: Path) -> bool:
@@ -69,14 +73,16 @@ def open_suite(path: Path) -> SuiteFolder:
     except ValidationError as error:
         raise NeedlemapError(f"'{path / NAME}' is not a suite's: {error.errors()[0]['msg']}.") from None
     if file.schema_version > SCHEMA:
-        raise NeedlemapError(f"Suite '{path}' was written by a newer needlemap. Run: pip install -U needlemap")
-    if not all(map(_plain, file.families)):  # a stranger's may name any folder of this machine
+        raise NeedlemapError(
+            f"Suite '{path}' was written by a newer needlemap. Run: pip install -U needlemap"
+        )
+    if not all(map(plain_name, file.families)):  # a stranger's may name any folder of this machine
         raise NeedlemapError(f"'{path / NAME}' names families outside of its folder.")
     return SuiteFolder(path, file.suite, tuple(file.families))
 
 
 def make_suite(path: Path, suite: Suite) -> SuiteFolder:
-    """Write suite.json, or find that of an earlier start. Raises NeedlemapError when it is of another suite."""
+    """Write suite.json, or find that of an earlier start. Raises NeedlemapError for another suite's."""
     if (path / RUN_FILE).is_file():
         raise NeedlemapError(f"'{path}' holds a run, not a suite. Give another folder with -o.")
     if is_suite(path):

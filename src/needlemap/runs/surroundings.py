@@ -28,14 +28,14 @@ class Surroundings:
 
 
 def surroundings(prompt: Prompt, needles: Sequence[str]) -> tuple[Surroundings, ...]:
-    """Of each needle of a prompt. needles: their texts as the task gave them.
+    """Of a prompt's first needles, as many as there are texts. needles: these, as the task gave them.
 
     A space that was put behind a needle, to keep two words apart, belongs to what comes after it.
     """
     spans = prompt.context_spans
     return tuple(
         _around(spans, placed.byte, _end(spans, placed.byte, needle))
-        for placed, needle in zip(prompt.needles, needles, strict=True)
+        for placed, needle in zip(prompt.needles, needles, strict=False)
     )
 
 

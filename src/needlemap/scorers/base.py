@@ -15,6 +15,9 @@ class Reference:
 
     answer: a full right answer. keywords: words that a right answer holds. needle: the hidden text itself.
     question: as it was asked. decoys: what the prompt holds of the same kind as the keywords, but wrong.
+    choices: the right and the wrong ones in the prompt's order, where one of them is asked for by its number.
+    none: the answer by which a question lets one say that the text holds none, right where there are no
+    keywords; '' where it does not.
     """
 
     answer: str
@@ -22,6 +25,8 @@ class Reference:
     needle: str = ""
     question: str = ""
     decoys: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    none: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ _DRESS = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}|\\[ ,;]|[$*
 
 
 class Boxed(metaclass=Checked):
-    """Case, white space, and LaTeX around a name are ignored. why: what stands in the box, None without one."""
+    """Case, white space, and LaTeX around a name are ignored. why: what is in the box, or None."""
 
     name = "boxed"
     scale = (0.0, 1.0)

@@ -22,8 +22,8 @@ class F1(metaclass=Checked):
     """item: what an item looks like, a regular expression; by default an item is what stands between commas,
     line breaks and 'and'.
 
-    Wanted are the keywords. Wrong are the decoys that the answer names; of a task without decoys, all items
-    that name nothing wanted. native: F1. why: recall, precision, found, missing, wrong.
+    Wanted are the keywords. Wrong are the decoys that the answer names; of a task without decoys, or where
+    `item` is given, all items that name nothing wanted. native: F1. why: recall, precision, found, missing, wrong.
     """
 
     name = "f1"
@@ -52,7 +52,7 @@ class F1(metaclass=Checked):
         return Score(share, share, why)
 
     def _wrong(self, compared: str, asked: str, wanted: list[str], reference: Reference) -> list[str]:
-        if reference.decoys:
+        if reference.decoys and not self.options["item"]:
             others = [text for text in dict.fromkeys(map(plain, reference.decoys)) if text not in wanted]
             return [text for text in others if named(compared, text) and not named(asked, text)]
         return [

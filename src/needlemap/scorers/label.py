@@ -1,7 +1,7 @@
 """Whether the first sentence of an answer names exactly one of a few possible labels, and the right one.
 
-Labels are found whole, so that 'no' is not in 'know'; those that the question names do not count, as an answer
-may repeat them. Reads no 'not'.
+Labels are found whole, so that 'no' is not in 'know'; those that the question names do not count, as an
+answer may repeat them. Reads no 'not'.
 """
 
 from __future__ import annotations

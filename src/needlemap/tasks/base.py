@@ -6,10 +6,10 @@ brings its own: noise lines, JSON pairs, sentences like its needles, a transcrip
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from needlemap.grid import Cell
 from needlemap.haystacks.base import Source
@@ -24,18 +24,26 @@ def holds_nothing(_text: str) -> bool:
     return False
 
 
+def utf8_bytes(text: str) -> int:
+    """The tokens of a text for a model that reads bytes."""
+    return len(text.encode())
+
+
 @dataclass(frozen=True, slots=True)
 class Draw:
     """All that one trial is drawn from: equal draws give equal items, in every process.
 
     holds: whether the background, as far as the cell's length goes, already holds a text, in any case, so
-    that keys and values can be fresh.
+    that keys and values can be fresh. tokens: of a text, as the tested model counts; room_tokens: of the
+    prompt without the answer: for tasks that hide as much as fits.
     """
 
     cell: Cell
     repeat: int = 0
     seed: int = 0
     holds: Callable[[str], bool] = holds_nothing
+    tokens: Callable[[str], int] = utf8_bytes
+    room_tokens: int = 0
 
     def random(self, purpose: str, scope: Scope = "trial") -> Random:
         """Random numbers for a purpose: other ones for each trial, for each length of a repeat, or repeat.
@@ -89,14 +97,55 @@ class Task(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """A haystack that a task brings along: a source without end, read in its own order from the start.
+    """A haystack that a task brings along: a source read in its own order from the start.
 
+    A source that ends, as one document, is asked whole: prompts are then shorter than their length.
     unit: what a needle may not split, a name in `boundaries.UNITS`. With 'sentence' prompts have exactly the
     asked length; with the others the haystack ends with a whole unit.
     """
 
     source: Source
     unit: str = "line"
+
+
+@runtime_checkable
+class Depthless(Protocol):
+    """A task that may ask about the whole text, so that one depth says all that any would."""
+
+    @property
+    def depthless(self) -> bool:
+        """Whether it does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A prompt that exists already. messages: role and text. depth: where its answer stands, a share; None
+    where nobody knows. item: what is asked and right; it hides nothing."""
+
+    messages: tuple[tuple[str, str], ...]
+    item: Item
+    depth: float | None
+
+
+@runtime_checkable
+class Ready(Protocol):
+    """A task whose prompts exist already, so that no haystack, template or depth is chosen for them."""
+
+    def prompts(self) -> Sequence[Whole]:
+        """All of them, in an order that never changes."""
+        ...
+
+    def source(self) -> tuple[str, str]:
+        """Where they come from: a name, and a sha256."""
+        ...
+
+
+@runtime_checkable
+class Dialled(Protocol):
+    """A task that can be made harder. dial: sets of options, each harder than the one before."""
+
+    dial: Sequence[Mapping[str, Any]]
 
 
 @runtime_checkable

@@ -13,6 +13,7 @@ from needlemap.errors import SettingsError
 from needlemap.options import Checked
 from needlemap.placement import Needle
 from needlemap.scorers.base import Reference
+from needlemap.tasks.absent import Absence, one_edit
 from needlemap.tasks.backgrounds import Noise, Pairs
 from needlemap.tasks.base import Background, Draw, Item, Scope
 from needlemap.tasks.values import Kind, Values
@@ -36,8 +37,9 @@ class Magic(metaclass=Checked):
     'needles' (sentences like the needles, one a line, with other keys and values). digits: of numbers;
     uuid_digits: of UUIDs, hexadecimal. fresh: how often the asked key is drawn anew: for each trial, for each
     length of a repeat, or for each repeat; the keys beside it are drawn for each length at most, so that
-    neighbouring depths share what comes before. needle, question, prefix (the answer's beginning): other
-    wording, with {key} or {keys}, {value}, {kind}, {kinds}.
+    neighbouring depths share what comes before. absent: the share of trials whose question asks for keys that
+    the text lacks, and of these near: those one edit away from keys that it has; see `absent.py`. needle,
+    question, prefix (the answer's beginning): other wording, with {key} or {keys}, {value}, {kind}, {kinds}.
     """
 
     name = "magic"
@@ -56,6 +58,8 @@ class Magic(metaclass=Checked):
         digits: int = 7,
         uuid_digits: int = 32,
         fresh: Scope = "trial",
+        absent: float = 0.0,
+        near: float = 0.5,
         needle: str = "",
         question: str = "",
         prefix: str = "",
@@ -71,6 +75,9 @@ class Magic(metaclass=Checked):
         sizes = {"word": 0, "number": digits, "uuid": uuid_digits}
         self._keys, self._values = Values(key, sizes[key], language), Values(value, sizes[value], language)
         self._haystack, self._fresh = haystack, fresh
+        self._absence = Absence(absent, near, language)
+        if absent:
+            self.scorer = "sole"
         own, several = WORDINGS[language], self._count[1] * self._count[2] > 1
         self._wording, self._noise = own, noise or own.noise
         kinds = dict(zip(("kind", "kinds"), own.kinds[value], strict=True))
@@ -78,6 +85,8 @@ class Magic(metaclass=Checked):
         self._needle = worded(needle or own.needle, "needle", ("key", "value"), kinds)
         self._question = worded(question or asked, "question", ("keys",), kinds)
         self._prefix = worded(prefix or begun, "prefix", ("keys",), kinds)
+        if not prefix:
+            self._prefix = self._absence.prefix(self._prefix)
         if haystack == "needles" and "\n" in self._needle:
             raise SettingsError("needle: with haystack=needles it must be one line, as each of those is.")
 
@@ -99,19 +108,36 @@ class Magic(metaclass=Checked):
         wanted = tuple(one.value for key in asked for one in hidden if one.key == key)
         end = "\n" if self._haystack == "needles" else ""
         texts = [self._needle.format(key=one.key, value=one.value) + end for one in hidden]
-        keys = self._wording.listed(asked)
-        question = self._question.format(keys=keys)
+        meant = self._absence.asked(draw)
+        named = asked if meant == "present" else self._elsewhere(asked, hidden, draw, near=meant == "near")
+        keys = self._wording.listed(named)
+        question = self._absence.question(self._question.format(keys=keys))
         sought = "\n".join(text.strip() for text, one in zip(texts, hidden, strict=True) if one.key in asked)
-        decoys = tuple(one.value for one in hidden if one.key not in asked)
+        decoys = tuple(one.value for one in hidden if one.key not in asked or meant != "present")
+        answer, none = self._wording.listed(list(wanted)), self._absence.none
+        unanswered = meant != "present"
         return Item(
             tuple(
                 Needle(text, one.depth, still=place > 0)
                 for place, (text, one) in enumerate(zip(texts, hidden, strict=True))
             ),
             question,
-            Reference(self._wording.listed(list(wanted)), wanted, sought, question, decoys),
+            self._absence.unanswered(question, decoys)
+            if unanswered
+            else Reference(answer, wanted, sought, question, decoys, none=none),
             answer_prefix=self._prefix.format(keys=keys),
+            unique=(*(text.strip() for text in texts), *decoys, *named) if unanswered else None,
         )
+
+    def _elsewhere(self, asked: list[str], hidden: list[Hidden], draw: Draw, *, near: bool) -> list[str]:
+        """Keys that are nowhere in the text instead of the asked ones: near to them, or quite others."""
+        random, taken = (
+            draw.random(f"{self.name} absent"),
+            {text for one in hidden for text in (one.key, one.value)},
+        )
+        if near:
+            return [one_edit(key, self._keys, random, taken, draw.holds) for key in asked]
+        return [self._keys.fresh(random, taken, draw.holds) for _ in asked]
 
     def _hidden(self, draw: Draw) -> list[Hidden]:
         """The asked key's values, the first at the cell's depth, then those of the other keys."""

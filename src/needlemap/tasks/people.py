@@ -27,7 +27,7 @@ def person(random: Random, language: str) -> Person:
     """Anybody.
 
     >>> person(Random("x"), "english"), person(Random("x"), "chinese")
-    (Person(name='Thekla Halhill', woman=True), Person(name='任倩雅', woman=True))
+    (Person(name='Quentin Rookstone', woman=False), Person(name='潘建森', woman=False))
     """
     names, woman = _names(language), random.random() < 0.5
     given, family = random.choice(names["women" if woman else "men"]), random.choice(names["family"])
@@ -37,7 +37,7 @@ def person(random: Random, language: str) -> Person:
 
 
 def fresh_person(random: Random, language: str, taken: set[str], holds: Callable[[str], bool]) -> Person:
-    """Somebody who is neither taken, and is from now on, nor held. Raises SettingsError when nobody is left."""
+    """Somebody who is neither taken, and is from now on, nor held. Raises SettingsError if nobody is left."""
     for _ in range(_TRIES):
         found = person(random, language)
         if found.name not in taken and not holds(found.name):

@@ -16,12 +16,12 @@ Piece = TypeVar("Piece")
 
 
 def behind(random: Random, depth: float, count: int, span: float) -> list[float]:
-    """Depths, ascending, of `count` needles: the first at a depth, the rest uniformly in the span behind it.
+    """Depths, ascending, of `count` needles: the first at a depth, the rest uniform in the span behind it.
 
     span: as a share of the haystack; it ends with the haystack.
 
     >>> [round(one, 2) for one in behind(Random("x"), 0.5, 3, 1.0)], behind(Random("x"), 1.0, 2, 0.1)
-    ([0.5, 0.78, 0.84], [1.0, 1.0])
+    ([0.5, 0.8, 0.82], [1.0, 1.0])
     """
     width = min(span, 1 - depth)
     return [depth, *sorted(depth + width * random.random() for _ in range(count - 1))]
@@ -35,8 +35,8 @@ def anywhere(random: Random, count: int) -> list[float]:
 def ordered(random: Random, pieces: list[Piece], order: Order) -> list[Piece]:
     """Pieces in the order in which the text has them.
 
-    >>> ordered(Random("x"), [1, 2, 3], "backward"), ordered(Random("x"), [1, 2, 3], "random")
-    ([3, 2, 1], [3, 1, 2])
+    >>> ordered(Random("x"), [1, 2, 3], "backward"), ordered(Random("z"), [1, 2, 3], "random")
+    ([3, 2, 1], [1, 3, 2])
     """
     if order == "random":
         return random.sample(pieces, len(pieces))
@@ -44,7 +44,7 @@ def ordered(random: Random, pieces: list[Piece], order: Order) -> list[Piece]:
 
 
 def following(random: Random, texts: list[str], depth: float, span: float) -> list[Needle]:
-    """Needles in the order given, from a depth on; only the first moves where a plan chooses another place."""
+    """Needles in the order given, from a depth on; only the first moves where a plan wants it to."""
     depths = behind(random, depth, len(texts), span)
     return [Needle(*both, still=place > 0) for place, both in enumerate(zip(texts, depths, strict=True))]
 

@@ -1,10 +1,12 @@
-"""One JSON object in which a value is the next key: a thread to follow (Roberts et al. 2024, arXiv 2411.05000).
+"""One JSON object in which a value is the next key: a thread to follow.
 
-A thread is told by nothing but its own keys: pairs that belong to none look the same.
+After Roberts, Han and Albanie 2024 (arXiv 2411.05000). A thread is told by nothing but its own
+keys: pairs that belong to none look the same.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 from typing import Literal
 
@@ -18,29 +20,17 @@ from needlemap.tasks.values import Values
 from needlemap.tasks.wording import worded
 
 _PAIR = '"{key}": "{value}"'
-_SAID = {  # question for the last value, for all of them, and the beginnings of their answers
+_SAID = {  # what to do, then what to answer and how that begins
     "english": {
-        "last": (
-            'Look up the key "{key}" in the JSON object. Its value is again a key of the object: look that up, '
-            "and so on, until a value is not a key any more. Answer with that last value alone.",
-            "The last value is",
-        ),
-        "all": (
-            'Look up the key "{key}" in the JSON object. Its value is again a key of the object: look that up, '
-            "and so on, until a value is not a key any more. List the values that you come by, one a line, and "
-            "nothing else.",
-            "The values:",
-        ),
+        "do": 'Look up the key "{key}" in the JSON object. Its value is again a key of the object: look that '
+        "up too, and so on, until a value is not a key any more.",
+        "last": (" Answer with that last value alone.", "The last value is"),
+        "all": (" List the values that you come by, one a line, and nothing else.", "The values:"),
     },
     "chinese": {
-        "last": (
-            "在 JSON 对象中查找键“{key}”。它的值又是该对象的一个键：继续查找，直到某个值不再是键为止。只回答最后这个值。",
-            "最后的值是",
-        ),
-        "all": (
-            "在 JSON 对象中查找键“{key}”。它的值又是该对象的一个键：继续查找，直到某个值不再是键为止。请逐行列出途中得到的所有值，不要写别的。",
-            "这些值是：",
-        ),
+        "do": "在 JSON 对象中查找键“{key}”。它的值又是该对象的一个键：继续查找，直到某个值不再是键为止。",
+        "last": ("只回答最后这个值。", "最后的值是"),
+        "all": ("请逐行列出途中得到的所有值，不要写别的。", "这些值是："),
     },
 }
 
@@ -76,7 +66,7 @@ class Thread(metaclass=Checked):
         self._threads, self._hops, self._ask, self._order, self._span = threads, hops, ask, order, share(span)
         self._fresh, self._values = fresh, Values("uuid", uuid_digits, language)
         asked, begun = _SAID[language][ask]
-        self._question = worded(question or asked, "question", ("key",), {})
+        self._question = worded(question or f"{_SAID[language]['do']}{asked}", "question", ("key",), {})
         self._prefix = worded(prefix or begun, "prefix", (), {})
 
     def background(self, repeat: int, seed: int) -> Background:
@@ -118,6 +108,4 @@ def lines(thread: list[str]) -> list[str]:
     >>> lines(["a", "b", "c"])
     ['"a": "b",\\n', '"b": "c",\\n']
     """
-    return [
-        f"{_PAIR.format(key=key, value=value)},\n" for key, value in zip(thread, thread[1:], strict=False)
-    ]
+    return [f"{_PAIR.format(key=key, value=value)},\n" for key, value in pairwise(thread)]

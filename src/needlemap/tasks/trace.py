@@ -41,7 +41,7 @@ _SAID = {  # line, question, beginning of its answer, what stands between names
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Variables in the order in which they get one value: the first is set to it, each other to the one before."""
+    """Variables of one value: the first is set to it, each other one to the one before."""
 
     value: str
     names: tuple[str, ...]
@@ -57,8 +57,8 @@ class Chain:
 class Trace(metaclass=Checked):
     """Variables set to a number or to one another; all that have a certain number are asked for.
 
-    chains, of hops + 1 variables each; one is asked for. order: in which a chain's lines stand. span: over how
-    much of the haystack, in percent, the asked chain goes on behind its first line. digits: of numbers.
+    chains, of hops + 1 variables each; one is asked for. order: in which a chain's lines stand. span: over
+    how much of the haystack, in percent, the asked chain goes on behind its first line. digits: of numbers.
     haystack, fresh, noise: as for `magic`. question, prefix: other wording, with {value}.
     """
 
@@ -124,7 +124,7 @@ def fresh_name(random: Random, taken: set[str], holds: Callable[[str], bool]) ->
     Raises SettingsError when there is none left.
 
     >>> fresh_name(Random("x"), set(), lambda text: False)
-    'ZOF47'
+    'PUZ08'
     """
     for _ in range(_TRIES):
         letters = (random.choice(kind) for kind in (_CONSONANTS, _VOWELS, _CONSONANTS))

@@ -1,4 +1,4 @@
-"""A small world: who is where, who carries what, what is inside what. Each sentence says how something is now.
+"""A small world: who is where, who carries what, what is inside what. Each sentence says how one is now.
 
 Its state is what was said last: nothing is told of the way there, so no sentence contradicts another.
 """
@@ -47,7 +47,7 @@ class Cast:
 
 
 def cast(random: Random, language: str, size: Mapping[str, int], holds: Callable[[str], bool]) -> Cast:
-    """People, things and boxes that nothing speaks of yet. size: how many 'people', 'places', ... there are."""
+    """People, things and boxes that nothing speaks of yet. size: how many 'people', 'places', ..."""
     words, taken = world(language), set[str]()
     people = [fresh_person(random, language, taken, holds).name for _ in range(size["people"])]
     places = random.sample(words["places"], size["places"])

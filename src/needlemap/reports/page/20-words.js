@@ -45,6 +45,16 @@ function counted(number, noun) {
   return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 }
 
+// '[83.1, 97.0] n=20'; where nobody knows how many answers a mean is of, there is neither.
+function precision(low, high, number) {
+  return low === null ? counted(number, "mean") : `${interval(low, high)} n=${count(number)}`;
+}
+
+// How many trials a score rests on, or means.
+function restsOn(run, number) {
+  return counted(number, run.counted ? "trial" : "mean");
+}
+
 function maybe(value, word) {
   return value === null || value === undefined ? null : word(value);
 }

@@ -46,7 +46,7 @@ function differenceView(summary, difference) {
     colours: () => DIVERGING,
     missing: (cell) => (cells.difference[cell] === null ? "none" : ""),
     value: (cell) => maybe(cells.difference[cell], wholePoints) ?? "",
-    facts: (cell) => differenceFacts(first, cells, cell),
+    facts: (cell) => differenceFacts(cells, cell),
     trialCells: (cell) => sameCells(summary, difference, first, cells, cell),
   };
 }
@@ -57,8 +57,8 @@ function cellFacts(run, cell) {
   const known = (name) => cells[name]?.[cell] ?? null;
   return [
     ["score", cells.n[cell] ? `${percent(cells.score[cell])} %` : "not measured"],
-    ["n", counted(cells.n[cell], "trial")],
-    ["95 % interval", cells.n[cell] ? interval(cells.low[cell], cells.high[cell]) : null],
+    ["n", restsOn(run, cells.n[cell])],
+    ["95 % interval", cells.n[cell] && run.counted ? interval(cells.low[cell], cells.high[cell]) : null],
     ["needle at", maybe(known("realised"), depthWords)],
     ["meant for", depthWords(cells.depth[cell])],
     ["prompt", maybe(known("tokens"), (tokens) => `${count(tokens)} tokens`)],
@@ -71,14 +71,14 @@ function cellFacts(run, cell) {
   ].filter(([, value]) => value !== null);
 }
 
-function differenceFacts(first, cells, cell) {
+function differenceFacts(cells, cell) {
   return [
     ["difference", `${points(cells.difference[cell])} points`],
     ["n", counted(cells.n[cell], "pair")],
     ["changed", `${cells.lost[cell]} lost, ${cells.gained[cell]} gained`],
-    ["p", `${maybe(cells.p[cell], probability) ?? NONE}, not corrected: exploration only`],
+    ["p", maybe(cells.p[cell], (p) => `${probability(p)}, not corrected: exploration only`)],
     ["depth", depthWords(cells.depth[cell])],
-  ];
+  ].filter(([, value]) => value !== null);
 }
 
 // '11k tokens at 50 %', the name of a cell.

@@ -73,6 +73,7 @@ function runReadings(run) {
 
 function overallNote(overall) {
   if (!overall.n) return null;
+  if (overall.low === null) return `${counted(overall.n, "mean")}\nof how many answers, nobody knows`;
   const haystacks = overall.clusters ? `, ${counted(overall.clusters, "haystack")}` : "";
   return `${interval(overall.low, overall.high)}\nn=${count(overall.n)}${haystacks}`;
 }
@@ -118,8 +119,10 @@ function legendWords(view) {
   const [least, most] = [Math.min(...n), Math.max(...n)];
   const each = least === most ? String(most) : `${least} to ${most}`;
   if (view.difference)
-    return `n = ${each} pairs a cell: one cell is a hint where to look, the verdict is below`;
-  return `n = ${each} trials a cell; 95 % intervals: Wilson for a cell, by haystack for bands`;
+    return `n = ${each} ${most === 1 ? "pair" : "pairs"} a cell: one cell is a hint where to look, the verdict is below`;
+  if (!view.run.counted) return "each cell is a mean of nobody knows how many answers: no n, no interval";
+  const trials = most === 1 ? "trial" : "trials";
+  return `n = ${each} ${trials} a cell; 95 % intervals: Wilson for a cell, by haystack for bands`;
 }
 
 function effectiveTable(run) {

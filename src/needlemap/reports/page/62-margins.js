@@ -40,20 +40,21 @@ function drawRunMargins(view) {
 
 // The difference at each length, about a line of none.
 function drawDifferenceMargins(view) {
-  const { lengths } = view.difference.json;
+  const { lengths, counted: known } = view.difference.json;
   const places = new Map(view.lengths.map(([tokens], column) => [tokens, column]));
-  const most = symmetric(lengths.flatMap((each) => [each.low / 100, each.high / 100]));
+  const ends = lengths.flatMap((each) => (known ? [each.low, each.high] : [each.difference]));
+  const most = symmetric(ends.map((end) => end / 100));
   const onScale = (value) => Math.min(Math.max((value / 100 / most + 1) / 2, 0), 1);
   const shown = lengths.map((each) => ({
     place: (places.get(each.length_tokens) + 0.5) / view.lengths.length,
     n: each.n,
     value: onScale(each.difference),
-    low: onScale(each.low),
-    high: onScale(each.high),
+    low: known ? onScale(each.low) : null,
+    high: known ? onScale(each.high) : null,
   }));
   const words = (at) => [
     `${view.lengths[places.get(lengths[at].length_tokens)][1]} tokens, all depths`,
-    lengthFacts(lengths[at]),
+    lengthFacts(lengths[at], known),
   ];
   const spoken = lengths.map((_, at) => words(at).flat(2).join(" "));
   put(
@@ -71,9 +72,11 @@ function drawDifferenceMargins(view) {
   put(at("beside-name"));
 }
 
-function lengthFacts(each) {
+function lengthFacts(each, known) {
+  const difference = ["difference", `${points(each.difference / 100)} points`];
+  if (!known) return [difference, ["n", counted(each.n, "mean")]];
   return [
-    ["difference", `${points(each.difference / 100)} points`],
+    difference,
     ["95 % interval", pointsInterval(each.low / 100, each.high / 100)],
     ["n", counted(each.n, "pair")],
     ["p by Holm's correction", probability(each.p_holm)],
@@ -131,9 +134,9 @@ function marginFacts(point) {
   if (!measured(point)) return [["score", "not measured"]];
   return [
     ["score", `${percent(point.value)} %`],
-    ["95 % interval", interval(point.low, point.high)],
-    ["n", counted(point.n, "trial")],
-  ];
+    ["95 % interval", maybe(point.low, () => interval(point.low, point.high))],
+    ["n", counted(point.n, point.low === null ? "mean" : "trial")],
+  ].filter(([, value]) => value !== null);
 }
 
 function marginSpoken(title, shown, names) {

@@ -4,17 +4,26 @@
 function differenceReadings({ difference }) {
   const { json } = difference;
   const all = json.overall;
-  const [change, low, high] = [all.difference, all.low, all.high].map((value) => value / 100);
   return [
     ["Verdict", json.verdict, json.warning, json.warning ? "main warned" : "main"],
     [
       "Difference",
-      `${points(change)} points`,
-      `${pointsInterval(low, high)}\nn=${counted(all.n, "pair")}, ${counted(all.haystacks, "haystack")}`,
+      `${points(all.difference / 100)} points`,
+      json.counted
+        ? `${differencePrecision(json, "\n")} pairs, ${counted(all.haystacks, "haystack")}`
+        : differencePrecision(json),
     ],
     ["Scores", `${percent(all.score_a / 100)} → ${percent(all.score_b / 100)}`, "%, A to B"],
-    ["Changed", `${count(all.lost)} lost`, `${count(all.gained)} gained; p ${probability(all.p)}`],
-  ];
+    json.counted
+      ? ["Changed", `${count(all.lost)} lost`, `${count(all.gained)} gained; p ${probability(all.p)}`]
+      : null,
+  ].filter(Boolean);
+}
+
+// '[-7.3, -1.2] n=54', or how many means of nobody knows how many answers.
+function differencePrecision({ counted: known, overall }, between = " ") {
+  const ends = pointsInterval(overall.low / 100, overall.high / 100);
+  return known ? `${ends}${between}n=${count(overall.n)}` : `${counted(overall.n, "mean")} in both`;
 }
 
 function verdictNodes({ difference }) {

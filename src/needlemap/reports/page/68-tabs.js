@@ -39,11 +39,11 @@ function tabOf(view, number, chosen, palette, choose) {
 function tabWords(view) {
   if (view.difference) {
     const all = view.difference.json.overall;
-    return `${points(all.difference / 100)} points ${pointsInterval(all.low / 100, all.high / 100)} n=${count(all.n)}`;
+    return `${points(all.difference / 100)} points ${differencePrecision(view.difference.json)}`;
   }
   const { overall } = view.run;
   return overall.n
-    ? `${percent(overall.score)} ${interval(overall.low, overall.high)} n=${count(overall.n)}`
+    ? `${percent(overall.score)} ${precision(overall.low, overall.high, overall.n)}`
     : "not measured";
 }
 

@@ -46,5 +46,5 @@ def _changes(comparison: Comparison, map: Map, layout: Layout) -> dict[str, list
         "n": [cell.n for cell in cells],
         "lost": [cell.lost for cell in cells],
         "gained": [cell.gained for cell in cells],
-        "p": [share(cell.p) for cell in cells],
+        "p": [share(cell.p) if comparison.counted else None for cell in cells],
     }

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from math import isfinite
 from typing import Any
 
-import numpy as np
-
-from needlemap.maps.clusters import ClusterMean, cluster_mean
+from needlemap.maps.clusters import ClusterMean
 from needlemap.maps.cube import Cube
 from needlemap.maps.effective import Effective, Rule
 from needlemap.maps.map import Map
 from needlemap.maps.position import depth_scores
-from needlemap.reports.labels import depth_labels
+from needlemap.reports.labels import depth_score_labels
 from needlemap.reports.page.numbers import share
 from needlemap.reports.summary import effective_label
 
-PARTS = 20  # of the haystack, where every length has depths of its own
 Columns = dict[str, list[Any]]
 
 
@@ -27,15 +23,12 @@ def by_length(map: Map) -> Columns:
     return _columns([map.margins.get(length) for length in map.lengths])
 
 
-def by_depth(cube: Cube, *, ragged: bool) -> Columns:
-    """A row for each depth with a score; of equal parts of the haystack where the grid is ragged."""
-    if ragged:
-        return _by_part(cube)
+def by_depth(cube: Cube) -> Columns:
+    """A row for each depth with a score, or for each part of the haystack (`position.py`)."""
     rows = depth_scores(cube)
-    labels = depth_labels(cube.depths)
     return {
-        "at": [share(row.depth) for row in rows],
-        "label": [labels[row.depth] for row in rows],
+        "at": [share((row.depth + row.end) / 2) for row in rows],
+        "label": depth_score_labels(rows, cube.depths),
         **_columns([row.mean for row in rows]),
     }
 
@@ -71,19 +64,6 @@ def rule_says(rule: Rule) -> str:
         "worst-depth": f"score at the worst depth at least {percent}",
         "auc": "mean score over the logarithm of the length",
     }[rule.kind]
-
-
-def _by_part(cube: Cube) -> Columns:
-    edges = [part / PARTS for part in range(PARTS + 1)]
-    of = np.minimum(np.array(cube.depths) * PARTS, PARTS - 1).astype(int)
-    flat = [cube.clustered(cube.scores[:, :, of == part]) for part in range(PARTS)]
-    means = [cluster_mean(scores) if scores.size else None for scores in flat]
-    rows = [(low, high, found) for (low, high), found in zip(pairwise(edges), means, strict=True) if found]
-    return {
-        "at": [share((low + high) / 2) for low, high, _ in rows],
-        "label": [f"{100 * low:g}–{100 * high:g}%" for low, high, _ in rows],
-        **_columns([found for _, _, found in rows]),
-    }
 
 
 def _columns(means: Sequence[ClusterMean | None]) -> Columns:

@@ -11,8 +11,9 @@ from needlemap import __version__
 from needlemap.maps.cube import Cube
 from needlemap.maps.effective import RULES, effective_length, parse_rule
 from needlemap.maps.map import Map
+from needlemap.reports.balanced import balance_lines
 from needlemap.reports.labels import depth_labels, length_labels, told_apart
-from needlemap.reports.layout import Layout, is_ragged, make_layout
+from needlemap.reports.layout import Layout, make_layout
 from needlemap.reports.page.cells import cell_columns
 from needlemap.reports.page.change import difference
 from needlemap.reports.page.curves import by_depth, by_length, effective_row
@@ -72,7 +73,7 @@ def _run(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str, Any]:
         **_axes(run.map, layout),
         "cells": cell_columns(run.map, layout, run.records),
         "overall": _overall(run.map, lines),
-        "lines": [*lines, *outcome_lines(outcome_counts(run.records))],
+        "lines": [*lines, *balance_lines(run.records), *outcome_lines(outcome_counts(run.records))],
         **_curves(run.map, cube, rules),
         "totals": totals(run),
         "failures": failures(run),
@@ -99,7 +100,8 @@ def _axes(map: Map, layout: Layout) -> dict[str, Any]:
     return {
         "lengths": [[length, label] for length, label in length_labels(map.lengths).items()],
         "depths": [[share(depth), label] for depth, label in depth_labels(map.depths).items()],
-        "ragged": is_ragged(map),
+        "ragged": map.ragged,
+        "counted": map.counted,
         "rows": layout.rows,
         "depth_ticks": [[share(at), label] for at, label in layout.depth_ticks.items()],
     }
@@ -124,6 +126,6 @@ def _curves(map: Map, cube: Cube, rules: tuple[str, ...]) -> dict[str, Any]:
     found = [effective_length(cube, parse_rule(rule)) for rule in rules]
     return {
         "by_length": lengths,
-        "by_depth": by_depth(cube, ragged=is_ragged(map)),
+        "by_depth": by_depth(cube),
         "effective": [effective_row(each, first) for each in found if each is not None],
     }

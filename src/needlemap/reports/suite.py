@@ -1,0 +1,107 @@
+"""A suite in one table: score by length per family, the mean over families, and how far that holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+from needlemap.maps.clusters import ClusterMean
+from needlemap.maps.cube import Cube
+from needlemap.maps.effective import effective_length, parse_rule
+from needlemap.maps.families import PUBLISHED, joined, published_length
+from needlemap.maps.map import Map
+from needlemap.maps.position import length_scores
+from needlemap.printable import printable
+from needlemap.reports.labels import interval_label, length_labels, score_label
+from needlemap.reports.summary import effective_label
+
+RULES = (f"absolute:{100 * PUBLISHED:g}", "absolute:85", "relative:85", "auc")
+_WIDTH = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One family as it was measured: None where it was not begun."""
+
+    name: str
+    map: Map | None
+    cube: Cube | None
+
+
+def suite_lines(name: str, families: Sequence[Family], rules: tuple[str, ...] = RULES) -> list[str]:
+    """All lines: title, a row a family, the mean, effective lengths. Raises SettingsError for a rule."""
+    maps = [family.map for family in families if family.map is not None]
+    lengths = sorted({length for map in maps for length in map.lengths})
+    if not lengths:
+        return [f"suite {name}: nothing was asked yet"]
+    wide = max(len("family"), *(len(family.name) for family in families))
+    labels = length_labels(lengths)
+    heads = [labels[length].rjust(_WIDTH) for length in lengths]
+    lines = [
+        f"suite {name} · {', '.join(dict.fromkeys(map.model for map in maps))}",
+        " ".join(["family".ljust(wide), *heads, "   all", "    n"]),
+        *(_row(family, lengths, wide) for family in families),
+        *_mean_lines(families, lengths, wide, rules),
+    ]
+    return [printable(line, line=True) if at == 0 else printable(line) for at, line in enumerate(lines)]
+
+
+def family_means(families: Sequence[Family]) -> dict[int, float]:
+    """The mean over all families by length, for the lengths at which each of them has a score."""
+    margins = [family.map.margins if family.map else {} for family in families]
+    lengths = sorted(set.intersection(*(set(each) for each in margins))) if margins else []
+    return {length: sum(each[length].score for each in margins) / len(margins) for length in lengths}
+
+
+def _row(family: Family, lengths: Sequence[int], wide: int) -> str:
+    margins = family.map.margins if family.map else {}
+    scores = [score_label(margins[length].score) if length in margins else "-" for length in lengths]
+    overall, n = (family.map.overall, family.map.n) if family.map else (None, 0)
+    missing = family.map.missing if family.map else 0
+    end = f"  {missing} missing" if missing else "" if family.map else "  not begun"
+    cells = [*(text.rjust(_WIDTH) for text in scores), score_label(overall).rjust(_WIDTH), f"{n:5,}"]
+    return " ".join([family.name.ljust(wide), *cells]) + end
+
+
+def _mean_lines(
+    families: Sequence[Family], lengths: Sequence[int], wide: int, rules: tuple[str, ...]
+) -> list[str]:
+    means, cubes = family_means(families), [family.cube for family in families if family.cube is not None]
+    texts = [score_label(means.get(length)).rjust(_WIDTH) for length in lengths]
+    whole = score_label(sum(means.values()) / len(means) if means else None).rjust(_WIDTH)
+    lines = [" ".join(["mean".ljust(wide), *texts, whole])]
+    if not means:
+        return [*lines, "no mean over families yet: no length has a score of each of them"]
+    together = joined(cubes)
+    found = length_scores(together)
+    lines += _interval_lines(found, means)
+    return [*lines, *_effective_lines(together, means, rules)]
+
+
+def _interval_lines(found: dict[int, ClusterMean], means: dict[int, float]) -> list[str]:
+    """The mean's 95 % interval by length."""
+    labels = length_labels(list(means))
+    known = [(labels[length], found[length]) for length in means if length in found]
+    return [
+        "mean over families, 95 %: " + " · ".join(f"{at} {interval_label(m.low, m.high)}" for at, m in known)
+    ]
+
+
+def _effective_lines(together: Cube, means: dict[int, float], rules: tuple[str, ...]) -> list[str]:
+    published = published_length(means)
+    threshold = f"{100 * PUBLISHED:g}"
+    lines = [
+        f"effective length, as published (largest length whose mean exceeds {threshold}): "
+        f"{_length(published, list(means))}"
+    ]
+    ours = [(rule, effective_length(together, parse_rule(rule))) for rule in rules]
+    shown = [f"{rule} {effective_label(each)}" for rule, each in ours if each is not None]
+    return [*lines, f"effective length of the mean: {' · '.join(shown)}"]
+
+
+def _length(found: float | None, lengths: Sequence[int]) -> str:
+    labels = length_labels(lengths)
+    if found == inf:
+        return f">={labels[max(lengths)]}"
+    return labels[int(found)] if found else f"<{labels[min(lengths)]}"

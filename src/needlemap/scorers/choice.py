@@ -1,0 +1,52 @@
+"""Which of some lettered choices an answer takes: LongBench v2's letters.
+
+An answer says its letter as it was asked to ("The correct answer is (B)"), or begins with it, or puts one alone
+into brackets. One that says several takes none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from needlemap.errors import SettingsError
+from needlemap.options import Checked
+from needlemap.scorers.base import Reference, Score
+
+_SAID = re.compile(r"answer\s*(?:is|:)?[\s:*\"'`]*(?:\(([A-Z])\)|([A-Z])(?![\w']))", re.IGNORECASE)
+_ALONE = re.compile(r"[\s*\"'`]*\(?([A-Z])\)?(?:[).:,*\s\"'`]|$)")
+_BRACKETS = re.compile(r"\(([A-Z])\)")
+
+
+class Choice(metaclass=Checked):
+    """The right letter is the reference answer. why: the letter that was taken, '' for none."""
+
+    name = "choice"
+    scale = (0.0, 1.0)
+
+    def __init__(self) -> None:
+        self.options: Mapping[str, Any] = {}
+
+    async def score(self, answer: str, reference: Reference) -> Score:
+        """Raises SettingsError if the task's answer is no letter."""
+        if not re.fullmatch("[A-Z]", reference.answer):
+            raise SettingsError("Scorer 'choice' needs a task with lettered choices. Type: --scorer exact")
+        said = letter(answer)
+        right = float(said == reference.answer)
+        return Score(right, right, {"said": said})
+
+
+def letter(answer: str) -> str:
+    """The letter that an answer takes.
+
+    >>> letter("The correct answer is (B)."), letter("C. Because it is"), letter("Either (A) or (D)"), letter("A dog")
+    ('B', 'C', '', '')
+    """
+    said = [one or other for one, other in _SAID.findall(answer)]
+    if said:
+        return str(said[-1]).upper()
+    if (alone := _ALONE.match(answer)) and not re.match(r"[\s*\"'`]*[A-Z]\s+\w", answer):
+        return alone[1]
+    bracketed = set(_BRACKETS.findall(answer))
+    return bracketed.pop() if len(bracketed) == 1 else ""

@@ -1,0 +1,145 @@
+"""Rows of published sets as prompts: RULER, MRCR, BABILong, LongBench v2. Their prompts are asked as they are;
+where a set has parts but no prompt (BABILong, LongBench) the words between them are ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from needlemap.errors import SettingsError
+from needlemap.scorers.base import Reference
+from needlemap.tasks.base import Item, Whole
+from needlemap.tasks.rows import Row
+
+_LETTERS = ("A", "B", "C", "D")
+_CODE = 12  # characters of MRCR v2's code
+_BABILONG = (
+    "The text below tells, among much else, who went where and who took or gave what. Later events count.\n\n"
+    "{context}\n\n{question} Answer with one word or name."
+)
+_LONGBENCH = (
+    "{context}\n\n{question}\n\n{choices}\n\n"
+    "Which of these is right? Answer in the form: The correct answer is (letter)."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One set's rows. fields: those by which it is told. scorer: the name of the one that fits.
+
+    read: a row, and all rows' right answers, to a prompt. Raises KeyError, TypeError, ValueError for a row
+    that is none.
+    """
+
+    fields: frozenset[str]
+    scorer: str
+    read: Callable[[Row, Sequence[str]], Whole]
+
+
+def ruler(row: Row, _answers: Sequence[str]) -> Whole:
+    """`input` is the prompt, `outputs` the answers; newer files keep the answer's beginning apart."""
+    text, outputs = _text(row, "input"), [str(output) for output in row["outputs"]]
+    if not outputs or not all(output.strip() for output in outputs):
+        raise ValueError("outputs are empty")
+    question = text.rstrip().rpartition("\n")[2].strip()
+    reference = Reference(", ".join(outputs), tuple(outputs), question=question)
+    item = Item((), question, reference, answer_prefix=str(row.get("answer_prefix") or ""))
+    return Whole((("user", text),), item, _depth_of(text, outputs[0]))
+
+
+def mrcr(row: Row, _answers: Sequence[str]) -> Whole:
+    """`prompt` is a conversation as JSON, `answer` begins with `random_string_to_prepend`."""
+    told = row["prompt"]
+    messages = json.loads(told) if isinstance(told, str) else told
+    turns = tuple((_text(message, "role"), _text(message, "content")) for message in messages)
+    code, answer = _text(row, "random_string_to_prepend"), _text(row, "answer")
+    if not answer.startswith(code) or not turns or turns[-1][0] != "user":
+        raise ValueError("the answer does not begin with random_string_to_prepend, or no user speaks last")
+    wanted, question = answer.removeprefix(code), turns[-1][1]
+    sizes = [len(said) for _, said in turns]
+    place = next((at for at, (_, said) in enumerate(turns) if said.strip() == wanted.strip()), None)
+    depth = None if place is None else sum(sizes[:place]) / max(1, sum(sizes[:-1]) - sizes[place])
+    return Whole(turns, Item((), question, _verbatim(code, wanted, question)), _share(depth))
+
+
+def mrcr2(row: Row, _answers: Sequence[str]) -> Whole:
+    """`queries` is the prompt as one text, `answer` begins with a code of 12 characters."""
+    text, answer = _text(row, "queries"), _text(row, "answer").strip()
+    code, wanted = answer[:_CODE], answer[_CODE:].strip()
+    question = text.rstrip().rpartition("\n")[2].strip()
+    if not wanted or code not in text:
+        raise ValueError("the prompt does not ask for the 12 characters that the answer begins with")
+    item = Item((), question, _verbatim(code, wanted, question))
+    return Whole((("user", text),), item, _depth_of(text, wanted))
+
+
+def babilong(row: Row, answers: Sequence[str]) -> Whole:
+    """`input` is the text, `target` the label; the other labels are the file's other targets."""
+    context, question, target = _text(row, "input"), _text(row, "question").strip(), _text(row, "target").strip()
+    others = tuple(sorted({answer for answer in answers if answer != target}))
+    if not target or not others:
+        raise ValueError("target is empty, or all rows of the file have the same")
+    text = _BABILONG.format(context=context.strip(), question=question)
+    reference = Reference(target, (target,), question=question, decoys=others)
+    return Whole((("user", text),), Item((), question, reference), None)
+
+
+def longbench(row: Row, _answers: Sequence[str]) -> Whole:
+    """`context`, `question`, `choice_A` to `choice_D`, and `answer`, a letter."""
+    right = _text(row, "answer").strip()
+    if right not in _LETTERS:
+        raise ValueError(f"answer is '{right}', not one of {', '.join(_LETTERS)}")
+    choices = "\n".join(f"({letter}) {_text(row, f'choice_{letter}').strip()}" for letter in _LETTERS)
+    question = _text(row, "question").strip()
+    asked = f"{question}\n\n{choices}"
+    text = _LONGBENCH.format(context=_text(row, "context").strip(), question=question, choices=choices)
+    wrong = tuple(letter for letter in _LETTERS if letter != right)
+    reference = Reference(right, question=asked, decoys=wrong, choices=_LETTERS)
+    return Whole((("user", text),), Item((), asked, reference), None)
+
+
+FORMATS: Mapping[str, Format] = {
+    "ruler": Format(frozenset({"input", "outputs"}), "recall", ruler),
+    "mrcr": Format(frozenset({"prompt", "answer", "random_string_to_prepend"}), "verbatim", mrcr),
+    "mrcr2": Format(frozenset({"queries", "answer"}), "verbatim", mrcr2),
+    "babilong": Format(frozenset({"input", "question", "target"}), "label", babilong),
+    "longbench": Format(
+        frozenset({"context", "question", "answer", *(f"choice_{letter}" for letter in _LETTERS)}),
+        "choice",
+        longbench,
+    ),
+}
+
+
+def told_format(row: Row) -> str:
+    """The format of a row by its fields. Raises SettingsError where it is of none."""
+    for name, format in FORMATS.items():
+        if format.fields <= set(row):
+            return name
+    known = "; ".join(f"{name}: {', '.join(sorted(each.fields))}" for name, each in FORMATS.items())
+    raise SettingsError(f"Fields {', '.join(sorted(map(str, row)))} are of no known set. Known: {known}.")
+
+
+def _text(row: Row, name: str) -> str:
+    value = row[name]
+    if not isinstance(value, str):
+        raise TypeError(f"'{name}' is no text")
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _depth_of(text: str, wanted: str) -> float | None:
+    """Where a text holds another, as a share of its characters; None where it does not, or more than once."""
+    at = text.find(wanted)
+    if at < 0 or text.find(wanted, at + 1) >= 0:
+        return None
+    return _share(at / max(1, len(text) - len(wanted)))
+
+
+def _share(depth: float | None) -> float | None:
+    return None if depth is None else min(1.0, max(0.0, depth))
+
+
+def _verbatim(code: str, wanted: str, question: str) -> Reference:
+    return Reference(f"{code}{wanted}", (wanted,), question=question)

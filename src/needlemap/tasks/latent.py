@@ -1,0 +1,142 @@
+"""Needles that must be understood to be found: the question shares no content word with them.
+
+After the idea of NoLiMa (Modarressi et al. 2025, arXiv 2502.05167); all facts, names and wording are our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Literal
+
+from needlemap.errors import SettingsError
+from needlemap.options import Checked
+from needlemap.placement import Needle
+from needlemap.scorers.base import Reference
+from needlemap.tasks.absent import Absence
+from needlemap.tasks.associations import ORDERS, Association, knowledge
+from needlemap.tasks.base import Draw, Item, Scope
+
+APART = 0.2  # of the haystack, at least, between the asked needle and a distractor
+_MOVED = 0.05  # more, as both go to the end of a sentence, and a plan may move the asked one
+_TRIES = 2000
+_SAID = {  # what a question adds, how its answer begins
+    "english": (" Answer with the name alone.", "The name is"),
+    "chinese": ("只回答名字。", "名字是"),
+}
+
+
+class Latent(metaclass=Checked):
+    """A fact about somebody; who it is, is asked for in words that share nothing with it.
+
+    hops: how many steps of common knowledge lead from the needle to the question, 1 or 2; 0: either. order:
+    whether the name ('direct') or the fact ('inverted') comes first in the needle. distractors: facts of the
+    same kind about other people, at least a fifth of the haystack away. fresh: how often the fact is drawn:
+    'trial': for each depth of a repeat, so that all lengths ask the same, each of another person; 'length',
+    'repeat': as for `magic`. absent, near: as for `magic`.
+    """
+
+    name = "latent"
+    scorer = "sole"
+
+    def __init__(
+        self,
+        *,
+        hops: Literal[0, 1, 2] = 0,
+        order: Literal["direct", "inverted", "both"] = "both",
+        distractors: int = 0,
+        fresh: Scope = "trial",
+        absent: float = 0.0,
+        near: float = 0.5,
+        prefix: str = "",
+        language: Literal["english", "chinese"] = "english",
+    ) -> None:
+        known = knowledge(language)
+        self._people, self._facts = known.names, known.asked_over(hops)
+        self._orders = ORDERS if order == "both" else (order,)
+        if not 0 <= distractors <= 4:
+            raise SettingsError(f"Option 'distractors' must lie in 0..4, got {distractors}.")
+        self._distractors, self._fresh = distractors, fresh
+        self._absence = Absence(absent, near, language)
+        self._alone, begun = _SAID[language]
+        self._prefix = self._absence.prefix(prefix or begun)
+
+    def item(self, draw: Draw) -> Item:
+        """The fact at the cell's depth, the distractors elsewhere, and the question."""
+        random = self._random(draw)
+        fact, order = _quiet(self._facts, random, draw), random.choice(self._orders)
+        hidden = [fact, *self._others(fact, random, draw)]
+        names = self._names(draw, len(hidden))
+        texts = [
+            each.needles[order].replace("{name}", name) for each, name in zip(hidden, names, strict=True)
+        ]
+        needles = tuple(
+            Needle(text, depth, still=place > 0)
+            for place, (text, depth) in enumerate(zip(texts, self._depths(draw), strict=True))
+        )
+        asked = self._absence.asked(draw)
+        sought = fact if asked == "present" else self._missed(hidden, draw, same=asked == "near")
+        question = self._absence.question(sought.question + self._alone)
+        if asked != "present":
+            reference = self._absence.unanswered(question, self._people)
+            return Item(needles, question, reference, answer_prefix=self._prefix, unique=(*texts, *names))
+        name, decoys = names[0], tuple(each for each in self._people if each != names[0])
+        reference = Reference(name, (name,), texts[0], question, decoys, none=self._absence.none)
+        return Item(needles, question, reference, answer_prefix=self._prefix)
+
+    def _random(self, draw: Draw) -> Random:
+        """What the fact is drawn from."""
+        if self._fresh == "trial":
+            return draw.random(f"latent {draw.cell.depth!r}", "repeat")
+        return draw.random("latent", self._fresh)
+
+    def _others(self, fact: Association, random: Random, draw: Draw) -> list[Association]:
+        """Distractors: facts of the same kind with anchors of their own."""
+        alike = [each for each in self._facts if each.relation == fact.relation]
+        found = [fact]
+        while len(found) <= self._distractors:
+            anchors = {each.anchor for each in found}
+            found.append(_quiet([each for each in alike if each.anchor not in anchors], random, draw))
+        return found[1:]
+
+    def _names(self, draw: Draw, count: int) -> list[str]:
+        """People that the haystack does not know. Raises SettingsError when there are too few."""
+        random, names = draw.random("latent names", self._fresh), list[str]()
+        for _ in range(_TRIES):
+            name = random.choice(self._people)
+            if name not in names and not draw.holds(name):
+                names.append(name)
+            if len(names) == count:
+                return names
+        raise SettingsError(
+            "The haystack holds nearly all names of task 'latent'. Use another --haystack or shorter lengths."
+        )
+
+    def _depths(self, draw: Draw) -> list[float]:
+        """The cell's depth, and far from it those of the distractors: the same at most depths of a length."""
+        beside, depths = draw.random("latent beside", "length"), [draw.cell.depth]
+        while len(depths) <= self._distractors:
+            depth = beside.random()
+            if abs(depth - draw.cell.depth) >= APART + _MOVED:
+                depths.append(depth)
+        return depths
+
+    def _missed(self, hidden: list[Association], draw: Draw, *, same: bool) -> Association:
+        """A fact that is not hidden: of the same kind as the one that is, or of another."""
+        anchors, kind = {each.anchor for each in hidden}, hidden[0].relation
+        others = [
+            each for each in self._facts if (each.relation == kind) == same and each.anchor not in anchors
+        ]
+        return _quiet(others, draw.random("latent missed"), draw)
+
+
+def _quiet(facts: Sequence[Association], random: Random, draw: Draw) -> Association:
+    """A fact about which the haystack says nothing. Raises SettingsError when there is none."""
+    for _ in range(_TRIES):
+        fact = random.choice(facts)
+        if not any(map(draw.holds, fact.watch)):
+            return fact
+    raise SettingsError(
+        "The haystack has something to say about every fact of task 'latent', so it might answer too. Use "
+        "another --haystack, shorter --lengths or fewer distractors."
+    )

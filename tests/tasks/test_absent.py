@@ -1,0 +1,210 @@
+"""Questions that the text does not answer: how often, how near, and what they leave as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from math import sqrt
+from random import Random
+from typing import Any
+
+import pytest
+from rapidfuzz.distance import Levenshtein
+
+from needlemap.configure import configure
+from needlemap.errors import SettingsError
+from needlemap.grid import Cell
+from needlemap.plan.tree import reused, walk_order
+from needlemap.tasks.absent import one_edit
+from needlemap.tasks.associations import knowledge
+from needlemap.tasks.base import Draw, Item
+from needlemap.tasks.latent import Latent
+from needlemap.tasks.magic import Magic, Multikey, Multiquery, Multivalue
+from needlemap.tasks.values import Values
+from needlemap.trials import Experiment, prepare
+
+DRAWS = [Draw(Cell(4000, depth / 40), repeat) for depth in range(41) for repeat in range(5)]
+MAGIC = (Magic, Multikey, Multivalue, Multiquery)
+
+
+def items(task: type, **options: Any) -> list[Item]:
+    made = task(**{"absent": 0.5} | options)
+    return [made.item(draw) for draw in DRAWS]
+
+
+def absent(rows: list[Item]) -> list[Item]:
+    return [item for item in rows if not item.reference.keywords]
+
+
+def keys_in(text: str) -> list[str]:
+    return text.partition("assigned to ")[2].partition("?")[0].replace(" and ", ", ").split(", ")
+
+
+def hidden_keys(item: Item) -> set[str]:
+    return {needle.text.partition("assigned to ")[2].partition(" is")[0] for needle in item.needles}
+
+
+@pytest.mark.parametrize("task", [*MAGIC, Latent])
+def test_half_of_the_questions_have_no_answer_half_of_these_a_near_one(task):
+    rows = items(task)
+    assert abs(len(absent(rows)) - len(rows) / 2) < 2.6 * sqrt(len(rows)) / 2  # the 1 % point
+    assert {item.reference.none for item in rows} == {"none"}
+    assert {item.reference.answer for item in absent(rows)} == {"none"}
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 1.0])
+def test_the_share_is_an_option(share):
+    rows = items(Magic, absent=share)
+    assert abs(len(absent(rows)) - share * len(rows)) <= 2.6 * sqrt(len(rows) * share * (1 - share))
+
+
+def test_without_it_no_question_says_that_there_may_be_nothing():
+    assert Magic().item(DRAWS[0]) == Magic(near=0.1).item(DRAWS[0])
+    assert "none" not in Magic().item(DRAWS[0]).question
+    assert (Magic().scorer, Magic(absent=0.5).scorer, Latent().scorer) == ("recall", "sole", "sole")
+
+
+@pytest.mark.parametrize("task", MAGIC)
+@pytest.mark.parametrize("kind", ["word", "number", "uuid"])
+def test_a_near_miss_is_one_edit_from_a_hidden_key(task, kind):
+    for item in items(task, absent=1, near=1, key=kind):
+        hidden = hidden_keys(item)
+        for key in keys_in(item.question):
+            assert key not in hidden
+            assert min(Levenshtein.distance(key, other) for other in hidden) == 1
+
+
+@pytest.mark.parametrize("task", MAGIC)
+def test_what_is_missing_is_not_near(task):
+    for item in items(task, absent=1, near=0, key="uuid"):
+        distances = [Levenshtein.distance(a, b) for a in keys_in(item.question) for b in hidden_keys(item)]
+        assert min(distances) > 10
+
+
+@pytest.mark.parametrize("task", [*MAGIC, Latent])
+def test_needles_stay_as_they_are_and_only_the_question_changes(task):
+    """So prompts share what they shared, and a depth is where the sentence stands that misleads."""
+    for with_it, without in zip(items(task), items(task, absent=0.0), strict=True):
+        assert with_it.needles == without.needles
+        if with_it.reference.keywords:
+            assert with_it.reference.keywords == without.reference.keywords
+            assert with_it.question.startswith(without.question)
+
+
+@pytest.mark.parametrize("task", MAGIC)
+def test_all_that_is_hidden_is_a_decoy_where_the_question_asks_for_something_else(task):
+    for item in absent(items(task)):
+        values = {needle.text.rpartition(" is ")[2].rstrip(".") for needle in item.needles}
+        assert set(item.reference.decoys) == values
+
+
+def test_a_near_miss_of_a_fact_is_of_its_kind_and_a_missing_one_is_not():
+    kinds = {each.question: each.relation for each in knowledge("english").associations}
+    kind_of = {
+        needle: each.relation
+        for each in knowledge("english").associations
+        for needle in each.needles.values()
+    }
+    for near in (0, 1):
+        for item in items(Latent, absent=1, near=near, distractors=1):
+            asked = kinds[item.question.partition("?")[0] + "?"]
+            text = item.needles[0].text
+            name = next(name for name in knowledge("english").names if name in text)
+            assert (kind_of[text.replace(name, "{name}")] == asked) == bool(near)
+
+
+def test_an_unanswered_question_has_no_hidden_fact_for_an_answer():
+    facts = knowledge("english").associations
+    for item in items(Latent, absent=1, near=1, distractors=2):
+        asked = item.question.partition("?")[0] + "?"
+        anchors = {each.anchor for each in facts if each.question == asked}
+        assert not [anchor for anchor in anchors for needle in item.needles if f" {anchor}" in needle.text]
+
+
+def test_the_beginning_of_an_answer_promises_nothing():
+    assert {item.answer_prefix for item in items(Magic)} == {"Answer:"}
+    assert {item.answer_prefix for item in items(Latent, language="chinese")} == {"答案："}
+    assert items(Magic, prefix="As to {keys}:")[0].answer_prefix.startswith("As to ")
+
+
+def test_chinese_questions_allow_it_in_chinese():
+    for item in items(Multikey, language="chinese", absent=1):
+        assert item.question.endswith("如果文中没有说，就回答“没有”。")
+        assert item.reference.answer == item.reference.none == "没有"
+
+
+def test_one_edit_changes_one_place_to_what_nobody_has():
+    random, taken = Random(1), {"11", "22"}
+    found = [one_edit("12", Values("number", 2), random, taken, lambda text: text == "32") for _ in range(8)]
+    assert len(set(found)) == 8
+    assert not {"11", "22", "32", "12"} & set(found)
+    assert all(Levenshtein.distance("12", each) == 1 for each in found)
+
+
+def made(**given: Any) -> Experiment:
+    small = {"lengths": [1200], "depths": "0:100:21", "max_answer_tokens": 32}
+    return prepare(configure(None, small | given))
+
+
+def test_prompts_share_as_much_as_without_it():
+    factors = []
+    for share in (0.0, 0.5):
+        prompts = [
+            t.prompt for t in made(task="magic", task_options={"absent": share, "fresh": "repeat"}).trials
+        ]
+        walk = [prompts[place] for place in walk_order(prompts)]
+        asked = sum(prompt.tokens for prompt in walk)
+        factors.append(asked / (asked - sum(reused(walk))))
+    assert factors[1] > 0.9 * factors[0]
+
+
+def test_no_asked_key_stands_in_the_haystack():
+    experiment = made(
+        task="multikey", task_options={"absent": 1, "haystack": "needles", "key": "number", "digits": 4}
+    )
+    for trial in experiment.trials:
+        (key,) = keys_in(trial.item.question)
+        assert f"to {key} is" not in trial.prompt.context_text
+
+
+@pytest.mark.parametrize("answer", ["none", "1234567", ""])
+def test_an_answer_that_is_always_the_same_is_balanced_at_one_half_or_less(answer):
+    experiment = made(task="magic", task_options={"absent": 0.5})
+    rates: dict[bool, list[float]] = {True: [], False: []}
+    for trial in experiment.trials:
+        score = asyncio.run(experiment.scorer.score(answer, trial.item.reference))
+        rates[score.why["present"]].append(score.share)
+    assert sum(sum(row) / len(row) for row in rates.values()) / 2 <= 0.5
+
+
+def test_a_run_reports_balanced_accuracy_and_false_answers(typed):
+    flags = ("--lengths", "900,1200", "--depths", "0:100:11", "--max-answer-tokens", "32")
+    options = ("--task", "magic", "--task-options", "absent=0.5")
+    done = typed("run", "--model", "baseline/bm25", *options, *flags, "-o", "r")
+    assert "balanced accuracy: 50.0 [" in done.stderr
+    lines = typed("report", "r").stdout.splitlines()
+    (said,) = [line for line in lines if line.startswith("false answers: ")]
+    assert "= 100.0 [" in said  # BM25 never says that there is none
+    typed("report", "r", "-o", "r.html")
+
+
+def test_answers_made_elsewhere_are_scored_so_too(typed):
+    flags = ("--lengths", "900", "--depths", "0:100:5", "--max-answer-tokens", "32")
+    typed("prompts", "--task", "latent", "--task-options", "absent=1", *flags, "-o", "p.jsonl")
+    rows = [json.loads(line) for line in (typed.folder / "p.jsonl").read_text().splitlines()]
+    said = [row | {"answer": "None."} for row in rows]
+    (typed.folder / "a.jsonl").write_text("\n".join(map(json.dumps, said)))
+    scored = [json.loads(line) for line in typed("score", "a.jsonl", "--scorer", "sole").stdout.splitlines()]
+    assert {(row["score"], row["why"]["present"]) for row in scored} == {(100.0, False)}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"absent": 1.5}, r"'absent' is a share in 0..1, got 1.5. Give absent=0.5"),
+        ({"near": -1}, "'near' is a"),
+    ],
+)
+def test_what_is_no_share_is_refused(options, words):
+    with pytest.raises(SettingsError, match=words):
+        Magic(**options)
