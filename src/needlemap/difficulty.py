@@ -67,7 +67,9 @@ def dial_of(task: str) -> Sequence[Mapping[str, Any]]:
     if isinstance(kind, Dialled):
         return kind.dial
     dialled = [name for name in sorted(installed("tasks")) if isinstance(find("tasks", name), Dialled)]
-    raise SettingsError(f"Task '{task}' has no dial to be made harder by. Tasks that have: {', '.join(dialled)}.")
+    raise SettingsError(
+        f"Task '{task}' has no dial to be made harder by. Tasks that have: {', '.join(dialled)}."
+    )
 
 
 def at_step(settings: Settings, options: Mapping[str, Any]) -> Settings:

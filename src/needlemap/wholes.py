@@ -121,7 +121,9 @@ def _refuse(settings: Settings) -> None:
         )
     for name in _VOID:
         if getattr(settings, name) != Settings.model_fields[name].default:
-            more = ": all its prompts are asked once; --task-options limit=N asks fewer" if "rep" in name else ""
+            more = (
+                ": all its prompts are asked once; --task-options limit=N asks fewer" if "rep" in name else ""
+            )
             raise SettingsError(
                 f"Task '{settings.task}' asks prompts as they are: leave --{name.replace('_', '-')} out{more}."
             )

@@ -45,7 +45,9 @@ def with_difficulty(preset: str | None, flags: Mapping[str, Any], file: str) -> 
     applied = read_difficulty(Path(file)).applied(settings)
     for name, value in flags.get("task_options", {}).items():
         if applied.task_options[name] != value:
-            raise SettingsError(f"--difficulty {file} sets {name}={applied.task_options[name]}: leave it out.")
+            raise SettingsError(
+                f"--difficulty {file} sets {name}={applied.task_options[name]}: leave it out."
+            )
     return {**flags, "task_options": applied.task_options}
 
 
@@ -73,9 +75,7 @@ def auto_command(preset: str | None, out: Path | None, flags: Mapping[str, Any],
     return code
 
 
-async def _measured(
-    settings: Settings, dial: Sequence[Mapping[str, Any]], path: Path, model: Model
-) -> int:
+async def _measured(settings: Settings, dial: Sequence[Mapping[str, Any]], path: Path, model: Model) -> int:
     """Pilots until one is hard enough, then the run itself; the exit code."""
     started, scores = monotonic(), list[float]()
     pilots = [path / _PILOTS / str(step) for step in range(len(dial))]
@@ -99,7 +99,9 @@ async def _measured(
         await model.close()
 
 
-async def _asked(settings: Settings, path: Path, others: Sequence[Path], model: Model, started_s: float) -> int:
+async def _asked(
+    settings: Settings, path: Path, others: Sequence[Path], model: Model, started_s: float
+) -> int:
     """Ask what is left of one run, with what the others spent counted; the exit code."""
     session = Session.open(prepare(settings), path)
     if not session.wanted:
@@ -121,7 +123,9 @@ def _freeze(settings: Settings, options: Mapping[str, Any], pilot: Path, path: P
             shutil.copy2(file, path / file.name)
     if not in_range(score):
         where = "no step of the dial is closer" if score > HIGHEST else "the step before is too easy, if any"
-        print(f"warning: {settings.model} scores {100 * score:.1f}, outside 60 to 95: {where}", file=sys.stderr)
+        print(
+            f"warning: {settings.model} scores {100 * score:.1f}, outside 60 to 95: {where}", file=sys.stderr
+        )
 
 
 def _score(map: Map) -> float | None:

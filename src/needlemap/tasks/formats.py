@@ -77,7 +77,11 @@ def mrcr2(row: Row, _answers: Sequence[str]) -> Whole:
 
 def babilong(row: Row, answers: Sequence[str]) -> Whole:
     """`input` is the text, `target` the label; the other labels are the file's other targets."""
-    context, question, target = _text(row, "input"), _text(row, "question").strip(), _text(row, "target").strip()
+    context, question, target = (
+        _text(row, "input"),
+        _text(row, "question").strip(),
+        _text(row, "target").strip(),
+    )
     others = tuple(sorted({answer for answer in answers if answer != target}))
     if not target or not others:
         raise ValueError("target is empty, or all rows of the file have the same")
