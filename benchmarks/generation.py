@@ -25,8 +25,10 @@ from machine import machine
 from needlemap.collisions import Held
 from needlemap.configure import configure
 from needlemap.haystacks.base import Document
+from needlemap.options import option_names
 from needlemap.plan.summary import Walked, summarise
 from needlemap.prompts import Prompt
+from needlemap.registry import find
 from needlemap.resolve import make_background, resolve
 from needlemap.settings import Settings
 from needlemap.tasks.base import Draw
@@ -46,6 +48,13 @@ FAMILIES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("kv-json", {}),
     ("kv-json", {"task_options": {"query_first": True}}),
     ("passkey", {}),
+    ("ordinal-4", {}),
+    ("ruler-cwe", {"depths": [50]}),
+    ("ruler-fwe", {"depths": [50]}),
+    ("scattered-counts", {}),
+    ("latent", {}),
+    ("latent-hard", {}),
+    ("absent", {}),
 )
 LENGTHS, DEPTHS, REPEATS = ("4k", "32k", "128k"), "0:100:25", 8
 SHARING = {"lengths": "4k:128k:12:log", "depths": "0:100:12", "repeats": 1}
@@ -67,12 +76,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--smoke", action="store_true", help="tiny lengths: does it work at all?")
     options = parser.parse_args()
-    lengths: tuple[str, ...] = ("1k", "2k") if options.smoke else LENGTHS
+    lengths: tuple[str, ...] = ("3k", "4k") if options.smoke else LENGTHS
     grid = {"repeats": 1 if options.smoke else REPEATS, "depths": "0:100:3" if options.smoke else DEPTHS}
     prepare(settings_of("ruler-niah-single-2", {"lengths": "1k", **grid}))  # vocabulary, grammar, modules
     rows = {
         label(name, given): [
-            measured(settings_of(name, {**given, **grid, "lengths": length}), options.rounds)
+            measured(settings_of(name, {**grid, **given, "lengths": length}), options.rounds)
             for length in lengths
         ]
         for name, given in FAMILIES
@@ -176,12 +185,22 @@ def verify(experiment: Experiment) -> None:
             raise RuntimeError(f"{trial.cell} has {trial.prompt.tokens} tokens.")
 
 
-def factors(name: str, given: Mapping[str, Any], *, smoke: bool) -> list[float]:
-    """Times fewer tokens than asking one by one: exact, bins, and bins with values drawn once a repeat."""
-    grid = {**SHARING, "lengths": "1k:2k:3"} if smoke else SHARING
+def factors(name: str, given: Mapping[str, Any], *, smoke: bool) -> list[float | None]:
+    """Times fewer tokens than asking one by one: exact, bins, and bins with values drawn once a repeat.
+
+    None where a task has no option for that.
+    """
+    grid = {**SHARING, "lengths": "3k:4k:3"} if smoke else SHARING
+    found: list[float | None] = [shared(name, {**grid, **given, "mode": mode}) for mode in ("exact", "bins")]
+    if "fresh" not in option_names(find("tasks", settings_of(name, given).task)):
+        return [*found, None]
     once = {**given, "task_options": {**given.get("task_options", {}), "fresh": "repeat"}}
-    modes = (({**given, "mode": "exact"}), ({**given, "mode": "bins"}), ({**once, "mode": "bins"}))
-    return [summarise(Walked.of(prepare(settings_of(name, {**mode, **grid})), 1)).factor for mode in modes]
+    return [*found, shared(name, {**grid, **once, "mode": "bins"})]
+
+
+def shared(name: str, given: Mapping[str, Any]) -> float:
+    """Times fewer tokens than asking a family's prompts one by one."""
+    return summarise(Walked.of(prepare(settings_of(name, given)), 1)).factor
 
 
 def ruler(smoke: bool) -> tuple[int, float]:
@@ -200,7 +219,7 @@ def ruler(smoke: bool) -> tuple[int, float]:
 def _report(
     lengths: tuple[str, ...],
     rows: Mapping[str, list[Made]],
-    sharing: Mapping[str, list[float]],
+    sharing: Mapping[str, list[float | None]],
     done: tuple[int, float],
 ) -> None:
     items, seconds = done
@@ -212,7 +231,7 @@ def _report(
             *(f"{made.per_s:,.0f}" for made in row),
             *(f"{made.built:.2f}" for made in row),
             *(f"{made.floor:.1f}" for made in row),
-            *(f"{factor:.1f}" for factor in sharing[name]),
+            *("" if factor is None else f"{factor:.1f}" for factor in sharing[name]),
         ]
         for name, row in rows.items()
     ]

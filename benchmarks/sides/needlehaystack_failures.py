@@ -16,8 +16,10 @@ from collections.abc import Callable
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
+TESTER = "needlehaystack.llm_needle_haystack_tester"
 NEEDLE = " The code is 42."
 GRID = {"context_lengths": [300, 400, 500, 600, 700], "document_depth_percents": [0, 30, 70, 100]}
 PATIENCE_S = 20.0
@@ -71,7 +73,7 @@ def ask(model: Model, judge: Judge | None = None, **more: Any) -> int:
     if not texts.exists():
         texts.mkdir()
         (texts / "a.txt").write_text("All went well that day. Then it rained. " * 300)
-    tester = import_module("needlehaystack.llm_needle_haystack_tester").LLMNeedleHaystackTester
+    tester = import_module(TESTER).LLMNeedleHaystackTester
     given = {"needle": NEEDLE, "haystack_dir": str(texts), "retrieval_question": "Which code?"} | GRID | more
     tester(model, judge or Judge(), print_ongoing_status=False, save_contexts=False, **given).start_test()
     return len(list(Path("results").glob("*.json")))
@@ -155,7 +157,9 @@ CASES: tuple[Callable[[], str], ...] = (
 def in_a_folder(case: Callable[[], str], folder: str, said: Any) -> None:
     """One case in a process and a folder of its own."""
     os.chdir(folder)
-    sys.stdout = sys.stderr
+    sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    import_module(TESTER)  # its own imports take a while
+    said.put("")
     said.put(case())
 
 
@@ -167,13 +171,13 @@ def main() -> None:
             said = processes.Queue()
             process = processes.Process(target=in_a_folder, args=(case, folder, said))
             process.start()
-            process.join(PATIENCE_S)
-            hangs = process.is_alive()
+            said.get()
+            try:
+                found = said.get(timeout=PATIENCE_S)
+            except Empty:
+                found = f"still busy after {PATIENCE_S:g} s" if process.is_alive() else "died"
             process.kill()
             process.join()
-            found = (
-                f"still busy after {PATIENCE_S:g} s" if hangs else said.get() if not said.empty() else "died"
-            )
         print(f"{case.__name__.replace('_', ' ')}: {found}", flush=True)
 
 

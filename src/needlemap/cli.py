@@ -41,7 +41,7 @@ Live = Annotated[
 ]
 DifficultyFile = Annotated[
     str | None,
-    typer.Option("--difficulty", metavar="FILE", help="The task's difficulty, as run --difficulty auto froze it."),
+    typer.Option("--difficulty", metavar="FILE", help="A difficulty, as run --difficulty auto froze it."),
 ]
 WORKERS = "Workers"  # the group of flags that say who asks, and where
 Runs = Annotated[list[Path], typer.Argument(help="Run folders.")]

@@ -1,4 +1,4 @@
-"""Keys belong into the environment: a setting that holds one would be kept in run.json and shown in errors."""
+"""Keys belong into the environment: a setting that holds one would be kept in run.json, and be shown."""
 
 from __future__ import annotations
 

@@ -23,13 +23,14 @@ _ONE = (
     *(name for name in settings_of("Model") if name not in _OWN),
     *("limit_usd", "limit_tokens", "limit_time", "prices", "save", "save_contexts", "quiet", "mode"),
 )
+_STAY = ("depths",)  # flags that a family with its own does not heed: it may ask about the whole text
 _EACH = ("task", "needle", "needles", "question", "answer", "keywords", "draw")  # what makes a family
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
     """about: what it is, in a line. families: the settings of each, of which `preset` may be one. settings:
-    those that all have, over the families' own."""
+    those of all families that do not have their own."""
 
     name: str
     about: str
@@ -37,7 +38,7 @@ class Suite:
     settings: Mapping[str, Any]
 
     def settle(self, flags: Mapping[str, Any]) -> dict[str, Settings]:
-        """Each family's settings; later ones win: preset, family, suite, flags. Raises SettingsError."""
+        """Each family's settings; later ones win: preset, suite, family, flags. Raises SettingsError."""
         for name in _EACH:
             if name in flags:
                 raise SettingsError(
@@ -56,9 +57,10 @@ class Suite:
     def _settled(self, family: str, flags: Mapping[str, Any]) -> Settings:
         own = dict(self.families[family])
         preset = own.pop("preset", None)
-        between = {f"family '{family}' of suite '{self.name}'": own, f"suite '{self.name}'": self.settings}
+        between = {f"suite '{self.name}'": self.settings, f"family '{family}' of suite '{self.name}'": own}
+        given = {name: value for name, value in flags.items() if name not in _STAY or name not in own}
         try:
-            return configure(preset, flags, between)
+            return configure(preset, given, between)
         except SettingsError as error:
             raise SettingsError(f"Family '{family}': {error}") from None
 

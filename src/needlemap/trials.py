@@ -75,7 +75,9 @@ class Experiment:
     @property
     def given_away(self) -> list[str]:
         """Questions that hold their own answers; those of prompts that exist already are as they are."""
-        return [] if self.ready else given_away((trial.item for trial in self.trials), scored_words(self.scorer))
+        if self.ready:
+            return []
+        return given_away((trial.item for trial in self.trials), scored_words(self.scorer))
 
 
 def prepare(settings: Settings) -> Experiment:

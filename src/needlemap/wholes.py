@@ -1,14 +1,16 @@
 """Prompts that exist already, at their places in a grid: nothing is hidden, moved or cut to make them fit.
 
-A prompt stands at the asked length that is nearest to its own, by ratio, and at the depth nearest to that of its
-answer; where the set does not tell depths, all stand at depth 0.
+A prompt stands at the asked length that is nearest to its own, by ratio, and at the depth nearest to that of
+its answer; where the set does not tell depths, all stand at depth 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import log, sqrt
+from math import log, log2, sqrt
+
+import numpy as np
 
 from needlemap.errors import SettingsError
 from needlemap.framing import Remembering
@@ -18,6 +20,7 @@ from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.resolve import Resolved
 from needlemap.settings import Settings
 from needlemap.tasks.base import Whole
+from needlemap.tokens import Span, TokenText
 
 _REACH = sqrt(2)  # times beyond the shortest and longest asked length that a prompt may be
 _MODES = ("exact", "single")
@@ -66,11 +69,7 @@ def place_wholes(resolved: Resolved, wholes: Sequence[Whole], prefixes: Sequence
             depth = _nearest(whole.depth or 0.0, resolved.grid.depths) if depths_told else 0.0
             placed.append(Placed(Cell(length, depth), number, whole, prompt))
     if not placed:
-        sizes = [prompt.tokens + settings.reserve for prompt in prompts]
-        raise SettingsError(
-            f"No prompt of the set is near an asked length: they have {min(sizes):,} to {max(sizes):,} tokens, "
-            f"answers included. Type: --lengths {min(sizes)}:{max(sizes)}:8:log"
-        )
+        raise _far(sorted(prompt.tokens + settings.reserve for prompt in prompts))
     notes = _notes(len(wholes) - len(placed), depths_told)
     return Set(tuple(placed), _grid(placed), notes)
 
@@ -86,31 +85,49 @@ def near_length(tokens: int, lengths: Sequence[int]) -> int | None:
     return min(lengths, key=lambda length: abs(log(tokens / length)))
 
 
+def _far(sizes: Sequence[int]) -> SettingsError:
+    """What to say when no prompt, of these many tokens, is near an asked length."""
+    count = 1 + round(log2(sizes[-1] / sizes[0]))
+    lengths = f"{sizes[0]}:{sizes[-1]}:{count}:log" if count > 1 else str(sizes[-1])
+    return SettingsError(
+        f"No prompt of the set is near an asked length: they have {sizes[0]:,} to {sizes[-1]:,} tokens, "
+        f"answers included. Type: --lengths {lengths}"
+    )
+
+
 def whole_prompt(whole: Whole, traits: Traits, known: Remembering, prefix: str = "") -> Prompt:
     """A prompt as it is asked. Raises SettingsError for a conversation and a model that takes one text."""
     rows = list(whole.messages)
     if not traits.chat:
         if len(rows) > 1:
             raise SettingsError(
-                "The set's prompts are conversations, and the model takes one text. Use a chat model, or another "
-                "set."
+                "The set's prompts are conversations, and the model takes one text. Use a chat model."
             )
         rows = [(TEXT, rows[0][1] + prefix)]
     elif prefix:
         rows.append(("assistant", prefix))
-    longest = max(range(len(rows)), key=lambda place: len(rows[place][1]))
+    question = whole.item.question
     if traits.render is not None:
         role, text = rows[-1]
-        spans = tuple(each.span() for each in traits.render([*rows[:-1], (role, text + MARK)]))
-        messages: tuple[Message, ...] = (Message(TEXT, spans),)
-        longest = 0
+        head, tail = traits.render([*rows[:-1], (role, text + MARK)])
+        messages: tuple[Message, ...] = (Message(TEXT, (*_parted(head, question), tail.span())),)
     else:
-        messages = tuple(Message(role, (known.index(text.encode()).span(),)) for role, text in rows)
-    tokens = sum(len(span) for message in messages for span in message.spans)
-    context = (longest, 0, len(messages[longest].spans))
-    return replace(
-        Prompt(messages, context=context, tokens=tokens), question=whole.item.question, answer_prefix=prefix
-    )
+        texts = [(role, known.index(text.encode())) for role, text in rows]
+        messages = tuple(Message(role, _parted(text, question)) for role, text in texts)
+    sizes = [sum(map(len, message.spans)) for message in messages]
+    longest = sizes.index(max(sizes))
+    made = Prompt(messages, context=(longest, 0, 1), tokens=sum(sizes))
+    return replace(made, question=question, answer_prefix=prefix)
+
+
+def _parted(text: TokenText, question: str) -> tuple[Span, ...]:
+    """A text as two spans, of which the second begins with the question; one where it holds none.
+
+    So a reader of the context, as the baselines are, does not find the question there.
+    """
+    at = text.data.rfind(question.encode()) if question else -1
+    cut = int(np.searchsorted(text.offsets, at, side="right")) - 1
+    return (text.span(0, cut), text.span(cut)) if at > 0 and cut > 0 else (text.span(),)
 
 
 def _refuse(settings: Settings) -> None:
@@ -121,11 +138,9 @@ def _refuse(settings: Settings) -> None:
         )
     for name in _VOID:
         if getattr(settings, name) != Settings.model_fields[name].default:
-            more = (
-                ": all its prompts are asked once; --task-options limit=N asks fewer" if "rep" in name else ""
-            )
             raise SettingsError(
-                f"Task '{settings.task}' asks prompts as they are: leave --{name.replace('_', '-')} out{more}."
+                f"Task '{settings.task}' asks each prompt once and as it is: leave "
+                f"--{name.replace('_', '-')} out. Fewer prompts: --task-options limit=N"
             )
 
 

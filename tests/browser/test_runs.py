@@ -109,3 +109,26 @@ def test_versions_hashes_and_totals_are_there(visit, three):
         "of which planned to be shared",
     ):
         assert words in notes, words
+
+
+def test_means_of_nobody_knows_how_many_answers_show_no_n_and_no_interval(visit, typed, tmp_path):
+    """An OpenCompass summary: every number is a mean of unknown size, so no interval of it is made up."""
+    rows = ["dataset,version,metric,mode,first,second"]
+    rows += [
+        f"CDME_Length{n}Depth{d},abc,score,gen,{90 - d / 5},{95 - d / 5}"
+        for n in (1000, 2000)
+        for d in (0, 50)
+    ]
+    (tmp_path / "summary.csv").write_text("\n".join(rows) + "\n")
+    typed("import", "summary.csv", "-o", "runs", folder=tmp_path)
+    typed("report", "runs/first", "runs/second", "-o", "page.html", folder=tmp_path)
+    page = visit(tmp_path / "page.html")
+    assert "4 means" in tabs(page).first.inner_text()
+    page.locator("#grid .cell").first.click()
+    shown = page.locator("#page").inner_text()
+    assert "of how many answers, nobody knows" in shown
+    assert "1 mean" in page.locator("#cell").inner_text()
+    tabs(page).last.click()
+    shown += page.locator("#page").inner_text()
+    assert "+5.0 points\n4 means in both" in shown
+    assert not re.search(r"\[[+−\d.]+, [+−\d.]+\]|n=\d|\d trials?\b|\bp [<\d]", shown)

@@ -62,19 +62,28 @@ def test_it_shows_difference_interval_lengths_and_verdict(compare):
     assert lines[-1].startswith("verdict: worse ")
 
 
-def test_the_exit_code_is_1_only_when_asked_and_worse(compare):
+def test_the_exit_code_is_1_only_when_asked_and_worse(runs, compare):
+    changed(runs, "copy", dict)
     compare("whole", "short", code=0)
     compare("whole", "short", "--fail-if-worse", "2", code=1)
     compare("short", "whole", "--fail-if-worse", "2", code=0)
     compare("whole", "short", "--fail-if-worse", "25", code=0)  # [-19.5, ...] lies above -25
-    compare("whole", "whole", "--fail-if-worse", "2", code=0)  # cannot tell
+    compare("whole", "copy", "--fail-if-worse", "2", code=0)  # cannot tell
 
 
-def test_the_margin_is_part_of_the_verdict(compare):
+def test_the_margin_is_part_of_the_verdict(runs, compare):
+    changed(runs, "copy", dict)
     assert compare("whole", "short", "--margin", "25").stdout.endswith("verdict: no worse than 25 points\n")
-    found = compare("whole", "whole").stdout
+    found = compare("whole", "copy").stdout
     assert "the same experiment twice: 0 of 54 prompts differ\n" in found
     assert "verdict: cannot tell (margin 2 points; about " in found
+    assert found.endswith(" more trials would tell, if the difference stays)\n")
+
+
+def test_a_run_is_not_compared_with_itself(compare):
+    """It would be called the same experiment made twice, without any noise."""
+    refused = compare("whole", "short/../whole", code=2)
+    assert "is given twice" in refused.stderr
 
 
 def test_json_holds_the_same(compare):
@@ -103,9 +112,10 @@ def test_the_same_experiment_twice_gives_the_noise_floor(runs, compare):
     changed(runs, "again", lambda record: record | {"score": float(record["repeat"] != record["depth"] * 2)})
     found = json.loads(compare("whole", "again", "--json").stdout)
     assert found["noise"]["differing"] == 9
-    assert f"noise floor: a difference of up to {found['noise']['smallest']:.1f} points means nothing" in (
-        compare("whole", "again").stdout
+    floor = (
+        f"noise floor: two runs of one model differ by up to {found['noise']['smallest']:.1f} points 95 times"
     )
+    assert floor in compare("whole", "again").stdout
 
 
 def test_graded_scores_are_bootstrapped(runs, compare):
@@ -113,7 +123,7 @@ def test_graded_scores_are_bootstrapped(runs, compare):
     text = compare("whole", "graded").stdout
     assert "difference -7.5 points [-9.3, -5.8]" in text
     assert "(sign flips of whole haystacks; interval by bootstrap over haystacks)" in text
-    assert text.endswith("verdict: worse (a loss of more than 2 points is certain)\n")
+    assert text.endswith("verdict: worse (the whole 95 % interval is a loss of more than 2 points)\n")
 
 
 def test_trials_of_one_run_alone_are_left_out_and_counted(runs, compare, typed):

@@ -24,6 +24,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "needles": {"task": "multikey", "task_options": {"haystack": "needles", "fresh": "repeat"}},
     "json": {"task": "kv", "task_options": {"uuid_digits": 8, "shots": 1}},
     "passkey": {"task": "passkey"},
+    "latent": {"task": "latent", "task_options": {"distractors": 1, "absent": 0.5}},
 }
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from needlemap.maps.cube import cube_of
 from needlemap.maps.position import depth_scores, length_scores, position_gap, total_score
 
 LENGTHS = (1_000, 2_000)
@@ -43,3 +44,26 @@ def test_repeats_of_one_haystack_are_one_cluster(cube):
     assert (total.n, total.clusters, total.standard_error) == (12, 1, None)
     assert [mean.clusters for mean in length_scores(map).values()] == [1, 1]
     assert [each.mean.clusters for each in depth_scores(map)] == [1]
+
+
+def test_where_lengths_have_depths_of_their_own_a_row_is_a_part_of_the_haystack():
+    """Mode lattice: each depth alone would hold a prompt or two, and its score would be noise."""
+    places = {
+        (repeat, 1_000 * row, column / row): float(column / row < 0.5)
+        for repeat in range(6)
+        for row in range(2, 9)
+        for column in range(row)
+    }
+    map = cube_of(places, set(places))
+    assert map.ragged
+    found = depth_scores(map)
+    assert [(each.depth, each.end) for each in found] == [(at / 10, (at + 1) / 10) for at in range(9)]
+    assert [each.mean.score for each in found] == [1.0] * 5 + [0.0] * 4
+    assert sum(each.mean.n for each in found) == total_score(map).n == len(places)
+
+
+def test_means_of_nobody_knows_how_many_answers_have_no_interval(cube):
+    map = replace(cube([[[1.0], [0.5]]], LENGTHS), counted=False)
+    found = [total_score(map), *length_scores(map).values(), *(each.mean for each in depth_scores(map))]
+    assert {(mean.low, mean.high) for mean in found} == {(None, None)}
+    assert found[0].score == 0.75

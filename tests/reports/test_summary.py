@@ -44,7 +44,7 @@ def test_a_score_that_never_falls_is_a_lower_bound():
 def test_missing_trials_are_bounded_not_wrong():
     lines = summary_lines(cube(5, missing=3))
     assert line(lines, "all prompts:").startswith("all prompts: 100.0 [")
-    assert "all 3 missing wrong: 90.0; all right: 100.0" in lines
+    assert "3 missing prompts: 90.0 if all were wrong, 100.0 if all were right" in lines
 
 
 def test_few_haystacks_say_so():
@@ -75,10 +75,13 @@ def test_prompts_asked_again_give_the_noise_floor():
     """GPT-4's published map: 25 of its 105 repeated cells scored otherwise."""
     noisy = replace(cube(8), again=((1.0, 1.0),) * 80 + ((1.0, 0.0),) * 15 + ((0.0, 1.0),) * 10)
     found = line(summary_lines(noisy), "asked again:")
-    assert found.startswith("asked again: 25 of 105 prompts scored otherwise the second time [16.7, 32.8] %")
-    assert f"noise floor: up to {100 * 1.96 * (25 / 105 / 48) ** 0.5:.1f} points" in found  # a mean of 48
+    assert found.startswith("asked again: 25 of 105 prompts scored otherwise the second time (23.8 % [")
+    assert (
+        f"differ by up to {100 * 1.96 * (25 / 105 / 48) ** 0.5:.1f} points 95 times in 100" in found
+    )  # a mean of 48
     calm = replace(noisy, again=((1.0, 1.0),) * 3)
-    assert "asked again: 0 of 3 prompts scored otherwise the second time" in summary_lines(calm)
+    silent = line(summary_lines(calm), "asked again:")
+    assert silent == "asked again: 0 of 3 prompts scored otherwise the second time (0.0 % [0.0, 56.1])"
 
 
 def test_repeats_of_one_haystack_say_so():
@@ -87,7 +90,16 @@ def test_repeats_of_one_haystack_say_so():
     assert "  no intervals: all repeats count as of one haystack" in lines
 
 
-def test_means_of_nobody_knows_how_many_answers_promise_no_power():
-    lines = summary_lines(replace(cube(8), counted=False))
-    assert lines[-1].startswith("each score is a mean of nobody knows how many answers")
-    assert not [each for each in lines if each.startswith("power:")]
+def test_means_of_nobody_knows_how_many_answers_have_no_interval_and_no_power():
+    lines = summary_lines(replace(cube(8, wrong_from=16_000), counted=False, one_haystack=True))
+    assert lines[0] == ("all cells: 68.8 (48 means of nobody knows how many answers: no n, no interval)")
+    assert not [each for each in lines if "[" in each or "n=" in each or each.startswith("power:")]
+
+
+def test_where_lengths_have_depths_of_their_own_the_lowest_is_a_part_of_the_haystack():
+    """A depth that one length has alone holds one prompt: the lowest of many such is always wrong."""
+    places = {
+        (0, 1_000 * row, column / row): float(column != 3) for row in range(1, 9) for column in range(row)
+    }
+    found = line(summary_lines(cube_of(places, set(places))), "by depth:")
+    assert found.startswith("by depth: lowest at 40–50% ")

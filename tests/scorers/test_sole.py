@@ -88,5 +88,5 @@ def test_chinese_needs_no_ends_of_words():
 
 
 def test_a_task_without_keywords_is_refused():
-    with pytest.raises(SettingsError, match="needs a task with keywords. Type: --scorer recall"):
+    with pytest.raises(SettingsError, match=r"needs a task with keywords\. Type: --scorer recall"):
         scored("x", Reference("x"))

@@ -1,6 +1,6 @@
 """`needlemap run --difficulty auto`: make a task harder until a reference model errs, then measure it there.
 
-Each step of the dial is a run of one repeat, under RUN/pilots; the chosen one's answers become the run's first.
+Each step of the dial is a run of one repeat, under RUN/pilots; the chosen one's answers begin the run.
 """
 
 from __future__ import annotations
@@ -18,8 +18,18 @@ from needlemap.commands.run import fresh, notes, show_result, verdict
 from needlemap.commands.settle import settle
 from needlemap.commands.suite import ask_session
 from needlemap.commands.termination import terminable
-from needlemap.difficulty import AUTO, FILE, Difficulty, Reference, at_step, chosen, dial_of, in_range
-from needlemap.difficulty import HIGHEST, read_difficulty
+from needlemap.difficulty import (
+    AUTO,
+    FILE,
+    HIGHEST,
+    Difficulty,
+    Reference,
+    at_step,
+    chosen,
+    dial_of,
+    in_range,
+    read_difficulty,
+)
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
@@ -38,7 +48,7 @@ def with_difficulty(preset: str | None, flags: Mapping[str, Any], file: str) -> 
     _refuse_suite(preset)
     if file == AUTO:
         raise SettingsError(
-            f"--difficulty {AUTO} asks a model in this process: it is for needlemap run without workers. Here: "
+            f"--difficulty {AUTO} asks a model in this process: for needlemap run without workers. Here: "
             f"--difficulty FILE"
         )
     settings = settle(preset, flags)
@@ -122,7 +132,7 @@ def _freeze(settings: Settings, options: Mapping[str, Any], pilot: Path, path: P
         for file in [*sorted(pilot.glob("records-*.jsonl")), pilot / RUN_FILE]:
             shutil.copy2(file, path / file.name)
     if not in_range(score):
-        where = "no step of the dial is closer" if score > HIGHEST else "the step before is too easy, if any"
+        where = "no step is hard enough" if score > HIGHEST else "the step before, if any, is too easy"
         print(
             f"warning: {settings.model} scores {100 * score:.1f}, outside 60 to 95: {where}", file=sys.stderr
         )
@@ -141,8 +151,8 @@ def _check_folder(path: Path, settings: Settings) -> None:
         raise NeedlemapError(f"'{path}' holds a run without a difficulty. Give another folder with -o.")
     if (path / FILE).is_file() and (was := read_difficulty(path / FILE)).reference.model != settings.model:
         raise NeedlemapError(
-            f"The difficulty of '{path}' was found with {was.reference.model}. To ask {settings.model} at it: "
-            f"--difficulty {path / FILE} and another folder."
+            f"The difficulty of '{path}' was found with {was.reference.model}. To ask {settings.model} at "
+            f"it: --difficulty {path / FILE} and another folder."
         )
 
 

@@ -113,7 +113,11 @@ def _plain(settings: Settings, rows: list[Summary], bound: int | None) -> dict[s
 
 
 def _show(
-    settings: Settings, experiments: dict[str, Experiment], rows: list[Summary], bound: int | None, terms: Terms
+    settings: Settings,
+    experiments: dict[str, Experiment],
+    rows: list[Summary],
+    bound: int | None,
+    terms: Terms,
 ) -> None:
     first = next(iter(experiments.values()))
     grid = first.grid

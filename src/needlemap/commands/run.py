@@ -104,8 +104,9 @@ def announce(session: Session) -> None:
     experiment = session.experiment
     grid, settings = experiment.grid, experiment.settings
     size = f"{len(grid.lengths)} lengths x {len(grid.depths)} depths x {settings.repeats} = "
+    trials = f"{'' if experiment.ready else size}{len(experiment.trials)} trials"
     lines = [
-        f"{settings.model} · {experiment.task.name} · {'' if experiment.ready else size}{len(experiment.trials)} trials · "
+        f"{settings.model} · {experiment.task.name} · {trials} · "
         f"{experiment.tokens_asked:,} prompt tokens ({experiment.tokenizer.name})"
     ]
     lines += [f"note: {note}" for note in experiment.notes]

@@ -94,7 +94,7 @@ def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEE
     haystacks = 1 if cube.one_haystack else len(used)
     point = float(rule_values(curves(scores, np.ones((1, len(used))), rule), lengths, rule)[0])
     low, high = _interval(scores, lengths, rule, draws, seed) if haystacks >= FEWEST else (None, None)
-    low, high = _around(point, low, high)
+    low, high = around(point, low, high)
     ends = int(lengths[0]), int(lengths[-1])
     return Effective(rule, None if isnan(point) else point, low, high, *ends, haystacks)
 
@@ -107,7 +107,7 @@ def _interval(
     return expanded_interval(again, len(scores)) or (None, None)
 
 
-def _around(point: float, low: float | None, high: float | None) -> tuple[float | None, float | None]:
+def around(point: float, low: float | None, high: float | None) -> tuple[float | None, float | None]:
     """An interval that holds the point: the worst depth of draws is worse still, so theirs may lie below."""
     if low is None or high is None or isnan(point):
         return None, None

@@ -33,8 +33,8 @@ def depth_scores(cube: Cube) -> tuple[DepthScore, ...]:
     """Score by depth with clustered intervals (`clusters.py`); depths without a score are left out.
 
     A prompt that depths share counts at each of them, once: else short lengths, which share most and are the
-    easiest, would count for the shallowest depths alone. Where lengths have depths of their own, a depth holds
-    hardly a trial: there by `PARTS` equal parts of the haystack, each prompt counting once.
+    easiest, would count for the shallowest depths alone. Where lengths have depths of their own, hardly two
+    trials have the same: there by `PARTS` equal parts of the haystack, each prompt counting once.
     """
     if cube.ragged:
         part = np.minimum((np.array(cube.depths) * PARTS + 1e-9).astype(int), PARTS - 1)

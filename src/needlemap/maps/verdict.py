@@ -37,7 +37,8 @@ def verdict(difference: Difference, margin: float) -> Verdict:
 
     no worse: the whole 95 % interval lies above -margin, be it below 0 or not. worse: it lies below 0, and
     reaches -margin or beyond: a loss, of which Piaggio et al. would say that it matters only where the whole
-    interval lies beyond -margin. cannot tell: else, or where the reference scores so little that it could not lose the margin.
+    interval lies beyond -margin. cannot tell: else, or where the reference scores so little that it could not
+    lose the margin.
     """
     warning = _warning(difference, margin)
     if difference.first <= max(margin, FLOOR):

@@ -49,9 +49,7 @@ def depth_score_labels(rows: Sequence[DepthScore], depths: Sequence[float]) -> l
     """What rows are called: '40%', told apart among all depths, or '40–50%' for a part of the haystack."""
     alone = depth_labels(depths)
     return [
-        alone[row.depth]
-        if row.end == row.depth
-        else f"{percent(row.depth):g}–{percent(row.end):g}%"
+        alone[row.depth] if row.end == row.depth else f"{percent(row.depth):g}–{percent(row.end):g}%"
         for row in rows
     ]
 
@@ -112,7 +110,9 @@ def missing_label(missing: int, failures: Mapping[str, int]) -> str:
 
 def overall_label(map: Map) -> str:
     """The line under a map: 'overall 87.3 (n=225, 2 missing)'."""
-    return f"overall {score_label(map.overall)} ({n_label(map.n, counted=map.counted)}, {map.missing} missing)"
+    return (
+        f"overall {score_label(map.overall)} ({n_label(map.n, counted=map.counted)}, {map.missing} missing)"
+    )
 
 
 def n_label(n: int, *, counted: bool) -> str:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from needlemap.maps.clusters import ClusterMean
+from needlemap.maps.bootstrap import FEWEST
 from needlemap.maps.cube import Cube
-from needlemap.maps.effective import effective_length, parse_rule
-from needlemap.maps.families import PUBLISHED, joined, published_length
+from needlemap.maps.effective import parse_rule
+from needlemap.maps.families import PUBLISHED, Families, Mean, published_length
 from needlemap.maps.map import Map
-from needlemap.maps.position import length_scores
 from needlemap.printable import printable
 from needlemap.reports.labels import interval_label, length_labels, score_label
 from needlemap.reports.summary import effective_label
@@ -47,13 +46,6 @@ def suite_lines(name: str, families: Sequence[Family], rules: tuple[str, ...] = 
     return [printable(line, line=True) if at == 0 else printable(line) for at, line in enumerate(lines)]
 
 
-def family_means(families: Sequence[Family]) -> dict[int, float]:
-    """The mean over all families by length, for the lengths at which each of them has a score."""
-    margins = [family.map.margins if family.map else {} for family in families]
-    lengths = sorted(set.intersection(*(set(each) for each in margins))) if margins else []
-    return {length: sum(each[length].score for each in margins) / len(margins) for length in lengths}
-
-
 def _row(family: Family, lengths: Sequence[int], wide: int) -> str:
     margins = family.map.margins if family.map else {}
     scores = [score_label(margins[length].score) if length in margins else "-" for length in lengths]
@@ -67,37 +59,41 @@ def _row(family: Family, lengths: Sequence[int], wide: int) -> str:
 def _mean_lines(
     families: Sequence[Family], lengths: Sequence[int], wide: int, rules: tuple[str, ...]
 ) -> list[str]:
-    means, cubes = family_means(families), [family.cube for family in families if family.cube is not None]
-    texts = [score_label(means.get(length)).rjust(_WIDTH) for length in lengths]
-    whole = score_label(sum(means.values()) / len(means) if means else None).rjust(_WIDTH)
-    lines = [" ".join(["mean".ljust(wide), *texts, whole])]
+    """The mean over families, where each of them has a score, and how far it holds."""
+    cubes = [family.cube for family in families if family.cube is not None]
+    together = Families(cubes if len(cubes) == len(families) else [])
+    means = together.means()
+    texts = [score_label(means[length].score if length in means else None) for length in lengths]
+    whole = sum(mean.score for mean in means.values()) / len(means) if means else None
+    cells = [text.rjust(_WIDTH) for text in (*texts, score_label(whole))]
+    lines = [" ".join(["mean".ljust(wide), *cells])]
     if not means:
         return [*lines, "no mean over families yet: no length has a score of each of them"]
-    together = joined(cubes)
-    found = length_scores(together)
-    lines += _interval_lines(found, means)
-    return [*lines, *_effective_lines(together, means, rules)]
+    return [*lines, _interval_line(means), *_effective_lines(together, means, rules)]
 
 
-def _interval_lines(found: dict[int, ClusterMean], means: dict[int, float]) -> list[str]:
+def _interval_line(means: dict[int, Mean]) -> str:
     """The mean's 95 % interval by length."""
     labels = length_labels(list(means))
-    known = [(labels[length], found[length]) for length in means if length in found]
-    return [
-        "mean over families, 95 %: " + " · ".join(f"{at} {interval_label(m.low, m.high)}" for at, m in known)
+    known = [
+        f"{labels[at]} {interval_label(mean.low, mean.high)}"
+        for at, mean in means.items()
+        if mean.low is not None
     ]
+    if not known:
+        return f"no intervals from fewer than {FEWEST} haystacks: --repeats {FEWEST} or more"
+    return f"mean over families, 95 %: {' · '.join(known)}"
 
 
-def _effective_lines(together: Cube, means: dict[int, float], rules: tuple[str, ...]) -> list[str]:
-    published = published_length(means)
-    threshold = f"{100 * PUBLISHED:g}"
-    lines = [
-        f"effective length, as published (largest length whose mean exceeds {threshold}): "
-        f"{_length(published, list(means))}"
-    ]
-    ours = [(rule, effective_length(together, parse_rule(rule))) for rule in rules]
+def _effective_lines(together: Families, means: dict[int, Mean], rules: tuple[str, ...]) -> list[str]:
+    published, threshold = published_length(means), f"{100 * PUBLISHED:g}"
+    said = _length(published, list(means))
+    ours = [(rule, together.effective(parse_rule(rule))) for rule in rules]
     shown = [f"{rule} {effective_label(each)}" for rule, each in ours if each is not None]
-    return [*lines, f"effective length of the mean: {' · '.join(shown)}"]
+    return [
+        f"effective length as published, the largest whose mean exceeds {threshold}: {said}",
+        f"effective length of the mean: {' · '.join(shown)}",
+    ]
 
 
 def _length(found: float | None, lengths: Sequence[int]) -> str:

@@ -126,7 +126,10 @@ def plain_summary(map: Map) -> str:
     labels = length_labels(map.lengths)
     wide = max((len(label) for label in labels.values()), default=0)
     lines = [f"{map.model} · {map.task} · tokenizer {map.tokenizer} · scorer {map.scorer} · mode {map.mode}"]
-    lines += [f"{labels[margin.length_tokens]:>{wide}}  {_margin(margin, counted=map.counted)}" for margin in length_margins(map)]
+    lines += [
+        f"{labels[margin.length_tokens]:>{wide}}  {_margin(margin, counted=map.counted)}"
+        for margin in length_margins(map)
+    ]
     return "\n".join([*lines, *_totals(map)]) + "\n"
 
 

@@ -1,7 +1,7 @@
 """Which of some lettered choices an answer takes: LongBench v2's letters.
 
-An answer says its letter as it was asked to ("The correct answer is (B)"), or begins with it, or puts one alone
-into brackets. One that says several takes none.
+An answer says its letter as it was asked to ("The correct answer is (B)"), or begins with it, or puts one
+alone into brackets. One that says several takes none.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Choice(metaclass=Checked):
 def letter(answer: str) -> str:
     """The letter that an answer takes.
 
-    >>> letter("The correct answer is (B)."), letter("C. Because it is"), letter("Either (A) or (D)"), letter("A dog")
+    >>> letter("The correct answer is (B)."), letter("C. Because"), letter("(A) or (D)"), letter("A dog")
     ('B', 'C', '', '')
     """
     said = [one or other for one, other in _SAID.findall(answer)]

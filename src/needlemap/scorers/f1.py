@@ -15,6 +15,7 @@ from needlemap.scorers.base import Reference, Score
 from needlemap.scorers.matching import named, plain
 
 _BETWEEN = re.compile(r"[\n,;、，；]|\band\b|和")
+_HEADING = (":", "：")
 _BULLET = re.compile(r"^[\s\-*•]*(\d+[.)])?[\s\"'`*\[]*|[\s\"'`*\].:。]+$")
 
 
@@ -23,7 +24,8 @@ class F1(metaclass=Checked):
     line breaks and 'and'.
 
     Wanted are the keywords. Wrong are the decoys that the answer names; of a task without decoys, or where
-    `item` is given, all items that name nothing wanted. native: F1. why: recall, precision, found, missing, wrong.
+    `item` is given, all items that name nothing wanted. native: F1. why: recall, precision, found, missing,
+    wrong.
     """
 
     name = "f1"
@@ -63,12 +65,13 @@ class F1(metaclass=Checked):
 
 
 def items(answer: str, pattern: str = "") -> list[str]:
-    """The items that an answer lists, each once.
+    """The items that an answer lists, each once; what ends with a colon is a heading.
 
     >>> items("1. fig\\n2. plum, and pear")
     ['fig', 'plum', 'pear']
     """
     if pattern:
         return list(dict.fromkeys(match.group() for match in re.finditer(pattern, answer, re.IGNORECASE)))
-    stripped = (_BULLET.sub("", _BULLET.sub("", piece)) for piece in _BETWEEN.split(answer))
+    pieces = (piece for piece in _BETWEEN.split(answer) if not piece.rstrip().endswith(_HEADING))
+    stripped = (_BULLET.sub("", _BULLET.sub("", piece)) for piece in pieces)
     return list(dict.fromkeys(piece for piece in stripped if piece))

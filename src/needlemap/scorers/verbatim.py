@@ -7,7 +7,7 @@ ratio two unlike English texts are half alike (0.53), by difflib's hardly at all
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Any
@@ -16,15 +16,16 @@ from needlemap.errors import SettingsError
 from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
 
-PERFECT = 0.99
+PERFECT = 0.99  # an answer above it is the text but for a slip or two
 
 
 class Verbatim(metaclass=Checked):
     """0 unless the answer begins with the code, else its ratio to the wanted text. Spaces around are ignored.
 
-    why: code (whether it was there), asked and picked (numbers of the texts to choose from: the wanted one,
-    and the one that the answer is most like; 0 for no answer), similarities to all of them, perfect (a ratio
-    of 0.99 or more), noise (what a choice at random, repeated word for word, would score).
+    why: code (whether it was there), similarity (the ratio, code or no code), perfect (a score of 0.99 or
+    more). Where the task tells of which texts one was to be chosen also asked and picked: the numbers of the
+    wanted one and of that which the answer is most like, 0 for an answer that is like none; and noise: what
+    one of them, chosen at random and repeated word for word, would score.
     """
 
     name = "verbatim"
@@ -34,28 +35,33 @@ class Verbatim(metaclass=Checked):
         self.options: Mapping[str, Any] = {}
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Raises SettingsError if the task gives no texts to choose from."""
-        choices = reference.choices
-        if len(reference.keywords) != 1 or reference.keywords[0] not in choices:
-            raise SettingsError(
-                "Scorer 'verbatim' needs a task with texts to choose from, as --task ordinal."
-            )
-        wanted = reference.keywords[0].strip()
-        code = reference.answer.strip().removesuffix(wanted).strip()
-        begun = answer.strip().startswith(code)
-        told = answer.strip().removeprefix(code).strip()
-        alike = [ratio(told, text.strip()) for text in choices]
+        """Raises SettingsError if the task gives no text to repeat."""
+        wanted, whole = "".join(reference.keywords).strip(), reference.answer.strip()
+        if len(reference.keywords) != 1 or not wanted or not whole.endswith(wanted):
+            raise SettingsError("Scorer 'verbatim' needs a task with a text to repeat, as --task ordinal.")
+        code, said = whole.removesuffix(wanted).strip(), answer.strip()
+        told = said.removeprefix(code).strip()
         similarity = ratio(told, wanted)
-        share = similarity if begun else 0.0
-        why = {
-            "code": begun,
-            "asked": 1 + choices.index(reference.keywords[0]),
-            "picked": 1 + alike.index(max(alike)) if told else 0,
-            "similarities": [round(one, 4) for one in alike],
-            "perfect": share >= PERFECT,
-            "noise": round(sum(ratio(text.strip(), wanted) for text in choices) / len(choices), 4),
-        }
-        return Score(share, share, why)
+        share = similarity if said.startswith(code) else 0.0
+        why = {"code": said.startswith(code), "similarity": similarity, "perfect": share >= PERFECT}
+        return Score(share, share, why | picked(told, wanted, reference.choices))
+
+
+def picked(told: str, wanted: str, choices: Sequence[str]) -> dict[str, Any]:
+    """Which of some texts was asked for, which was told, and what a choice at random would score.
+
+    >>> picked("the grey sea", "a train", ["a train", "the sea"])["picked"]
+    2
+    """
+    if not choices:
+        return {}
+    texts = [text.strip() for text in choices]
+    alike = [ratio(told, text) for text in texts]
+    return {
+        "asked": 1 + texts.index(wanted),
+        "picked": 1 + alike.index(max(alike)) if any(alike) else 0,
+        "noise": sum(ratio(text, wanted) for text in texts) / len(texts),
+    }
 
 
 @lru_cache(maxsize=64)

@@ -54,6 +54,7 @@ class CommonWords(metaclass=Checked):
 
     name = "count-common"
     scorer = "f1"
+    dial = tuple({"others": others} for others in (3, 6, 12))
 
     def __init__(
         self,
@@ -92,10 +93,8 @@ class CommonWords(metaclass=Checked):
         random, taken = draw.random("count-common"), set[str]()
         examples = "".join(self._example(draw, taken, number) for number in range(self._shots))
         asked = [self._pool.fresh(random, taken, draw.holds) for _ in range(self._words)]
-        lines = [word for word in asked for _ in range(self._times)]
-        random.shuffle(lines)
-        depth, start = draw.cell.depth, _start(draw.cell.depth, self._within)
-        depths = [depth, *(start + self._within * random.random() for _ in lines[1:])]
+        lines, start = asked * self._times, _start(draw.cell.depth, self._within)
+        depths = [draw.cell.depth, *(start + self._within * random.random() for _ in lines[1:])]
         question = self._question.format(words=self._words)
         return Item(
             tuple(

@@ -48,6 +48,7 @@ class FrequentWords(metaclass=Checked):
 
     name = "count-frequent"
     scorer = "f1"
+    dial = tuple({"alpha": alpha} for alpha in (3.0, 2.0, 1.5))
     depthless = True
 
     def __init__(

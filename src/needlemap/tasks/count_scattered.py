@@ -46,6 +46,7 @@ class ScatteredCounts(metaclass=Checked):
 
     name = "count-scattered"
     scorer = "f1"
+    dial = (*({"numbers": numbers} for numbers in (8, 16, 32)), {"numbers": 32, "corrected": True})
 
     def __init__(
         self,

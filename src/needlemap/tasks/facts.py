@@ -32,6 +32,7 @@ class Facts(metaclass=Checked):
 
     name = "facts"
     scorer = "label"
+    dial = (*({"support": support} for support in (1, 2, 3)), {"support": 3, "facts": 24, "people": 8})
 
     def __init__(
         self,

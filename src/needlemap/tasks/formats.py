@@ -1,12 +1,14 @@
-"""Rows of published sets as prompts: RULER, MRCR, BABILong, LongBench v2. Their prompts are asked as they are;
-where a set has parts but no prompt (BABILong, LongBench) the words between them are ours."""
+"""Rows of published sets as prompts: RULER, MRCR, BABILong, LongBench v2.
+
+Prompts are asked as they are; where a set has parts but no prompt, as the last two, the words between them
+are ours.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from needlemap.errors import SettingsError
 from needlemap.scorers.base import Reference
@@ -61,7 +63,8 @@ def mrcr(row: Row, _answers: Sequence[str]) -> Whole:
     sizes = [len(said) for _, said in turns]
     place = next((at for at, (_, said) in enumerate(turns) if said.strip() == wanted.strip()), None)
     depth = None if place is None else sum(sizes[:place]) / max(1, sum(sizes[:-1]) - sizes[place])
-    return Whole(turns, Item((), question, _verbatim(code, wanted, question)), _share(depth))
+    choices = _replies(turns, place)
+    return Whole(turns, Item((), question, _verbatim(code, wanted, question, choices)), _share(depth))
 
 
 def mrcr2(row: Row, _answers: Sequence[str]) -> Whole:
@@ -145,5 +148,14 @@ def _share(depth: float | None) -> float | None:
     return None if depth is None else min(1.0, max(0.0, depth))
 
 
-def _verbatim(code: str, wanted: str, question: str) -> Reference:
-    return Reference(f"{code}{wanted}", (wanted,), question=question)
+def _verbatim(code: str, wanted: str, question: str, choices: tuple[str, ...] = ()) -> Reference:
+    return Reference(f"{code}{wanted}", (wanted,), question=question, choices=choices)
+
+
+def _replies(turns: Sequence[tuple[str, str]], place: int | None) -> tuple[str, ...]:
+    """All replies to the request whose reply is at a place; none where it is not known."""
+    if not place:
+        return ()
+    asked = turns[place - 1][1]
+    followed = zip(turns[:-2], turns[1:-1], strict=True)
+    return tuple(reply for (_, said), (_, reply) in followed if said == asked)

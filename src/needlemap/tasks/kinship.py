@@ -39,6 +39,7 @@ class Kinship(metaclass=Checked):
 
     name = "kinship"
     scorer = "boxed"
+    dial = tuple({"facts": facts} for facts in (2, 4, 8, 16, 32))
 
     def __init__(
         self,

@@ -33,6 +33,7 @@ class KeyValue(metaclass=Checked):
 
     name = "kv"
     scorer = "first"
+    dial = tuple({"uuid_digits": digits} for digits in (8, 16, 32, 64))
 
     def __init__(
         self,

@@ -38,6 +38,7 @@ class Latent(metaclass=Checked):
 
     name = "latent"
     scorer = "sole"
+    dial = tuple({"hops": hops, "distractors": wrong} for hops, wrong in ((1, 0), (2, 0), (2, 2)))
 
     def __init__(
         self,

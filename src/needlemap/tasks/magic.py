@@ -5,9 +5,10 @@ One key among the needles is always the one that the cell's depth is meant for. 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
 from needlemap.errors import SettingsError
 from needlemap.options import Checked
@@ -45,6 +46,14 @@ class Magic(metaclass=Checked):
     name = "magic"
     scorer = "recall"
     KEYS, VALUES, QUERIES = 1, 1, 1
+    dial: tuple[Mapping[str, Any], ...] = (
+        {"keys": 1},
+        {"keys": 4},
+        {"keys": 16},
+        {"haystack": "needles"},
+        {"haystack": "needles", "key": "uuid", "value": "uuid"},
+        {"haystack": "needles", "key": "uuid", "value": "uuid", "uuid_digits": 64},
+    )
 
     def __init__(
         self,
@@ -161,6 +170,7 @@ class Multikey(Magic):
 
     name = "multikey"
     KEYS = 4
+    dial = ({"keys": 4}, {"keys": 8}, {"keys": 16}, *Magic.dial[-3:])
 
 
 class Multivalue(Magic):
@@ -168,6 +178,10 @@ class Multivalue(Magic):
 
     name = "multivalue"
     VALUES = 4
+    dial = (
+        *({"values": count} for count in (4, 8, 16)),
+        *({**step, "values": 16} for step in Magic.dial[-3:]),
+    )
 
 
 class Multiquery(Magic):
@@ -175,6 +189,10 @@ class Multiquery(Magic):
 
     name = "multiquery"
     KEYS, QUERIES = 4, 4
+    dial = (
+        *({"keys": count, "queries": count} for count in (4, 8, 16)),
+        *({**step, "keys": 16, "queries": 16} for step in Magic.dial[-3:]),
+    )
 
 
 def _check(keys: int, values: int, queries: int, digits: int, uuid_digits: int) -> None:

@@ -38,6 +38,7 @@ class Ordinal(metaclass=Checked):
 
     name = "ordinal"
     scorer = "verbatim"
+    dial = tuple({"requests": requests} for requests in (2, 4, 8))
 
     def __init__(
         self,

@@ -28,6 +28,7 @@ class Passkey(metaclass=Checked):
 
     name = "passkey"
     scorer = "first"
+    dial = tuple({"digits": digits, "doubled": digits // 2} for digits in (6, 10, 20, 40))
 
     def __init__(
         self,

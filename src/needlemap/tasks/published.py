@@ -1,4 +1,4 @@
-"""Prompts of a published set, from a file that the user brings: asked as they are, nothing is hidden in them."""
+"""Prompts of a published set, from a file that the user brings: asked as they are, with nothing hidden."""
 
 from __future__ import annotations
 

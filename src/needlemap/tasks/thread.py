@@ -45,6 +45,10 @@ class Thread(metaclass=Checked):
     """
 
     name = "thread"
+    dial = (
+        *({"hops": hops, "threads": 1, "order": "forward"} for hops in (1, 2, 4)),
+        *({"hops": hops, "threads": 2, "order": "random"} for hops in (4, 8, 16)),
+    )
 
     def __init__(
         self,
@@ -86,8 +90,8 @@ class Thread(metaclass=Checked):
             needles += scattered(beside, ordered(beside, lines(other), self._order))
         question = self._question.format(key=asked[0])
         wanted = tuple(asked[-1:] if self._ask == "last" else asked[1:])
-        decoys = tuple(value for value in asked[1:] if value not in wanted)
-        decoys += tuple(value for other in others for value in other[1:])
+        wrong = [*asked[1:-1], *(value for other in others for value in other[1:])]
+        decoys = tuple(wrong) if self._ask == "last" else ()  # of a list, all that is not wanted is wrong
         return Item(
             tuple(needles),
             question,

@@ -63,6 +63,10 @@ class Trace(metaclass=Checked):
     """
 
     name = "trace"
+    dial = (
+        *({"hops": hops, "chains": 2, "order": "forward"} for hops in (1, 2, 4)),
+        *({"hops": hops, "chains": 4, "order": "random"} for hops in (4, 8)),
+    )
     scorer = "f1"
 
     def __init__(

@@ -82,7 +82,7 @@ def test_a_ragged_run_scores_equal_parts_of_the_haystack(make_run, make_record):
     assert shown["ragged"]
     assert shown["rows"] == 100.0
     rows = dict(zip(shown["by_depth"]["label"], shown["by_depth"]["score"], strict=True))
-    assert rows["0–5%"] == 1.0
+    assert rows["0–10%"] == 1.0
     assert all(score == 0.0 for label, score in rows.items() if float(label.partition("–")[0]) >= 50)
     assert sum(shown["by_depth"]["n"]) == 30
 

@@ -55,7 +55,7 @@ function runReadings(run) {
     [
       "Not measured",
       count(totals.missing),
-      `of ${counted(totals.trials, "trial")}`,
+      `of ${restsOn(run, totals.trials)}`,
       totals.missing ? "warn" : "",
     ],
     totals.prompt_tokens === null
