@@ -74,7 +74,10 @@ def fuzz(name: str, corpus: Path, seconds: int) -> Fuzzed:
     corpus.mkdir(parents=True, exist_ok=True)
     flags = (f"-max_total_time={seconds}", "-print_final_stats=1", "-timeout=20", "-rss_limit_mb=4096")
     command = [sys.executable, str(READER), name, str(corpus), *flags, f"-artifact_prefix={corpus}/finding-"]
-    said = subprocess.run(command, capture_output=True, text=True, errors="replace").stderr
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+    said = done.stdout
     executed, states = _EXECUTED.search(said), _STATE.findall(said)
     if not executed or not states:
         raise RuntimeError(f"the fuzzer did not run:\n{said[-2000:]}")

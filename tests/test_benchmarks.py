@@ -18,6 +18,7 @@ PROMISED = {
     "statistics": {"coverage_cell", "coverage_margin", "coverage_effective", "coverage_paired"},
     "rates": {"times_floor"},
     "memory": {"peak_gb_1m", "peak_gb_1m_one_cell", "peer_gb_1m", "limit_gb_1m"},
+    "soak": {"growth", "trials"},
     "scaling": {"efficiency_64", "most_64", "shared_cache_64"},
     "scoring": {"levenshtein_25_times", "levenshtein_2000_times", "levenshtein_20000_times"},
     "runner": {

@@ -46,7 +46,7 @@ MEANINGS = {
     "needles[].meant": "the depth it was meant for, a share in [0, 1]; the first needle's is its cell's",
     "needles[].realised": "haystack tokens before it, as a share of all haystack tokens",
     "needles[].byte": "its first byte's offset in the context (haystack with needles)",
-    "needles[].text": "the needle as it was placed",
+    "needles[].text": "the needle as it was placed; it and its surroundings of the first 32 needles only",
     "needles[].before": "up to 300 characters of the context before it; other needles there are part of it",
     "needles[].after": "up to 300 characters of the context behind it",
     "prompt.sha256": "hash of roles and bytes of all messages",

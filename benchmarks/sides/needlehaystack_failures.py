@@ -1,4 +1,4 @@
-"""What needlehaystack 0.1.0 does on a bad day: its own code, with a model of ours that answers at once.
+"""What needlehaystack 0.1.0 does on a bad day: its own code, with a model of ours that answers soon.
 
     python -m venv peer && peer/bin/pip install needlehaystack==0.1.0 'setuptools<80'
     peer/bin/python benchmarks/sides/needlehaystack_failures.py
@@ -8,6 +8,7 @@ Prints a line for each case: what happened. docs/reliability.md sets it beside w
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -26,7 +27,7 @@ PATIENCE_S = 20.0
 
 
 class Model:
-    """Answers at once; tokens are words. fails: numbers of the calls that raise."""
+    """Answers soon; tokens are words. fails: numbers of the calls that raise."""
 
     def __init__(self, name: str = "m", fails: tuple[int, ...] = ()) -> None:
         self.model_name, self.fails, self.calls, self.words = name, fails, 0, list[str]()
@@ -38,6 +39,7 @@ class Model:
     async def evaluate_model(self, prompt: str) -> str:
         """The answer."""
         self.calls += 1
+        await asyncio.sleep(0.02)
         if self.calls in self.fails:
             raise RuntimeError("429 Too Many Requests")
         return "42"

@@ -133,6 +133,7 @@ def test_rules_of_effective_length_are_chosen_for_terminal_and_page(reports, typ
         (["r", "-o", "x.pdf", "--width", "wide"], "--width 'wide' is no width. Write 3.25in, 8.4cm, "),
         (["r", "-o", "x.csv", "--width", "3in"], "--width is a figure's, and x.csv is none."),
         (["r", "--width", "3in"], "--width is a figure's. Say where to: -o map.pdf"),
+        (["r", "-o", "x.html", "--format", "trials"], "--format is a table's, and x.html is none."),
         (["r", "--rules", "absolut:90"], "Did you mean 'absolute:85'?"),
         (["r", "-o", "x.html", "--rules", "best"], "Unknown rule 'best' of effective length."),
         (["r", "-o", "x.png", "--palette", "ambr"], "Did you mean 'amber'?"),

@@ -24,6 +24,11 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "needles": {"task": "multikey", "task_options": {"haystack": "needles", "fresh": "repeat"}},
     "json": {"task": "kv", "task_options": {"uuid_digits": 8, "shots": 1}},
     "passkey": {"task": "passkey"},
+    "trace": {"task": "trace", "task_options": {"order": "random"}},
+    "thread": {"task": "thread", "task_options": {"uuid_digits": 8, "order": "backward"}},
+    "facts": {"task": "facts", "task_options": {"support": 3}},
+    "kinship": {"task": "kinship", "task_options": {"haystack": "families"}},
+    "dense": {"task": "kinship", "task_options": {"haystack": "none", "facts": 12}},
     "latent": {"task": "latent", "task_options": {"distractors": 1, "absent": 0.5}},
 }
 

@@ -172,9 +172,7 @@ def test_settings_and_template_files_of_any_bytes(tmp_path, data):
     only_ours(lambda: load_template(str(file)))
 
 
-@pytest.mark.parametrize(
-    "text", ["[" * 5000, "a: &a [*a]\nb: *a", "a: !!float 1:", "? {}\n: 1", "lengths: " + "[" * 2000]
-)
+@pytest.mark.parametrize("text", ["[" * 1000, "a: &a [*a]\nb: *a", "a: !!float 1:", "? {}\n: 1"])
 def test_settings_files_that_were_made_to_hurt(tmp_path, text):
     file = tmp_path / "any.yaml"
     file.write_text(text)

@@ -60,7 +60,7 @@ def all_clean(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", ["openai", "anthropic"])
-def test_whatever_a_server_says_back_no_key_is_in_any_file_or_output(needlemap, wire, wires, backend):
+def test_whatever_a_server_says_back_no_key_is_in_any_file_or_output(needlemap, typed, wire, wires, backend):
     judges = wires()
     judges.schedule(*("say:Score: 7", "echo:500", "echo:200", "401", "echo:400") * 20)
     wire.schedule(*ERRORS, cycle=True)
@@ -77,8 +77,8 @@ def test_whatever_a_server_says_back_no_key_is_in_any_file_or_output(needlemap, 
     assert judges.log()
     assert [row for row in needlemap.records() if "[hidden]" in json.dumps(row)]
     for file in ("page.html", "trials.csv", "map.svg"):
-        needlemap("report", "r", "-o", file, "--format", "trials" if file.endswith("csv") else "cells")
-    shown = (needlemap("report", "r"), needlemap("replay", "r", "--length", "200", "--depth", "0", code=None))
+        typed("report", "r", "-o", file, "--format", "trials" if file.endswith("csv") else "cells")
+    shown = (typed("report", "r"), typed("replay", "r", "--length", "200", "--depth", "0", code=None))
     for each in shown:
         clean("report", (each.stdout + each.stderr).encode())
     all_clean(needlemap.folder)

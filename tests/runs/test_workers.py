@@ -174,6 +174,46 @@ def test_a_limit_holds_over_all_workers(needlemap, wire):
     scored_once(needlemap, 40)
 
 
+def test_the_first_trial_is_asked_before_any_worker_is_started(needlemap, wire):
+    wire.schedule("404")
+    stopped = needlemap.run(wire, *GRID, "--workers", "2", code=2)
+    assert stopped.stderr.splitlines()[-1].startswith("needlemap: stopped before spending more. The first trial")
+    assert len(wire.log()) == 1
+    assert not (needlemap.folder / "r/launch.json").exists()
+    wire.schedule("say:No idea.", cycle=True)
+    stopped = needlemap.run(wire, *GRID, "--workers", "2", code=2)
+    assert "3 trials of up to 200 tokens all scored 0" in stopped.stderr
+    assert len(wire.log()) == 4
+    wire.schedule()
+    needlemap.run(wire, *GRID, "--workers", "2", "--no-canary")
+    scored_once(needlemap, 40)
+
+
+def test_questions_without_a_haystack_are_asked_once_and_before_the_workers_start(needlemap, wire):
+    done = needlemap.run(wire, *GRID, "--workers", "2", "--closed-book")
+    assert "closed book: 0/1 right without a haystack" in done.stderr
+    assert len(wire.log()) == 40 + 1
+    assert wire.log()[1]["prompt_words"] < 20
+    assert "already scored" not in needlemap.run(wire, *GRID, "--workers", "2", "--closed-book").stdout
+    assert len(wire.log()) == 40 + 1
+    refused = needlemap("run", "demo", "-o", "d", "--workers", "2", "--closed-book", code=2)
+    assert "the same command with --closed-book, without workers, and -o d" in refused.stderr
+
+
+def test_a_limit_on_time_is_the_runs_and_not_each_workers(needlemap, wire, until):
+    wire.schedule("slow:1", cycle=True)
+    flags = ("--workers", "1", "--concurrency", "1", "--limit-time", "12s", "--no-canary")
+    process = needlemap.start("run", *needlemap.asking(wire), *GRID, *flags)
+    os.kill(until(lambda: living(needlemap, writing=True))[0], signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 3, err
+    assert "stopped by the budget: ran for 12 s, as long as --limit-time allows" in err
+    assert re.search(r"\d+ s of 12 s · ", err)  # shown while it runs
+    first, second = needlemap.workers()
+    assert second["outcome"]["stopped"]
+    assert len(needlemap.records()) < 14
+
+
 def test_what_a_worker_finds_wrong_is_told_and_not_tried_again(needlemap):
     (needlemap.folder / "here.py").write_text(
         "import sys\n"

@@ -45,6 +45,15 @@ def test_items_may_have_a_pattern():
     assert scored("My list: AAAAA BBBBB CCCCC, that is it", item="[A-Z]{5}").share == 1
 
 
+def test_with_a_pattern_all_that_looks_like_an_item_counts_not_the_decoys_alone():
+    score = scored("AAAAA EEEEE FFFFF", item="[A-Z]{5}", decoys=("EEEEE",))
+    assert score.why["wrong"] == ["eeeee", "fffff"]
+
+
+def test_a_heading_is_no_item():
+    assert scored("These are they:\nAAAAA\nBBBBB\nCCCCC").share == 1
+
+
 @pytest.mark.parametrize("answer", ["", "none", "DDDDD"])
 def test_an_answer_without_any_of_them_is_0(answer):
     assert scored(answer).share == 0

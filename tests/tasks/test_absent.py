@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from datetime import UTC, datetime
 from math import sqrt
 from random import Random
 from typing import Any
@@ -16,6 +17,8 @@ from needlemap.configure import configure
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell
 from needlemap.plan.tree import reused, walk_order
+from needlemap.reports.page.payload import summary
+from needlemap.runs.loaded import load_run
 from needlemap.tasks.absent import one_edit
 from needlemap.tasks.associations import knowledge
 from needlemap.tasks.base import Draw, Item
@@ -187,7 +190,8 @@ def test_a_run_reports_balanced_accuracy_and_false_answers(typed):
     lines = typed("report", "r").stdout.splitlines()
     (said,) = [line for line in lines if line.startswith("false answers: ")]
     assert "= 100.0 [" in said  # BM25 never says that there is none
-    typed("report", "r", "-o", "r.html")
+    page = summary([load_run(typed.folder / "r")], made=datetime(2026, 1, 1, tzinfo=UTC))
+    assert [line for line in page["runs"][0]["lines"] if line in lines and "false answers" in line]
 
 
 def test_answers_made_elsewhere_are_scored_so_too(typed):

@@ -75,6 +75,15 @@ def test_recall_and_precision_tell_which_numbers_are_missing_and_which_made_up()
     assert (score.why["missing"], score.why["wrong"]) == ([second], ["12"])
 
 
+def test_another_order_costs_nothing_and_is_told():
+    made = item(numbers=5)
+    first, *rest = made.reference.keywords
+    late, lacking = scored(", ".join([*rest, first]), made), scored(", ".join(rest), made)
+    assert (late.share, late.why["ordered"], lacking.why["ordered"]) == (1, 0.8, 0.8)
+    assert scored(", ".join([first, *rest]), made).why["ordered"] == 1
+    assert scored("", made).why["ordered"] == 0
+
+
 def test_own_wording_and_chinese():
     made = item(needle="Count: {number}.", question="Which counts{corrections}?", corrected=False)
     assert made.needles[0].text == f"Count: {made.reference.keywords[0]}."

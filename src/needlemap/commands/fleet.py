@@ -8,28 +8,43 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from needlemap.commands.run import announce, fresh, page_of, show_result, show_usage, verdict, view_of
+from needlemap.commands.run import (
+    announce,
+    fresh,
+    interrupted,
+    page_of,
+    show_result,
+    show_usage,
+    verdict,
+    view_of,
+    warn,
+)
 from needlemap.commands.settle import settle
 from needlemap.commands.termination import INTERRUPTED, terminable
 from needlemap.configure import checked
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.reports.live import View
+from needlemap.reports.live import Silent, View
+from needlemap.runs.budget import Budget
 from needlemap.runs.claims import MOST_DEATHS
+from needlemap.runs.closed_book import kept
 from needlemap.runs.fleet import Fleet
 from needlemap.runs.launch import Launch
 from needlemap.runs.launch_file import LaunchFile, read_launch, refuse_launched
 from needlemap.runs.launcher import Launcher
 from needlemap.runs.locks import lock_folder, lock_launch
+from needlemap.runs.presence import began_s
+from needlemap.runs.record import Record
 from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session, about, load_map, make_model
 from needlemap.runs.store import RUN_FILE, RunFolder, write_json
 from needlemap.runs.work import lay_out, load_work, next_folder, work_folder
 from needlemap.settings import Settings
 from needlemap.suites import suite_name
-from needlemap.trials import Experiment, prepare
+from needlemap.trials import prepare
 
 _LOOK_S = 0.3  # between looks at the records
 _SECOND_S = 5.0  # for the second Ctrl-C
@@ -77,7 +92,7 @@ def _start(settings: Settings, path: Path, fleet: Fleet, live: bool) -> int:
     session = Session.open(prepare(settings), path)
     if not settings.quiet:
         announce(session)
-    if not session.todo:
+    if not session.wanted:
         return _finished(session, Outcome())
     path.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -85,7 +100,15 @@ def _start(settings: Settings, path: Path, fleet: Fleet, live: bool) -> int:
         refuse_launched(path)
         kind, options = fleet.kind()
         launcher = make_launcher(kind, next_folder(path), options)
-        _check(session.experiment)
+        with terminable() as ending:
+            try:
+                first = _first(session)
+            except KeyboardInterrupt:
+                return interrupted(settings, path, ending.code)
+        session = Session.open(session.experiment, path)
+        if first.over or not session.todo:
+            return _finished(session, first)
+        warn(first)
         with lock_folder(path):  # nobody else is there
             write_json(path / RUN_FILE, about(session.experiment, session.folder))
             work = lay_out(path, session.experiment, session.todo, fleet.most)
@@ -100,13 +123,21 @@ def _start(settings: Settings, path: Path, fleet: Fleet, live: bool) -> int:
         return _look_after(launch, launcher, session, live)
 
 
-def _check(experiment: Experiment) -> None:
-    """What a missing key or an unknown price would stop in every worker, hours later. Raises SettingsError.
+def _first(session: Session) -> Outcome:
+    """Ask what goes before all else, here. What would stop every worker, hours later and paid for, stops it
+    now. Raises SettingsError, for a missing key or an unknown price too.
 
     Only models elsewhere: those that live in a process may need a machine that this one is not.
     """
-    if experiment.traits.remote:
-        asyncio.run(make_model(experiment.settings).close())
+    settings = session.experiment.settings
+    if session.experiment.traits.remote:
+        return asyncio.run(session.run(make_model(settings), Silent(), whole=False))
+    if settings.closed_book:
+        raise SettingsError(
+            "Workers ask nothing of --closed-book, and this model lives in them. Leave it out; when they are "
+            f"done: the same command with --closed-book, without workers, and -o {session.folder.path}"
+        )
+    return Outcome()
 
 
 def _attach(path: Path, live: bool) -> int:
@@ -136,11 +167,14 @@ def _attach(path: Path, live: bool) -> int:
 def _look_after(launch: Launch, launcher: Launcher, session: Session, live: bool) -> int:
     """Watch until the workers are done; the exit code. Ctrl-C ends workers of this machine, and asks again
     before it cancels jobs of a cluster."""
-    path = session.folder.path
+    path, settings = session.folder.path, session.experiment.settings
+    session = replace(session, budget=Budget.of(settings, began_s(work_folder(path, launch.file.number))))
     with page_of(session, live) as page, _ending_too(launcher) as code:
         try:
+            for record in (*launch.before, *kept(session.folder)):
+                session.budget.add(record)
             with view_of(session) as view:
-                _watch(launch, (view, page))
+                _watch(launch, (_Spending(session.budget), view, page))
         except KeyboardInterrupt:
             return _interrupted(launch, launcher, path, code())
         launch.close()
@@ -148,6 +182,17 @@ def _look_after(launch: Launch, launcher: Launcher, session: Session, live: bool
         if outcome.stopped:
             write_json(path / RUN_FILE, session.folder.about() | {"stopped": outcome.stopped})
         return _finished(session, outcome, launch)
+
+
+class _Spending(Silent):
+    """Counts what workers spend, for the limits that are shown."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+
+    def recorded(self, record: Record) -> None:
+        """Count one record."""
+        self._budget.add(record)
 
 
 @contextmanager

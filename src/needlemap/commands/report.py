@@ -88,6 +88,8 @@ def _written(runs: list[Path], out: Path, format: str, look: Look) -> Path:
     """One file, in the format that its suffix names."""
     if look.width is not None and out.suffix.lower() not in FIGURES:
         raise SettingsError(f"--width is a figure's, and {out.name} is none. Give {', '.join(FIGURES)}.")
+    if format != "cells" and not is_table(out):
+        raise SettingsError(f"--format is a table's, and {out.name} is none. Give .csv or .parquet.")
     if out.suffix.lower() == ".html":
         return write_page(runs, out, title=look.title, palette=look.palette, rules=look.rules)
     loaded = [load_run(path) for path in dict.fromkeys(runs)]

@@ -55,7 +55,7 @@ def _run(settings: Settings, path: Path, live: bool) -> int:
                 try:
                     outcome = _asked(session, model, page)
                 except KeyboardInterrupt:
-                    return _interrupted(settings, path, ending.code)
+                    return interrupted(settings, path, ending.code)
         show_result(load_map(path), settings, path)
         if not settings.quiet:
             show_usage(session)
@@ -84,7 +84,8 @@ def _asked(session: Session, model: Model, page: Watcher) -> Outcome:
         return asyncio.run(session.run(model, Together(*watchers)))
 
 
-def _interrupted(settings: Settings, path: Path, code: int) -> int:
+def interrupted(settings: Settings, path: Path, code: int) -> int:
+    """What is said of a run that was interrupted; the exit code."""
     kept = f"What was scored is kept; to go on: the same command with -o {path}" if settings.save else ""
     print(f"needlemap: interrupted. {kept}".rstrip(), file=sys.stderr)
     return code
@@ -193,10 +194,15 @@ def show_usage(session: Session) -> None:
         print(printable(line), file=sys.stderr)
 
 
+def warn(outcome: Outcome) -> None:
+    """What the first trial showed that is worth a word."""
+    for warning in outcome.warnings:
+        print(f"warning: {warning}", file=sys.stderr, flush=True)
+
+
 def verdict(outcome: Outcome, experiment: Experiment, path: Path) -> int:
     """What stopped the run or failed in it, in one line each; the exit code."""
-    for warning in outcome.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    warn(outcome)
     if outcome.canary:
         print(f"needlemap: stopped before spending more. {outcome.canary}", file=sys.stderr)
         return 2

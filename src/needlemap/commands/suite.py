@@ -166,9 +166,9 @@ def plan_suite(name: str, terms: Terms, as_json: bool, flags: Mapping[str, Any])
     rows = [replace(summary(prepare(settings), terms), mode=family) for family, settings in settled.items()]
     whole = _total(rows)
     if as_json:
-        found = {row.mode: {**_plain(row), "factor": row.factor} for row in [*rows, whole]}
+        families = {row.mode: _plain(row) for row in rows}
         head = {"suite": suite.name, "model": first.model, "mode": first.mode, "prices": price_source(first)}
-        print(json.dumps(head | {"total": found.pop(whole.mode), "families": found}, indent=1))
+        print(json.dumps(head | {"total": _plain(whole), "families": families}, indent=1))
         return
     print(f"suite {suite.name} · {first.model} · mode {first.mode}\n")
     print("\n".join(table_lines([*rows, whole], first="family")))
@@ -177,7 +177,8 @@ def plan_suite(name: str, terms: Terms, as_json: bool, flags: Mapping[str, Any])
 
 
 def _plain(row: Summary) -> dict[str, Any]:
-    return {name: value for name, value in asdict(row).items() if name != "mode"}
+    named = {name: value for name, value in asdict(row).items() if name != "mode"}
+    return named | {"factor": row.factor}
 
 
 def _total(rows: Sequence[Summary]) -> Summary:
@@ -186,7 +187,7 @@ def _total(rows: Sequence[Summary]) -> Summary:
     computed = [row.computed / max(1, row.lanes) for row in rows]
     idle = sum(row.idle * each for row, each in zip(rows, computed, strict=True)) / max(1.0, sum(computed))
     lanes = max(row.lanes for row in rows)
-    return replace(rows[0], mode="all", lanes=lanes, idle=idle, **sums)
+    return replace(rows[0], mode="total", lanes=lanes, idle=idle, **sums)
 
 
 def _sum(values: Sequence[Any]) -> Any:

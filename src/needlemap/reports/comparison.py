@@ -43,7 +43,7 @@ def _tested(comparison: Comparison) -> list[str]:
         f"B lost {overall.lost}, gained {overall.gained}; p={p_label(overall.p)} ({_test(comparison)})",
         *_bounds(comparison),
         *_noise(comparison),
-        f"by length (p by Holm's correction over {len(comparison.lengths)}):",
+        f"by length (p by Holm's correction over {len(comparison.lengths)}; intervals of one length each):",
         *_lengths(comparison.lengths),
         *_cells(comparison),
         f"power: to see a drop of {_number(comparison.margin)} points 80 times in 100, about "

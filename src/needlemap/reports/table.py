@@ -47,8 +47,10 @@ CELLS = (
     *_SAME,
     Column("realised_depth_percent", "number", "mean of where the first needle was"),
     Column("score", "number", "mean score in percent; empty if nothing was measured"),
-    Column("n", "whole number", "different prompts scored"),
-    Column("low", "number", "95 % interval of the score, its lower end"),
+    Column("n", "whole number", "different prompts scored; of an imported run, results"),
+    Column(
+        "low", "number", "95 % Wilson interval of the score, its lower end; empty for a mean of unknown size"
+    ),
     Column("high", "number", "its upper end"),
     Column("missing", "whole number", "trials that could not be measured or were not asked yet"),
     Column("failures", "text", "why they could not be measured, with counts"),

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from threading import Event, Thread
+from time import monotonic
 
 from needlemap.runs.runner import Outcome
 from needlemap.runs.store import write_json
@@ -89,6 +90,13 @@ def workers(folder: Path) -> Iterator[tuple[Worker, int]]:
             Worker(**row, left=left and Leaving(left), outcome=outcome and Outcome(**outcome)),
             file.stat().st_mtime_ns,
         )
+
+
+def began_s(folder: Path) -> float:
+    """When the first worker of a launch began, by this machine's monotonic clock; now, where none did."""
+    begun = [datetime.fromisoformat(worker.started) for worker, _ in workers(folder)]
+    ran_s = (datetime.now(UTC) - min(begun)).total_seconds() if begun else 0.0
+    return monotonic() - max(0.0, ran_s)
 
 
 def _file(folder: Path, name: str) -> Path:

@@ -17,7 +17,8 @@ SCHEMA = 1
 class NeedleRecord(BaseModel):
     """One needle: meant and realised depth as shares in [0, 1]; byte: its offset in the context.
 
-    text: as it was placed. before, after: up to 300 characters of the context either side of it.
+    text: as it was placed. before, after: up to 300 characters of the context either side of it. Of a
+    trial's first 32 needles only.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -78,9 +79,9 @@ class Record(BaseModel):
     asked: str = ""
     task: str
     model: str
-    length_tokens: int
-    depth: float
-    repeat: int
+    length_tokens: int = Field(ge=0)
+    depth: float = Field(ge=0, le=1)
+    repeat: int = Field(ge=0)
     seed: int
     question: str = ""
     reference: str = ""
@@ -90,7 +91,7 @@ class Record(BaseModel):
     answer: str | None = None
     thinking: str | None = None
     finish: str | None = None
-    score: float | None = None
+    score: float | None = Field(None, ge=0, le=1)
     scorer: ScorerRecord | None = None
     prompt_tokens: int | None = None
     cached_tokens: int | None = None

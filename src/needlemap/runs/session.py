@@ -76,9 +76,12 @@ class Session:
         """Whether anything is left to ask: trials, or questions without a haystack."""
         return bool(self.todo or unasked(self.experiment, self.folder))
 
-    async def run(self, model: Model, watcher: Watcher, *, close: bool = True) -> Outcome:
+    async def run(
+        self, model: Model, watcher: Watcher, *, close: bool = True, whole: bool = True
+    ) -> Outcome:
         """Ask what is left. Records are on the disk before the watcher hears of them. Closes the
-        model, unless it is wanted again.
+        model, unless it is wanted again. whole: False for only what goes before all else: the first
+        trial, and questions without a haystack.
 
         Raises NeedlemapError when another run holds the folder, or scorer and task do not fit.
         """
@@ -105,6 +108,7 @@ class Session:
                 walk = [trial for trial in walk if trial.key not in found.asked]
             if not runner.outcome.over:
                 await ask(self.experiment, self.folder, model, self.budget)
+                walk = walk if whole else []
                 lanes = cut(walk, settings.mode, self.experiment.workers)
                 await runner.run(promised(walk, settings.mode, lanes), lanes)
             if stopped := runner.outcome.stopped:

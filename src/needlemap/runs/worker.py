@@ -26,9 +26,10 @@ from needlemap.plan.units import next_unit
 from needlemap.reports.live import Lines, Tally, Together
 from needlemap.runs.budget import Budget
 from needlemap.runs.claims import Claim, Claims, Ending
+from needlemap.runs.closed_book import kept
 from needlemap.runs.contexts import SavingContexts
 from needlemap.runs.launch_file import read_launch
-from needlemap.runs.presence import Leaving, Presence, Worker, worker_name
+from needlemap.runs.presence import Leaving, Presence, Worker, began_s, worker_name
 from needlemap.runs.runner import Outcome, Runner, Watcher
 from needlemap.runs.session import make_model, make_ready, marked, to_be_scored, unscored
 from needlemap.runs.store import RunFolder, Writer
@@ -129,7 +130,9 @@ class _Hands:
         self._units = unit_trials(self._work, experiment)
         self._claims: Claims = self._work.claims
         settings = experiment.settings
-        self._budget = Budget.of(settings)
+        self._budget = Budget.of(settings, began_s(folder))
+        for record in kept(run):
+            self._budget.add(record)
         self._tail, self._scored = Tail(run.path, besides=writer.name), set[str]()
         self._look()
         self._runner = Runner(

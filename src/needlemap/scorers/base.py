@@ -31,11 +31,17 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """share: in [0, 1]. native: on the scorer's own scale. why: what decided it (distance, words, ...)."""
+    """share: in [0, 1], else ValueError. native: on the scorer's own scale. why: what decided it (distance,
+    words, ...)."""
 
     share: float
     native: float
     why: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """A plug-in's slip here would make a false map."""
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"a score's share lies in [0, 1], got {self.share}")
 
 
 class Scorer(Protocol):

@@ -14,8 +14,11 @@ from needlemap.errors import SettingsError
 from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
 
-_SAID = re.compile(r"answer\s*(?:is|:)?[\s:*\"'`]*(?:\(([A-Z])\)|([A-Z])(?![\w']))", re.IGNORECASE)
-_ALONE = re.compile(r"[\s*\"'`]*\(?([A-Z])\)?(?:[).:,*\s\"'`]|$)")
+_SAID = re.compile(
+    r"(?i:\banswer\b)\s*(?i:is)?[\s:*\"'`]*"
+    r"(?:\(([A-Za-z])\)|([A-Z])(?![\w'])|([a-z])(?=[\s*\"'`]*(?:[.,;:!)]|$)))"  # 'the answer is a dog' has none
+)
+_ALONE = re.compile(r"[\s*\"'`]*([A-Z])(?:[).:,*\"'`]|\s*$)")  # not 'A dog'
 _BRACKETS = re.compile(r"\(([A-Z])\)")
 
 
@@ -43,10 +46,11 @@ def letter(answer: str) -> str:
     >>> letter("The correct answer is (B)."), letter("C. Because"), letter("(A) or (D)"), letter("A dog")
     ('B', 'C', '', '')
     """
-    said = [one or other for one, other in _SAID.findall(answer)]
+    said = ["".join(groups) for groups in _SAID.findall(answer)]
     if said:
-        return str(said[-1]).upper()
-    if (alone := _ALONE.match(answer)) and not re.match(r"[\s*\"'`]*[A-Z]\s+\w", answer):
-        return alone[1]
+        return said[-1].upper()
     bracketed = set(_BRACKETS.findall(answer))
-    return bracketed.pop() if len(bracketed) == 1 else ""
+    if len(bracketed) == 1:
+        return str(bracketed.pop())
+    alone = _ALONE.match(answer)
+    return alone[1] if alone and not bracketed else ""

@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from rapidfuzz.distance import LCSseq
+
 from needlemap.errors import SettingsError
 from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
@@ -25,7 +27,7 @@ class F1(metaclass=Checked):
 
     Wanted are the keywords. Wrong are the decoys that the answer names; of a task without decoys, or where
     `item` is given, all items that name nothing wanted. native: F1. why: recall, precision, found, missing,
-    wrong.
+    wrong, and ordered: the share of the wanted that the answer names in their order, which costs nothing.
     """
 
     name = "f1"
@@ -51,7 +53,7 @@ class F1(metaclass=Checked):
         share = 2 * recall * precision / (recall + precision) if found else 0.0
         missing = [text for text in wanted if text not in found]
         why = {"recall": recall, "precision": precision, "found": found, "missing": missing, "wrong": wrong}
-        return Score(share, share, why)
+        return Score(share, share, why | {"ordered": in_order(compared, found) / max(1, len(wanted))})
 
     def _wrong(self, compared: str, asked: str, wanted: list[str], reference: Reference) -> list[str]:
         if reference.decoys and not self.options["item"]:
@@ -62,6 +64,16 @@ class F1(metaclass=Checked):
             for text in items(compared, self.options["item"])
             if not any(named(text, one) for one in wanted) and not named(asked, text)
         ]
+
+
+def in_order(answer: str, texts: list[str]) -> int:
+    """The most of some texts, all in an answer, that it names in their order.
+
+    >>> in_order("fig, plum, pear", ["fig", "pear", "plum"])
+    2
+    """
+    said = sorted(texts, key=answer.find)
+    return LCSseq.similarity(texts, said)
 
 
 def items(answer: str, pattern: str = "") -> list[str]:

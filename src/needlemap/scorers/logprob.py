@@ -41,4 +41,4 @@ class Logprob(metaclass=Checked):
         """The score of a reference answer that was given to the model."""
         mean = max(LOWEST, fsum(forced.logprobs) / len(forced.logprobs))
         why = {"greedy_match": forced.greedy, "tokens": len(forced.logprobs)}
-        return Score(exp(mean), mean, why)
+        return Score(min(1.0, exp(mean)), mean, why)  # rounding may take a mean above 0

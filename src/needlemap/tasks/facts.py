@@ -6,7 +6,7 @@ of somebody or something holds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Literal
 
@@ -64,24 +64,22 @@ class Facts(metaclass=Checked):
         scope: Scope = "repeat" if self._fresh == "repeat" else "length"
         beside, own = draw.random("facts", scope), draw.random("facts asked", self._fresh)
         told = cast(beside, self._language, self._size, draw.holds)
-        moments = anywhere(beside, self._facts)
+        possible, said, now = told.possible(), list[Fact](), dict[str, str]()
         depths = behind(beside, draw.cell.depth, self._support, self._span)
-        chances = [draw.random(f"facts {place}", scope) for place in range(self._facts)]
-        said: list[Fact] = []
-        for moment, chance in zip(moments, chances, strict=True):
-            if moment < draw.cell.depth:
-                said.append(another(chance, told, said))
-        chain = supporting(own, told, said, self._support)
+        moments = anywhere(beside, self._facts)
+        chances = [(beside.random(), beside.random()) for _ in moments]
+        early = sum(moment < draw.cell.depth for moment in moments)
+        for which, _ in chances[:early]:
+            tell(another(which, possible, now), said, now)
+        chain = supporting(own, possible, said, self._support)
         shown = own.sample(chain, len(chain))
-        for moment, chance in list(zip(moments, chances, strict=True))[len(said) :]:
+        for moment, (which, _) in zip(moments[early:], chances[early:], strict=True):
             settled = [fact.subject for fact, depth in zip(shown, depths, strict=True) if depth <= moment]
-            said.append(another(chance, told, said, settled, chain))
-        words = [sentence(own, fact, self._language) for fact in shown]
-        others = [sentence(chance, fact, self._language) for chance, fact in zip(chances, said, strict=True)]
-        needles = [
-            Needle(*both, still=place > 0) for place, both in enumerate(zip(words, depths, strict=True))
-        ]
-        needles += [Needle(*both, still=True) for both in zip(others, moments, strict=True)]
+            tell(another(which, possible, now, settled, state(chain)), said, now)
+        words = [sentence(own.random(), fact, self._language) for fact in shown]
+        needles = [Needle(*both, still=n > 0) for n, both in enumerate(zip(words, depths, strict=True))]
+        for moment, (_, how), fact in zip(moments, chances, said, strict=True):
+            needles.append(Needle(sentence(how, fact, self._language), moment, still=True))
         return self._asked(told, chain, tuple(needles), words)
 
     def _asked(self, told: Cast, chain: list[Fact], needles: tuple[Needle, ...], words: list[str]) -> Item:
@@ -99,24 +97,32 @@ class Facts(metaclass=Checked):
 
 
 def another(
-    random: Random,
-    told: Cast,
-    said: Sequence[Fact],
+    chance: float,
+    possible: Sequence[Fact],
+    now: Mapping[str, str],
     settled: Sequence[str] = (),
-    barred: Sequence[Fact] = (),
+    barred: Mapping[str, str] | None = None,
 ) -> Fact:
-    """A fact that changes something after what was said: nothing settled, and none of the barred facts."""
-    now = state(said)
-    return random.choice(
-        [
-            fact
-            for fact in told.possible()
-            if now.get(fact.subject) != fact.to and fact.subject not in settled and fact not in barred
-        ]
-    )
+    """A fact that changes something of how things are, but nothing settled, and nothing into what is barred.
+
+    chance: in [0, 1), which of those that are left.
+    """
+    never = barred or {}
+    left = [
+        fact
+        for fact in possible
+        if now.get(fact.subject) != fact.to != never.get(fact.subject) and fact.subject not in settled
+    ]
+    return left[int(chance * len(left))]
 
 
-def supporting(random: Random, told: Cast, said: Sequence[Fact], support: int) -> list[Fact]:
+def tell(fact: Fact, said: list[Fact], now: dict[str, str]) -> None:
+    """One more fact is said, and holds from now on."""
+    said.append(fact)
+    now[fact.subject] = fact.to
+
+
+def supporting(random: Random, possible: Sequence[Fact], said: Sequence[Fact], support: int) -> list[Fact]:
     """Facts that lead from something to a place, none of them said before where that can be.
 
     The first's subject is asked for; each other one is about what the one before leads to.
@@ -124,9 +130,7 @@ def supporting(random: Random, told: Cast, said: Sequence[Fact], support: int) -
     chain: list[Fact] = []
     for kind in ("put", "have", "go")[-support:]:
         fitting = [
-            fact
-            for fact in told.possible()
-            if fact.kind == kind and (not chain or fact.subject == chain[-1].to)
+            fact for fact in possible if fact.kind == kind and (not chain or fact.subject == chain[-1].to)
         ]
         chain.append(random.choice([fact for fact in fitting if fact not in said] or fitting))
     return chain

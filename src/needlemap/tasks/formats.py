@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from needlemap.errors import SettingsError
 from needlemap.scorers.base import Reference
@@ -157,5 +158,4 @@ def _replies(turns: Sequence[tuple[str, str]], place: int | None) -> tuple[str, 
     if not place:
         return ()
     asked = turns[place - 1][1]
-    followed = zip(turns[:-2], turns[1:-1], strict=True)
-    return tuple(reply for (_, said), (_, reply) in followed if said == asked)
+    return tuple(reply for (_, said), (_, reply) in pairwise(turns[:-1]) if said == asked)

@@ -7,6 +7,7 @@ server's model, so that no length would be exact, and base models have none.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from random import Random
 from string import ascii_letters, digits
 from typing import Literal
@@ -99,15 +100,21 @@ class Ordinal(metaclass=Checked):
 
     def _reply(self, wanted: Request, random: Random, taken: set[str], draw: Draw) -> str:
         """A reply that stands nowhere else."""
-        text = reply(wanted, self._sentences, random)
+        text = _written(wanted, self._sentences, random.getrandbits(64))
         while text in taken or draw.holds(text):
-            text = reply(wanted, self._sentences, random)
+            text = _written(wanted, self._sentences, random.getrandbits(64))
         taken.add(text)
         return text
 
     def _drawn_code(self, random: Random, draw: Draw) -> str:
         code = "".join(random.choices(ascii_letters + digits, k=self._code))
         return self._drawn_code(random, draw) if draw.holds(code) else code
+
+
+@lru_cache(maxsize=1024)
+def _written(wanted: Request, sentences: int, number: int) -> str:
+    """A reply, by its number; those beside the asked one are the same at all depths of a length."""
+    return reply(wanted, sentences, Random(number))
 
 
 def _asked(repeat: int, seed: int) -> Request:

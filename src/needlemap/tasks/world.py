@@ -76,15 +76,17 @@ def where(now: Mapping[str, str], what: str) -> str:
     return what
 
 
-def sentence(random: Random, fact: Fact, language: str) -> str:
-    """A fact in words.
+def sentence(chance: float, fact: Fact, language: str) -> str:
+    """A fact in words. chance: in [0, 1), in which.
 
-    >>> sentence(Random("x"), Fact("go", "Ada", "barn"), "english")
+    >>> sentence(0.6, Fact("go", "Ada", "barn"), "english")
     'Ada is in the barn now.'
     """
     roles = {"go": ("who", "where"), "have": ("what", "who"), "put": ("what", "box")}[fact.kind]
-    template: str = random.choice(world(language)[fact.kind])
-    return template.format_map(dict(zip(roles, (fact.subject, fact.to), strict=True)))
+    templates: list[str] = world(language)[fact.kind]
+    return templates[int(chance * len(templates))].format_map(
+        dict(zip(roles, (fact.subject, fact.to), strict=True))
+    )
 
 
 @cache

@@ -1,0 +1,141 @@
+"""`needlemap run --difficulty auto` as a user meets it: a model that gets worse with every step of the dial."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from needlemap.runs.store import RunFolder
+
+# Right as long as few other keys stand in the way: it finds the asked key among its first so many.
+MODEL = """
+import re
+def reads(messages, most):
+    text = messages[-1]["content"]
+    asked = re.search(r"assigned to (\\S+)\\? ", text)[1]
+    found = re.findall(r"assigned to (\\S+) is (\\S+)\\.", text)[:most]
+    return dict(found).get(asked, "nothing")
+def weak(messages): return reads(messages, 6)
+def strong(messages): return reads(messages, 12)
+def perfect(messages): return reads(messages, 10_000)
+def useless(messages): return "nothing"
+"""
+GRID = ("--task", "multikey", "--lengths", "1000,1400", "--depths", "0:100:11", "--max-answer-tokens", "40")
+
+
+@pytest.fixture
+def asking(typed, monkeypatch):
+    """asking(function, *flags): a run of such a model in folder r."""
+    (typed.folder / "reader.py").write_text(MODEL)
+    monkeypatch.syspath_prepend(typed.folder)
+
+    def asking(function, *flags, code=0):
+        return typed(
+            "run",
+            *GRID,
+            "--model",
+            f"python/reader:{function}",
+            "--tokenizer",
+            "cl100k_base",
+            *flags,
+            code=code,
+        )
+
+    return asking
+
+
+def records(path: Path) -> int:
+    return len(list(RunFolder(path).every_record()))
+
+
+def test_the_dial_is_raised_until_the_model_errs_and_the_run_goes_on_from_there(asking, tmp_path):
+    ended = asking("weak", "--difficulty", "auto", "--repeats", 3, "-o", "r")
+    assert "step 1 of 6: keys=4: 100.0" in ended.stderr
+    assert "others at the same difficulty: --difficulty r/difficulty.yaml" in ended.stderr
+    found = yaml.safe_load((tmp_path / "r" / "difficulty.yaml").read_text())
+    assert found["task"] == "multikey"
+    assert found["task_options"] == {"keys": 8}
+    assert 60 <= found["reference"]["score"] <= 95
+    assert found["reference"]["model"] == "python/reader:weak"
+    assert json.loads((tmp_path / "r" / "run.json").read_text())["settings"]["task_options"]["keys"] == 8
+    assert [records(tmp_path / "r" / "pilots" / name) for name in "01"] == [22, 22]
+    assert records(tmp_path / "r") == 66  # a third of which the pilot asked already
+
+
+def test_others_are_measured_on_the_same_items(asking, typed, tmp_path):
+    asking("weak", "--difficulty", "auto", "-o", "r")
+    asking("strong", "--difficulty", "r/difficulty.yaml", "-o", "s")
+    one, other = (
+        {(r.length_tokens, r.depth): r.prompt.sha256 for r in RunFolder(tmp_path / name).records()}
+        for name in "rs"
+    )
+    assert one == other
+    shown = typed("compare", "r", "s").stdout
+    assert "22 pairs" in shown
+    assert "better" in shown
+
+
+def test_the_same_command_again_asks_nothing(asking, tmp_path):
+    asking("weak", "--difficulty", "auto", "-o", "r")
+    before = records(tmp_path / "r")
+    again = asking("weak", "--difficulty", "auto", "-o", "r")
+    assert records(tmp_path / "r") == before == 22
+    assert "trials" not in again.stderr
+
+
+def test_a_model_that_never_errs_gets_the_hardest_step_with_a_warning(asking, tmp_path):
+    ended = asking("perfect", "--difficulty", "auto", "-o", "r")
+    assert "step 6 of 6" in ended.stderr
+    assert "scores 100.0, outside 60 to 95: no step is hard enough" in ended.stderr
+    assert (tmp_path / "r" / "difficulty.yaml").is_file()
+
+
+def test_a_model_that_always_errs_gets_the_easiest_with_a_warning(asking):
+    ended = asking("useless", "--difficulty", "auto", "-o", "r")
+    assert "step 1 of 6" in ended.stderr
+    assert "step 2" not in ended.stderr
+    assert "scores 0.0, outside 60 to 95" in ended.stderr
+
+
+def test_a_limit_counts_the_pilots_too(asking, tmp_path):
+    ended = asking("weak", "--difficulty", "auto", "--limit-tokens", "40k", "--repeats", 3, "-o", "r", code=3)
+    assert "stopped by the budget" in ended.stderr
+    folders = [tmp_path / "r", *(tmp_path / "r" / "pilots").iterdir()]
+    spent = {
+        record.key: record.prompt.tokens
+        for folder in folders
+        for record in RunFolder(folder).every_record()
+        if record.scored
+    }
+    assert sum(spent.values()) <= 40_000
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--task", "single", "--difficulty", "auto"), "Task 'single' has no dial"),
+        (("--difficulty", "auto", "--no-save"), "is several runs: leave --live and --no-save out"),
+        (("--difficulty", "auto", "--workers", "2"), "for needlemap run without workers"),
+        (("--difficulty", "mine.yaml"), "No file at 'mine.yaml'"),
+    ],
+)
+def test_what_it_cannot_do_is_said(typed, flags, said):
+    assert said in typed("run", *GRID, *flags, "-o", "x", code=2).stderr
+
+
+def test_a_frozen_option_cannot_be_given_too(typed, tmp_path):
+    (tmp_path / "d.yaml").write_text(
+        "{task: multikey, task_options: {keys: 8}, reference: {model: a/b, score: 80, n: 9}}"
+    )
+    given = ("plan", *GRID, "--difficulty", "d.yaml", "--task-options")
+    assert "--difficulty d.yaml sets keys=8: leave it out" in typed(*given, "keys=3", code=2).stderr
+    assert json.loads(typed(*given, "digits=9", "--json").stdout)["modes"]
+
+
+def test_a_difficulty_found_with_another_model_is_not_found_again(asking):
+    asking("weak", "--difficulty", "auto", "-o", "r")
+    ended = asking("strong", "--difficulty", "auto", "-o", "r", code=2)
+    assert "was found with python/reader:weak" in ended.stderr

@@ -1,0 +1,194 @@
+"""`needlemap run suite:...` as a user meets it: several families, one plan, one report, one budget."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from needlemap.maps.families import PUBLISHED
+from needlemap.runs.store import RunFolder
+
+SMALL = "# Three of mine.\nsettings: {lengths: [900, 1200], depths: [0, 50, 100], max_answer_tokens: 40}\n"
+FAMILIES = "families:\n  key: {task: passkey}\n  one: {task: magic}\n  all: {task: multivalue}\n"
+
+
+@pytest.fixture
+def suite(typed) -> str:
+    (typed.folder / "mine.yaml").write_text(SMALL + FAMILIES)
+    return "suite:mine.yaml"
+
+
+def asked(folder: Path) -> int:
+    """Records of all families, scored or not."""
+    return sum(len(list(RunFolder(path).every_record())) for path in folder.iterdir() if path.is_dir())
+
+
+def rows(out: str) -> dict[str, list[str]]:
+    return {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.strip()}
+
+
+def test_a_run_has_a_folder_a_family_and_one_table(typed, suite):
+    ended = typed("run", suite, "--repeats", 2, "-o", "s")
+    assert "suite mine: 3 families, 36 trials" in ended.stderr
+    assert "report: needlemap report s -o report.html" in ended.stderr
+    table = rows(ended.stdout)
+    assert table["family"] == ["900", "1.2k", "all", "n"]
+    assert table["key"] == table["one"] == ["100.0", "100.0", "100.0", "12"]
+    assert table["all"] == ["25.0", "25.0", "25.0", "12"]
+    assert table["mean"] == ["75.0", "75.0", "75.0"]
+    assert f"the largest whose mean exceeds {100 * PUBLISHED:g}: <900" in ended.stdout
+    folder = typed.folder / "s"
+    assert sorted(path.name for path in folder.iterdir()) == ["all", "key", "one", "suite.json"]
+    assert json.loads((folder / "suite.json").read_text())["families"] == ["key", "one", "all"]
+    assert typed("report", "s/one").stdout.startswith("baseline/bm25 · magic")  # a run like any other
+
+
+def test_the_same_command_again_asks_nothing_and_more_repeats_ask_what_is_new(typed, suite):
+    typed("run", suite, "-o", "s")
+    before = asked(typed.folder / "s")
+    again = typed("run", suite, "-o", "s")
+    assert "18 trials" in again.stderr
+    assert "18 already scored" in again.stderr
+    assert asked(typed.folder / "s") == before == 18
+    typed("run", suite, "-o", "s", "--repeats", 2, "--quiet")
+    assert asked(typed.folder / "s") == 36
+
+
+def test_one_budget_holds_over_all_families_and_all_starts(typed, suite):
+    """18 prompts of about 1,010 tokens; each also sets 40 aside for its answer."""
+    ended = typed("run", suite, "-o", "s", "--limit-tokens", "9k", "--concurrency", 1, code=3)
+    assert "stopped by the budget" in ended.stderr
+    assert "-o s" in ended.stderr
+    spent = sum(
+        record.prompt_tokens
+        for path in (typed.folder / "s").iterdir()
+        if path.is_dir()
+        for record in RunFolder(path).every_record()
+        if record.prompt_tokens
+    )
+    assert 7_000 < spent <= 9_000
+    assert rows(ended.stdout)["all"] == ["-", "-", "-", "0", "not", "begun"]
+    assert "no mean over families yet" in ended.stdout
+    first = asked(typed.folder / "s")
+    typed("run", suite, "-o", "s", "--limit-tokens", "9k", "--quiet", code=3)
+    assert (
+        sum(
+            record.scored
+            for path in (typed.folder / "s").iterdir()
+            if path.is_dir()
+            for record in RunFolder(path).every_record()
+        )
+        <= first
+    )
+    typed("run", suite, "-o", "s", "--quiet")
+    assert rows(typed("report", "s").stdout)["all"][-1] == "6"
+
+
+def test_a_plan_adds_the_families_up(typed, suite):
+    assert list(rows(typed("plan", suite).stdout)) == [
+        "suite",
+        "family",
+        "key",
+        "one",
+        "all",
+        "total",
+        "dollars:",
+    ]
+    plan = json.loads(typed("plan", suite, "--json").stdout)
+    families = plan["families"].values()
+    for name in ("prompts", "asked", "computed", "cached"):
+        assert plan["total"][name] == sum(row[name] for row in families) > 0
+    assert plan["total"]["prompts"] == 18
+    one = json.loads(
+        typed(
+            "plan",
+            "--task",
+            "magic",
+            "--lengths",
+            "900,1200",
+            "--depths",
+            "0,50,100",
+            "--max-answer-tokens",
+            40,
+            "--json",
+        ).stdout
+    )
+    exact = next(mode for mode in one["modes"] if mode["mode"] == "exact")
+    assert {name: plan["families"]["one"][name] for name in ("asked", "computed")} == {
+        name: exact[name] for name in ("asked", "computed")
+    }
+
+
+def test_prompts_say_their_family_and_are_those_that_a_run_asks(typed, suite):
+    typed("prompts", suite, "-o", "p.jsonl")
+    typed("run", suite, "-o", "s", "--quiet")
+    lines = [json.loads(line) for line in (typed.folder / "p.jsonl").read_text().splitlines()]
+    for family in ("key", "one", "all"):
+        records = {record.key for record in RunFolder(typed.folder / "s" / family).records()}
+        assert {line["key"] for line in lines if line["family"] == family} == records
+
+
+def test_a_report_is_a_table_or_a_page_of_all_families_side_by_side(typed, suite):
+    typed("run", suite, "-o", "s", "--repeats", 5, "--quiet")
+    shown = typed("report", "s", "--rules", "absolute:70").stdout
+    assert "mean over families, 95 %: 900 [" in shown
+    assert "effective length of the mean: absolute:70 >=1.2k" in shown
+    typed("report", "s", "-o", "s.html")
+    page = (typed.folder / "s.html").read_text()
+    assert all(f"baseline/bm25@{family}" in page for family in ("key", "one", "all"))
+    typed("report", "s", "-o", "s.csv")
+    assert len((typed.folder / "s.csv").read_text().splitlines()) == 1 + 3 * 6
+
+
+def test_another_suites_folder_and_a_runs_folder_are_refused(typed, suite):
+    typed("run", suite, "-o", "s", "--quiet")
+    ended = typed("run", "suite:smoke", "-o", "s", "--quiet", code=2)
+    assert "'s' holds suite 'mine' (key, one, all), not 'smoke'" in ended.stderr
+    typed("run", "passkey", "--lengths", "900", "--depths", "0", "--repeats", 1, "-o", "r", "--quiet")
+    ended = typed("run", suite, "-o", "r", "--quiet", code=2)
+    assert "'r' holds a run, not a suite" in ended.stderr
+
+
+def test_a_strangers_suite_names_no_folder_outside_of_its_own(typed):
+    (typed.folder / "s").mkdir()
+    (typed.folder / "s" / "suite.json").write_text('{"suite": "x", "families": ["../../etc"]}')
+    assert "families outside of its folder" in typed("report", "s", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--workers", "2"), "Workers share one run, and suite 'smoke' is several"),
+        (("--live",), "--live shows one run"),
+        (("--no-save",), "--no-save keeps no run folders"),
+        (("--difficulty", "auto"), "--difficulty is one task's"),
+        (("--task", "kv"), "leave --task out"),
+    ],
+)
+def test_what_a_suite_cannot_do_is_said(typed, flags, said):
+    assert said in typed("run", "suite:smoke", *flags, code=2).stderr
+
+
+def test_commands_of_one_run_say_which_take_suites(typed):
+    ended = typed("run", "suite:ruler-nia", code=2)
+    assert "Unknown suite 'ruler-nia'. Did you mean 'ruler-niah'?" in ended.stderr
+    listed = typed("list", "suites").stdout
+    assert listed.splitlines()[0].startswith("suite:ruler-niah  RULER's eight")
+
+
+def test_what_stops_one_family_stops_the_others(needlemap):
+    """Nobody answers there: the second family's canary would only wait as long again."""
+    (needlemap.folder / "mine.yaml").write_text(SMALL + FAMILIES)
+    flags = ("--model", "openai/m", "--base-url", "http://127.0.0.1:9/v1", "--tokenizer", "cl100k_base")
+    ended = needlemap("run", "suite:mine.yaml", *flags, "--retries", 0, "-o", "s", code=2)
+    assert ended.stderr.count("No connection to") == 2  # as it happens, and as the reason
+    assert rows(ended.stdout)["one"][-2:] == ["not", "begun"]
+
+
+def test_a_server_is_asked_all_families(needlemap, wire):
+    (needlemap.folder / "mine.yaml").write_text(SMALL + FAMILIES)
+    flags = ("--model", "openai/m", "--base-url", wire.base_url, "--tokenizer", "cl100k_base")
+    needlemap("run", "suite:mine.yaml", *flags, "-o", "s", "--quiet")
+    assert len(wire.log()) == 18

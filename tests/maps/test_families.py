@@ -1,0 +1,84 @@
+"""The mean over families: each counts the same, and repeats are drawn for all of them together."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import pytest
+
+from needlemap.maps.cube import Cube, cube_of
+from needlemap.maps.effective import effective_length, parse_rule
+from needlemap.maps.families import Families, Mean, published_length
+
+
+def cube(scores: dict[int, float], depths: int = 4, repeats: int = 6) -> Cube:
+    """The same score in every cell of a length, but in a share of them: first cells are right, others wrong."""
+    places = {}
+    for length, share in scores.items():
+        cells = [(repeat, length, depth / depths) for repeat in range(repeats) for depth in range(depths)]
+        places |= {cell: float(at < round(share * len(cells))) for at, cell in enumerate(cells)}
+    return cube_of(places, set(places))
+
+
+def test_every_family_counts_the_same_however_many_prompts_it_has():
+    large, small = cube({1000: 1.0, 2000: 0.5}, depths=8), cube({1000: 0.0, 2000: 1.0}, depths=1)
+    means = Families([large, small]).means()
+    assert [means[length].score for length in (1000, 2000)] == [0.5, 0.75]
+    assert all(mean.low <= mean.score <= mean.high for mean in means.values())
+
+
+def test_of_one_family_it_says_what_effective_length_says():
+    one = cube({1000: 1.0, 2000: 0.9, 4000: 0.6, 8000: 0.2})
+    for rule in map(parse_rule, ("absolute:85", "relative:85", "worst-depth:85", "auc")):
+        assert Families([one]).effective(rule) == effective_length(one, rule)
+
+
+def test_lengths_at_which_a_family_has_no_score_are_left_out():
+    both = Families([cube({1000: 1.0, 2000: 1.0}), cube({1000: 0.5})])
+    assert list(both.means()) == [1000]
+    assert Families([cube({1000: 1.0}), cube({2000: 0.5})]).means() == {}
+    assert Families([]).means() == {}
+    assert Families([]).effective(parse_rule("auc")) is None
+
+
+def test_families_with_other_repeats_are_put_side_by_side():
+    means = Families([cube({1000: 1.0}, repeats=6), cube({1000: 0.5}, repeats=3)]).means()
+    assert means[1000].score == pytest.approx(0.75)
+
+
+def test_few_repeats_have_no_interval():
+    mean = Families([cube({1000: 0.5}, repeats=2)]).means()[1000]
+    assert mean == Mean(0.5, None, None)
+
+
+def test_an_interval_covers_the_truth_about_as_often_as_it_says():
+    random, hits, runs = np.random.default_rng(5), 0, 120
+    for _ in range(runs):
+        made = []
+        common = random.normal(0, 0.1, 10)  # what a haystack does to all families
+        for truth in (0.9, 0.7, 0.5):
+            rates = np.clip(truth + common, 0, 1)
+            places = {
+                (repeat, 1000, depth / 8): float(random.random() < rates[repeat])
+                for repeat in range(10)
+                for depth in range(8)
+            }
+            made.append(cube_of(places, set(places)))
+        mean = Families(made).means()[1000]
+        hits += mean.low <= 0.7 <= mean.high
+    assert hits / runs > 0.88
+
+
+@pytest.mark.parametrize(
+    ("scores", "found"),
+    [
+        ({1000: 0.9, 2000: 0.86, 4000: 0.856}, 2000),  # exceeds, not reaches
+        ({1000: 0.9, 2000: 0.8, 4000: 0.9}, inf),  # the largest, whatever stands before it
+        ({1000: 0.9, 2000: 0.8, 4000: 0.9, 8000: 0.1}, 4000),
+        ({1000: 0.2}, 0),
+        ({}, None),
+    ],
+)
+def test_the_published_rule(scores, found):
+    assert published_length({length: Mean(score, None, None) for length, score in scores.items()}) == found

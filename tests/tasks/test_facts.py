@@ -1,0 +1,144 @@
+"""A small world: who is where, who carries what, what is inside what; the last state holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from needlemap.errors import SettingsError
+from needlemap.grid import Cell
+from needlemap.tasks.base import Draw, Item, holds_nothing
+from needlemap.tasks.facts import Facts, another, supporting
+from needlemap.tasks.world import Cast, Fact, cast, sentence, state, where, world
+
+CAST = Cast(("Ada", "Eve"), ("barn", "hall"), ("coin", "ring"), ("tin", "jar"))
+
+
+def item(depth: float = 0.3, repeat: int = 1, **options: Any) -> Item:
+    return Facts(**options).item(Draw(Cell(4000, depth), repeat, 2))
+
+
+def test_a_thing_is_where_its_box_is_and_a_box_where_its_carrier_is():
+    told = [Fact("put", "coin", "tin"), Fact("have", "tin", "Ada"), Fact("go", "Ada", "barn")]
+    assert where(state(told), "coin") == "barn"
+    assert where(state([*told, Fact("go", "Ada", "hall")]), "coin") == "hall"
+    assert where(state([*told, Fact("put", "coin", "jar")]), "coin") == "jar"
+
+
+@pytest.mark.parametrize("support", [1, 2, 3])
+def test_so_many_facts_lead_from_what_is_asked_to_the_place(support):
+    told = Cast(
+        CAST.people, CAST.places, CAST.things if support > 1 else (), CAST.boxes if support > 2 else ()
+    )
+    for seed in range(20):
+        chain = supporting(Random(seed), told.possible(), [], support)
+        assert [fact.kind for fact in chain] == ["put", "have", "go"][-support:]
+        assert where(state(chain), chain[0].subject) == chain[-1].to
+        for left_out in chain:
+            rest = [fact for fact in chain if fact is not left_out]
+            assert where(state(rest), chain[0].subject) != chain[-1].to
+
+
+def test_nothing_that_is_settled_changes_and_everything_said_changes_something():
+    said: list[Fact] = [Fact("go", "Ada", "barn")]
+    for seed in range(200):
+        now, barred = state(said), {"Eve": "hall"}
+        fact = another(Random(seed).random(), CAST.possible(), now, settled=["Ada"], barred=barred)
+        assert fact.subject != "Ada"
+        assert fact != Fact("go", "Eve", "hall")
+        assert state(said).get(fact.subject) != fact.to
+        said.append(fact)
+
+
+@pytest.mark.parametrize("support", [1, 2, 3])
+@pytest.mark.parametrize("depth", [0.0, 0.4, 1.0])
+def test_the_first_supporting_fact_stands_at_the_cells_depth_and_the_others_behind_it(support, depth):
+    made = item(depth, support=support)
+    texts = made.reference.needle.split("\n")
+    assert [needle.text for needle in made.needles[:support]] == texts
+    depths = [needle.depth for needle in made.needles[:support]]
+    assert depths[0] == depth
+    assert depths == sorted(depths)
+    assert len(made.needles) == support + 12
+
+
+def test_the_deciding_facts_are_said_once_however_often_their_people_move():
+    for repeat in range(30):
+        made = item(0.8, repeat, support=2, facts=25)
+        texts = [needle.text for needle in made.needles]
+        assert not set(texts[:2]) & set(texts[2:])
+
+
+def test_earlier_states_of_what_is_asked_occur_and_are_superseded():
+    def named_before(repeat: int) -> bool:
+        made = item(0.9, repeat, support=1)
+        who = made.question.removeprefix("Where is ").partition(" at the end")[0]
+        return any(who in needle.text for needle in made.needles[1:])
+
+    assert sum(named_before(repeat) for repeat in range(40)) > 25
+
+
+def test_what_stands_before_the_first_supporting_fact_is_the_same_at_all_depths_of_a_length():
+    rows = [item(depth).needles for depth in (0.4, 0.8)]
+    before = [[needle for needle in row if needle.depth < 0.4] for row in rows]
+    assert before[0] == before[1]
+    assert len(before[0]) > 2
+
+
+def test_all_places_are_as_likely():
+    """So chance is one in as many as there are."""
+    found = Counter(item(repeat=repeat, places=4, fresh="trial").reference.answer for repeat in range(600))
+    assert len(found) == len(world("english")["places"])  # other four in every repeat
+    assert max(found.values()) < 3 * min(found.values())
+
+
+def test_labels_are_all_places_of_the_world_and_the_question_names_none():
+    made = item()
+    labels = {made.reference.answer, *made.reference.decoys}
+    assert labels == set(world("english")["places"])
+    assert not [label for label in labels if label in made.question + made.answer_prefix]
+
+
+@pytest.mark.parametrize("language", ["english", "chinese"])
+def test_no_word_of_the_world_is_part_of_another(language):
+    words = world(language)
+    for kind in ("places", "things", "boxes"):
+        assert len(set(words[kind])) == len(words[kind])
+        assert not [(one, two) for one in words[kind] for two in words[kind] if one != two and one in two]
+
+
+def test_names_that_the_haystack_holds_are_drawn_again():
+    size = {"people": 2, "places": 2, "things": 2, "boxes": 2}
+    plain = cast(Random(1), "english", size, holds_nothing)
+    taken = {plain.people[0], plain.things[0]}
+    other = cast(Random(1), "english", size, lambda text: text in taken)
+    assert not taken & {*other.people, *other.things}
+
+
+def test_every_wording_says_who_and_where():
+    for language in ("english", "chinese"):
+        for kind, fact in (
+            ("go", Fact("go", "A", "B")),
+            ("have", Fact("have", "A", "B")),
+            ("put", Fact("put", "A", "B")),
+        ):
+            said = {sentence(seed / 60, fact, language) for seed in range(60)}
+            assert len(said) == len(world(language)[kind])
+            assert all("A" in text and "B" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"support": 4}, "Option 'support' of Facts"),
+        ({"places": 1}, "places 2 to 20"),
+        ({"people": 1}, "people 2 or more"),
+        ({"span": 101}, "'span' is a percentage"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, words):
+    with pytest.raises(SettingsError, match=words):
+        Facts(**options)

@@ -1,0 +1,239 @@
+"""Lines of descent: who stands so many generations above or below, and how many there are between."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from random import Random
+from typing import Any
+
+import pytest
+
+from needlemap.configure import configure
+from needlemap.errors import SettingsError, TooShort
+from needlemap.grid import Cell
+from needlemap.scorers.boxed import Boxed
+from needlemap.tasks.base import Draw, Item
+from needlemap.tasks.kinship import Kinship
+from needlemap.tasks.lineage import Families, kinship, line, links
+from needlemap.tasks.people import Person, fresh_person
+from needlemap.trials import Trial, prepare
+
+ENGLISH = {  # which of the two names of a sentence is the child
+    r"^(.+) is the (?:mother|father) of (.+)\.$": 2,
+    r"^(.+) is the (?:daughter|son) of (.+)\.$": 1,
+    r"^The (?:mother|father) of (.+) is (.+)\.$": 1,
+    r"^(.+) has a (?:daughter|son) called (.+)\.$": 2,
+    r"^Among the children of (.+) is (.+)\.$": 2,
+    r"^(.+) brought up (?:her|his) (?:daughter|son) (.+)\.$": 2,
+}
+
+
+def item(depth: float = 0.3, **options: Any) -> Item:
+    return Kinship(**options).item(Draw(Cell(4000, depth), 1, 2))
+
+
+def trials(mode: str = "exact", lengths: tuple[int, ...] = (2000,), **options: Any) -> tuple[Trial, ...]:
+    grid = {
+        "lengths": list(lengths),
+        "depths": "0:100:5",
+        "repeats": 2,
+        "max_answer_tokens": 64,
+        "mode": mode,
+    }
+    return prepare(configure(None, {"task": "kinship", "task_options": options, **grid})).trials
+
+
+def parents(lines: list[str]) -> dict[str, str]:
+    """Each child's parent. A line that is no fact, or a second parent, is an error."""
+    found: dict[str, str] = {}
+    for text in lines:
+        match, child = next(
+            (m, child) for pattern, child in ENGLISH.items() if (m := re.match(pattern, text))
+        )
+        assert match[child] not in found
+        found[match[child]] = match[3 - child]
+    assert len(set(found.values())) == len(found)
+    return found
+
+
+def context_lines(trial: Trial) -> list[str]:
+    return trial.prompt.context_text.strip().split("\n")
+
+
+def up(person: str, above: dict[str, str]) -> list[str]:
+    """Somebody, the parent, the grandparent, ..."""
+    found = [person]
+    while found[-1] in above:
+        found.append(above[found[-1]])
+    return found
+
+
+def names(made: Item) -> list[str]:
+    return [name for name in re.findall(r"[A-Z]\w+ [A-Z]\w+", made.question) if not name.startswith("Who")]
+
+
+@pytest.mark.parametrize("mode", ["exact", "bins", "lattice"])
+def test_dense_prompts_hold_the_facts_and_nothing_else_whatever_the_length(mode):
+    made = trials(mode, (1000, 2000), haystack="none", facts=12)
+    for trial in made:
+        lines = context_lines(trial)
+        above = parents(lines)
+        assert len(lines) == 12
+        (start,) = names(trial.item)
+        assert up(start, above)[-1] == trial.item.reference.answer
+        assert len(up(start, above)) == 13
+    sizes = {trial.prompt.tokens for trial in made}
+    assert max(sizes) - min(sizes) < 20  # names are longer and shorter
+
+
+def test_a_dense_prompt_that_does_not_fit_is_refused_and_never_cut():
+    with pytest.raises(TooShort, match="leaves no room for its haystack") as error:
+        trials(lengths=(500,), haystack="none", facts=40)
+    least = re.search(r"lengths of (\d+)", str(error.value))
+    assert least
+    assert len(context_lines(trials(lengths=(int(least[1]),), haystack="none", facts=40)[0])) == 40
+
+
+def test_where_facts_are_all_there_is_the_first_step_stands_at_the_cells_depth():
+    for trial in trials(haystack="none", facts=40):
+        lines = context_lines(trial)
+        (place,) = [n for n, text in enumerate(lines) if names(trial.item)[0] in text]
+        assert place / 39 == pytest.approx(trial.cell.depth, abs=0.05)
+
+
+def test_512_dense_facts_can_be_asked():
+    (first, *_) = trials(lengths=(16_000,), haystack="none", facts=512, ask="descendant")
+    above = parents(context_lines(first))
+    assert len(above) == 512
+    (start,) = names(first.item)
+    steps = re.search(r"(\d+) generations", first.item.question)
+    assert steps
+    assert up(first.item.reference.answer, above)[int(steps[1])] == start
+
+
+@pytest.mark.parametrize("length", [600, 1500, 4000])
+def test_as_many_facts_as_fit_fill_most_of_a_length(length):
+    made = trials(lengths=(length,), haystack="families", facts="fit")
+    for trial in made:
+        lines = context_lines(trial)
+        above = parents(lines)
+        line_of = up(names(trial.item)[0], above)
+        assert line_of[-1] == trial.item.reference.answer
+        assert 0.6 < (len(line_of) - 1) / len(lines) < 0.98
+        assert trial.prompt.tokens > length - 64 - 40
+    assert len({len(trial.item.needles) for trial in made}) == 1
+
+
+@pytest.mark.parametrize("ask", ["eldest", "ancestor", "descendant", "distance"])
+def test_the_answer_is_the_only_one_that_the_facts_allow(ask):
+    for repeat in range(12):
+        made = Kinship(ask=ask, facts=7, families=2).item(Draw(Cell(4000, 0.5), repeat))
+        above = parents([needle.text for needle in made.needles])
+        assert len(above) == 21
+        found, answer = names(made), made.reference.answer
+        steps = re.search(r"(\d+) generations", made.question)
+        if ask == "eldest":
+            assert up(found[0], above)[-1] == answer
+        elif ask == "ancestor":
+            assert steps
+            assert up(found[0], above)[int(steps[1])] == answer
+        elif ask == "descendant":
+            assert steps
+            assert up(answer, above)[int(steps[1])] == found[0]
+        else:
+            assert up(found[0], above)[int(answer)] == found[1]
+
+
+def test_steps_are_drawn_from_one_to_all_or_given():
+    drawn = {
+        Kinship(ask="distance", facts=5).item(Draw(Cell(4000, 0.5), repeat)).reference.answer
+        for repeat in range(60)
+    }
+    assert drawn == {"1", "2", "3", "4", "5"}
+    assert "3 generations above" in item(ask="ancestor", facts=5, steps=3).question
+
+
+@pytest.mark.parametrize("depth", [0.0, 0.5, 1.0])
+def test_the_first_fact_in_the_text_stands_at_the_cells_depth(depth):
+    made = item(depth, facts=6, families=0)
+    depths = [needle.depth for needle in made.needles]
+    assert depths == sorted(depths)
+    assert (depths[0], len(depths)) == (depth, 6)
+
+
+def test_facts_stand_in_random_order_or_up_or_down_the_line():
+    def starts(order: str) -> list[int]:
+        made = item(facts=8, families=0, order=order)
+        found = up(names(made)[0], parents([needle.text for needle in made.needles]))
+        children = [next(iter(parents([needle.text]))) for needle in made.needles]
+        return [found.index(child) for child in children]
+
+    assert starts("forward") == list(range(8))
+    assert starts("backward") == list(range(8))[::-1]
+    assert starts("random") not in (list(range(8)), list(range(8))[::-1])
+
+
+def test_words_agree_with_who_is_a_woman():
+    ada, tom = Person("Ada", True), Person("Tom", False)
+    said = {link.said(Random(seed), "english") for seed in range(99) for link in links([ada, tom], up=True)}
+    assert {
+        "Tom is the father of Ada.",
+        "Ada is the daughter of Tom.",
+        "Tom brought up his daughter Ada.",
+    } < said
+    assert len(said) == len(kinship("english")["sentences"])
+    said = {link.said(Random(seed), "chinese") for seed in range(99) for link in links([ada, tom], up=False)}
+    assert {"Ada是Tom的母亲。", "Tom是Ada的儿子。", "Ada把她的儿子Tom抚养成人。"} < said
+
+
+def test_a_haystack_of_families_holds_whole_families_that_share_nobody():
+    source = Families(8, "english", "0:0")
+    documents = [
+        document.text.splitlines() for document, _ in zip(source.documents(), range(3), strict=False)
+    ]
+    above = parents([text for lines in documents for text in lines])
+    eldest = set(above.values()) - set(above)
+    assert len(above) == 8 * len(eldest)
+    assert next(source.documents(2)).text.splitlines() == documents[2]
+
+
+@pytest.mark.parametrize("language", ["english", "chinese"])
+def test_thousands_of_people_have_names_of_their_own(language):
+    people = line(Random(0), language, 5000, set(), lambda _: False)
+    assert len({one.name for one in people}) == 5000
+    if language == "chinese":
+        assert {len(one.name) for one in people} == {3}  # so that no name is part of another
+
+
+def test_when_everybody_is_known_that_is_said():
+    with pytest.raises(SettingsError, match="Names of people are used up"):
+        fresh_person(Random(0), "english", set(), lambda _: True)
+
+
+def test_the_answers_beginning_opens_the_box():
+    made = item()
+    assert (
+        asyncio.run(Boxed().score(f"{made.answer_prefix}{made.reference.answer}}}", made.reference)).share
+        == 1
+    )
+    assert asyncio.run(Boxed().score(made.reference.answer, made.reference)).share == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"facts": 1}, "facts are 2 to 512"),
+        ({"facts": 513}, "facts are 2 to 512"),
+        ({"facts": "fit"}, "Add --task-options haystack=families"),
+        (
+            {"ask": "distance", "steps": 2},
+            "'steps' is for ask=ancestor and ask=descendant, not for ask=distance",
+        ),
+        ({"ask": "ancestor", "steps": 5}, "'steps' must be 1 to 4"),
+        ({"families": -1}, "families 0 or more"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, words):
+    with pytest.raises(SettingsError, match=words):
+        Kinship(**options)
