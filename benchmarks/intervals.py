@@ -56,10 +56,16 @@ def truth() -> Truth:
     cells = (_chance(logits()[..., None] + SPREAD * points) * shares).sum(axis=-1)
     curve = cells.mean(axis=1)
     lost, gained = ((_chance(logit + SPREAD * points) * shares).sum() for logit in (LOSS, GAIN))
-    rules = {"absolute:85": 0.85, "relative:85": 0.85 * curve[0]}
-    effective = {
-        name: float(2 ** np.interp(-threshold, -curve, np.log2(LENGTHS))) for name, threshold in rules.items()
+    logs, worst = np.log2(LENGTHS), cells.min(axis=1)
+    rules = {
+        "absolute:85": (curve, 0.85),
+        "relative:85": (curve, 0.85 * curve[0]),
+        "worst-depth:85": (worst, 0.85),
     }
+    effective = {
+        name: float(2 ** np.interp(-threshold, -scores, logs)) for name, (scores, threshold) in rules.items()
+    }
+    effective["auc"] = float(np.trapezoid(curve, logs) / (logs[-1] - logs[0]))
     return Truth(cells, effective, float((gained * (1 - cells) - lost * cells).mean()))
 
 
@@ -92,12 +98,13 @@ def _cells(map: Cube, true: Truth) -> list[bool]:
 def _margins(map: Cube, true: Truth) -> list[bool]:
     means = [*length_scores(map).values(), *(row.mean for row in depth_scores(map)), total_score(map)]
     truths = [*true.cells.mean(axis=1), *true.cells.mean(axis=0), true.cells.mean()]
-    return [mean is not None and mean.low <= p <= mean.high for mean, p in zip(means, truths, strict=True)]
+    ends = [(mean.low or 0.0, mean.high or 0.0) if mean else (1.0, 0.0) for mean in means]
+    return [low <= p <= high for (low, high), p in zip(ends, truths, strict=True)]
 
 
 def _effective(map: Cube, true: Truth) -> list[bool]:
-    found = [(effective_length(map, parse_rule(name)), tokens) for name, tokens in true.effective.items()]
-    return [each is not None and (each.low or 0) <= tokens <= (each.high or 0) for each, tokens in found]
+    found = [(effective_length(map, parse_rule(name)), value) for name, value in true.effective.items()]
+    return [each is not None and (each.low or 0) <= value <= (each.high or 0) for each, value in found]
 
 
 def _paired(map: Cube, other: Cube, true: Truth) -> list[bool]:

@@ -275,6 +275,23 @@ def test_a_length_without_room_for_one_unit_says_how_much_it_takes():
     assert builder.build(frame, [Needle("x\n", 0.5)], least).haystack_tokens > 0
 
 
+def test_a_haystack_that_ends_is_asked_whole_or_not_at_all():
+    """A puzzle whose every line is needed must not lose one without a word."""
+    tokenizer, rows = load("cl100k_base"), [f"fact number {number}\n" for number in range(30)]
+    haystack = assemble(Texts("".join(rows)), tokenizer, 1, unit="line", joined="text")
+    builder = Builder(haystack, tokenizer, placement="unit", reserve_tokens=10, ends=True)
+    frame, needle = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, ""), Needle("needle\n", 0.5)
+    for length in (400, 4000):
+        prompt = builder.build(frame, [needle], length)
+        assert prompt.context_text == "".join([*rows[:15], "needle\n", *rows[15:]])
+        assert length_of(prompt, tokenizer) == prompt.tokens <= length - 10
+    assert builder.haystack_tokens(frame, [needle], 4000) == len(haystack.text)
+    with pytest.raises(TooShort, match="leaves no room for its haystack") as raised:
+        builder.build(frame, [needle], 120)
+    least = int(re.search(r"lengths of (\d+) or more", str(raised.value))[1])
+    assert builder.build(frame, [needle], least).haystack_tokens == len(haystack.text)
+
+
 def test_a_chosen_position_moves_the_needles_behind_it_and_loses_no_text():
     tokenizer = load("cl100k_base")
     builder = prose(tokenizer, "english")

@@ -46,6 +46,18 @@ def percent(depth: float) -> float:
     return round(depth * 100, 6)
 
 
+def setting(depth: float) -> float:
+    """The depth in percent that a grid makes this very share of, to the last bit: a trial's key holds it.
+
+    >>> shares = [percent / 34 / 100 for percent in range(0, 3401, 100)]
+    >>> [setting(share) / 100 for share in shares] == shares, setting(0.29)
+    (True, 29.0)
+    """
+    near = depth * 100
+    candidates = (percent(depth), near, math.nextafter(near, 0), math.nextafter(near, math.inf))
+    return next((value for value in candidates if value / 100 == depth), near)
+
+
 def make_grid(lengths: Any, depths: Any, *, ends: str = "keep", depth_digits: int | None = None) -> Grid:
     """A grid from two specifications: a list, {min, max, count, scale}, or 'min:max:count:scale'.
 

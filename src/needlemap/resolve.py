@@ -15,7 +15,7 @@ from needlemap.placement import Builder
 from needlemap.registry import find, installed
 from needlemap.scorers.base import Scorer, Weigher
 from needlemap.settings import Settings, settings_of
-from needlemap.tasks.base import Background, Backgrounded, Depthless, Task
+from needlemap.tasks.base import Background, Backgrounded, Depthless, Ready, Task
 from needlemap.templates import Template, load_template
 from needlemap.tokenizers.catalogue import BUNDLED, load
 from needlemap.tokens import Tokenizer
@@ -166,6 +166,11 @@ def check_depths(settings: Settings, task: Task, grid: Grid) -> None:
             f"Task '{settings.task}' asks about the whole text, so depths mean nothing to it. Ask one, and "
             f"more repeats: --depths 50 --repeats {len(grid.depths) * settings.repeats}"
         )
+
+
+def ready_prompts(settings: Settings) -> bool:
+    """Whether the named task's prompts exist already: its grid then only says where they are shown."""
+    return isinstance(find("tasks", settings.task), Ready)
 
 
 def make_scorer(settings: Settings, task: Task, traits: Traits) -> Scorer:

@@ -1,4 +1,4 @@
-"""`needlemap run --difficulty auto` as a user meets it: a model that gets worse with every step of the dial."""
+"""`needlemap run --difficulty auto` as a user meets it, with models that get worse step by step."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_others_are_measured_on_the_same_items(asking, typed, tmp_path):
     assert one == other
     shown = typed("compare", "r", "s").stdout
     assert "22 pairs" in shown
-    assert "better" in shown
+    assert "B lost 0" in shown
 
 
 def test_the_same_command_again_asks_nothing(asking, tmp_path):

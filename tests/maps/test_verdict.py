@@ -71,7 +71,7 @@ def test_the_noise_floor_of_a_run_made_twice():
     assert floor.low < 25 / 105 < floor.high
     assert floor.smallest(105) == pytest.approx(1.96 * 5 / 105, abs=1e-4)
     assert floor.smallest(4 * 105) == pytest.approx(floor.smallest(105) / 2)
-    assert floor.mean_change == pytest.approx(25 / 105)
+    assert floor.mean_square == pytest.approx(25 / 105)
     assert noise_floor([]) is None
 
 

@@ -56,21 +56,21 @@ def test_a_limit_is_never_passed_however_many_requests_are_open_and_however_long
 
 
 def test_time_stops_a_run_and_the_same_command_goes_on(needlemap, wire):
-    wire.schedule("slow:0.3", cycle=True)
-    flags = (*GRID, "--concurrency", "2", "--limit-time", "1s")
-    ended = needlemap.run(wire, *flags, code=3)
-    assert "stopped by the budget: ran for 1 s, as long as --limit-time allows" in ended.stderr
+    wire.schedule("slow:1.5", cycle=True)
+    flags = (*GRID, "--concurrency", "2")
+    ended = needlemap.run(wire, *flags, "--limit-time", "6s", code=3)
+    assert "stopped by the budget: ran for 6 s, as long as --limit-time allows" in ended.stderr
     asked = len(wire.log())
     assert 2 <= asked <= 10
     wire.schedule()
-    needlemap.run(wire, *flags)
+    needlemap.run(wire, *flags, "--limit-time", "2m")
     assert len(wire.log()) == 15
 
 
 def test_time_is_not_spent_waiting_for_a_rate_limit(needlemap, wire):
     wire.schedule("ok", "429-after:60")
-    ended = needlemap.run(wire, *GRID, "--concurrency", "1", "--limit-time", "1", code=3)
-    assert "ran for 1 s" in ended.stderr
+    ended = needlemap.run(wire, *GRID, "--concurrency", "1", "--limit-time", "6", code=3)
+    assert "ran for 6 s" in ended.stderr
     assert [record["outcome"] for record in needlemap.records()] == ["scored", "rate limited"]
 
 
@@ -120,6 +120,13 @@ def test_a_model_that_reports_no_usage_is_counted_by_our_own_tokens():
     assert budget.tokens == 99
     budget.add(record(prompt_tokens=1))
     assert (budget.tokens, budget.state()) == (100, "100 of 100 tokens")
+
+
+def test_what_is_left_is_of_the_limit_that_is_nearest():
+    budget = Budget(OWN, limit_usd=1, limit_tokens=1000)
+    budget.add(record(prompt_tokens=100, usd=0.75))
+    assert budget.left_share() == 0.25
+    assert Budget(OWN, limit_time_s=1).left_share() == 1
 
 
 def test_an_answer_that_was_scored_anew_was_paid_once():

@@ -41,6 +41,14 @@ def test_another_scorer_gives_the_run_another_map_and_asks_nothing(needlemap, wi
     )
 
 
+def test_depths_that_no_decimals_spell_are_found_again(needlemap, typed, wire):
+    needlemap.run(wire, "--lengths", "200,300", "--depths", "0:100:35")
+    ended = typed("score", "r", "--scorer", "exact")
+    assert "70 answers scored anew, scorer exact; nothing was asked" in ended.stderr
+    replayed = typed("replay", "r", "--length", "300", "--depth", "35.294118")
+    assert "the same bytes as recorded" in replayed.stderr
+
+
 def test_back_to_the_first_scorer_is_back_to_the_first_map(needlemap, wire):
     shown = needlemap.run(wire, *GRID).stdout
     needlemap("score", "r", "--scorer", "levenshtein")
@@ -60,6 +68,7 @@ def test_a_rescored_run_goes_on_with_its_new_scorer_and_its_budget_counts_answer
     assert len(wire.log()) == 9
     refused = needlemap.run(wire, *GRID, code=2)
     assert "holds a run with other settings: scorer" in refused.stderr
+    assert "To score its answers anew: needlemap score r --scorer NAME" in refused.stderr
 
 
 def test_a_new_folder_takes_the_new_scores_and_the_old_run_stays(needlemap, wire):

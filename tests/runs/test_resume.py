@@ -18,7 +18,7 @@ CONCURRENCY = 4
 
 def wait_for(wire: Any, requests: int) -> None:
     """Until so many requests have come."""
-    for _ in range(2000):
+    for _ in range(10_000):
         if len(wire.log()) >= requests:
             return
         time.sleep(0.01)
@@ -84,14 +84,15 @@ def test_a_line_torn_at_any_byte_is_dropped_and_asked_again(needlemap, wire):
 
 
 def test_two_runs_on_one_folder_the_second_refuses(needlemap, wire):
-    wire.schedule(*["slow:5"] * 4)
-    first = needlemap.start("run", *needlemap.asking(wire), *GRID)
+    wire.schedule("slow:10", cycle=True)
+    first = needlemap.start("run", *needlemap.asking(wire), *GRID, "--concurrency", "1")
     wait_for(wire, 1)
     second = needlemap.run(wire, *GRID, code=2)
     assert second.stderr.splitlines()[-1] == (
         "needlemap: Another needlemap is writing to 'r'. Wait until it ends, or give another folder with -o."
     )
-    first.communicate(timeout=60)
+    wire.schedule()
+    first.communicate(timeout=120)
     assert first.returncode == 0
     assert len(wire.log()) == 40
 

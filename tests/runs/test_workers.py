@@ -177,7 +177,9 @@ def test_a_limit_holds_over_all_workers(needlemap, wire):
 def test_the_first_trial_is_asked_before_any_worker_is_started(needlemap, wire):
     wire.schedule("404")
     stopped = needlemap.run(wire, *GRID, "--workers", "2", code=2)
-    assert stopped.stderr.splitlines()[-1].startswith("needlemap: stopped before spending more. The first trial")
+    assert stopped.stderr.splitlines()[-1].startswith(
+        "needlemap: stopped before spending more. The first trial"
+    )
     assert len(wire.log()) == 1
     assert not (needlemap.folder / "r/launch.json").exists()
     wire.schedule("say:No idea.", cycle=True)
@@ -198,6 +200,7 @@ def test_questions_without_a_haystack_are_asked_once_and_before_the_workers_star
     assert len(wire.log()) == 40 + 1
     refused = needlemap("run", "demo", "-o", "d", "--workers", "2", "--closed-book", code=2)
     assert "the same command with --closed-book, without workers, and -o d" in refused.stderr
+    assert not (needlemap.folder / "d").exists()
 
 
 def test_a_limit_on_time_is_the_runs_and_not_each_workers(needlemap, wire, until):
@@ -209,7 +212,7 @@ def test_a_limit_on_time_is_the_runs_and_not_each_workers(needlemap, wire, until
     assert process.returncode == 3, err
     assert "stopped by the budget: ran for 12 s, as long as --limit-time allows" in err
     assert re.search(r"\d+ s of 12 s · ", err)  # shown while it runs
-    first, second = needlemap.workers()
+    _, second = needlemap.workers()
     assert second["outcome"]["stopped"]
     assert len(needlemap.records()) < 14
 

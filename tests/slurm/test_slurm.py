@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from needlemap.runs import slurm_queue
+from needlemap.runs.launch_file import refuse_launched
 from needlemap.runs.launcher import Phase
 
 GRID = ("--lengths", "200:400:5", "--depths", "0:100:8")  # 40 trials
@@ -33,7 +34,8 @@ def repeated(needlemap: Any, wire: Any) -> int:
 def started(needlemap: Any, wire: Any, until: Any, *flags: object, slow: float = 0.1) -> Any:
     """The submitting command, once workers have begun to answer."""
     wire.schedule(f"slow:{slow}", cycle=True)
-    process = needlemap.start("run", *needlemap.asking(wire), *GRID, *ON, "--concurrency", "2", *flags)
+    flags = ("--no-canary", "--concurrency", "2", *flags)
+    process = needlemap.start("run", *needlemap.asking(wire), *GRID, *ON, *flags)
     until(lambda: len(needlemap.records()) >= 4 or process.poll() is not None)
     return process
 
@@ -69,11 +71,11 @@ def tiny_transformer(folder: Path) -> Path:
     return folder
 
 
-def test_four_workers_of_which_one_is_killed_record_what_one_process_does(needlemap, until):
+def test_four_workers_of_which_one_is_killed_record_what_one_process_does(needlemap, typed, until):
     tiny_transformer(needlemap.folder / "tiny")
     grid = ("--lengths", "256:768:5", "--depths", "0:100:8", "--max-answer-tokens", "24")
     chosen = ("--model", "hf/./tiny", "--scorer", "levenshtein", *grid)
-    needlemap("run", *chosen, "-o", "one")
+    typed("run", *chosen, "-o", "one")  # torch is here already
     process = needlemap.start("run", *chosen, "-o", "r", *ON, "-q", "high", "--max-num-workers", "4")
     until(lambda: len(needlemap.workers()) == 4 and len(needlemap.records()) > 4)
     victim = next(row for row in needlemap.workers() if (needlemap.folder / "r" / row["records"]).exists())
@@ -118,24 +120,25 @@ def test_a_lost_node_costs_the_answers_in_flight(needlemap, wire, slurm, until):
     assert repeated(needlemap, wire) <= 4
 
 
-def test_the_command_may_be_closed_and_another_attached(needlemap, wire, until):
+def test_the_command_may_be_closed_and_another_attached(needlemap, typed, wire, until):
     process = started(needlemap, wire, until, "--max-num-workers", "2", slow=3)
     process.kill()
     process.wait()
-    refused = needlemap.run(wire, *GRID, code=2)
+    again = ("run", *needlemap.asking(wire), *GRID)
+    refused = typed(*again, code=2)
     assert "work on 'r', or wait to. To look after them: needlemap run --attach r." in refused.stderr
-    assert "needlemap run --attach r" in needlemap.run(wire, *GRID, *ON, code=2).stderr
+    assert "needlemap run --attach r" in typed(*again, *ON, code=2).stderr
     before = len(needlemap.records())
     until(lambda: len(needlemap.records()) > before)
     attached = needlemap.start("run", "--attach", "r")
     read_until(attached, "workers: 2 running")
-    assert "Another needlemap looks after" in needlemap("run", "--attach", "r", code=2).stderr
+    assert "Another needlemap looks after" in typed("run", "--attach", "r", code=2).stderr
     os.kill(needlemap.workers()[0]["pid"], signal.SIGKILL)
     wire.schedule()
     ended(attached)
     scored_once(needlemap, 40)
-    assert "No workers were left to work on 'r'." in needlemap("run", "--attach", "r", code=2).stderr
-    needlemap.run(wire, *GRID)
+    assert "No workers were left to work on 'r'." in typed("run", "--attach", "r", code=2).stderr
+    typed(*again)
 
 
 def test_a_partition_that_is_down_says_so_and_two_interrupts_cancel(needlemap, wire, slurm):
@@ -183,23 +186,24 @@ def test_one_interrupt_leaves_the_jobs_at_work(needlemap, wire, until):
         (("--slurm-arg", "=5"), "--slurm-arg takes KEY=VALUE, an option of sbatch, got '=5'."),
     ],
 )
-def test_what_slurm_refuses_is_said_in_its_words_with_what_there_is(needlemap, wire, flags, words):
-    refused = needlemap.run(wire, *GRID, "--slurm", *flags, code=2)
+def test_what_slurm_refuses_is_said_in_its_words_with_what_there_is(needlemap, typed, wire, flags, words):
+    refused = typed("run", *needlemap.asking(wire), *GRID, "--slurm", *flags, code=2)
     assert words in refused.stderr.splitlines()[-1]
-    assert wire.log() == []
+    assert len(wire.log()) == 1  # the first trial alone
+    refuse_launched(needlemap.folder / "r")  # it does not
 
 
-def test_qos_auto_leaves_the_choice_to_the_site(needlemap):
-    done = needlemap("run", "demo", "--lengths", "96", "--depths", "0,100", "-o", "r", *ON, "-q", "auto")
+def test_qos_auto_leaves_the_choice_to_the_site(needlemap, typed):
+    done = typed("run", "demo", "--lengths", "96", "--depths", "0,100", "-o", "r", *ON, "-q", "auto")
     assert "workers: " in done.stderr
     (script,) = (needlemap.folder / "r/slurm").glob("*_submission.sh")
     assert "--qos" not in script.read_text()
 
 
-def test_a_dry_run_prints_a_script_that_slurm_takes_and_starts_nothing(needlemap, slurm):
+def test_a_dry_run_prints_a_script_that_slurm_takes_and_starts_nothing(needlemap, typed, slurm):
     chosen = ("--slurm", "-p", "main", "-q", "low", "--gpus-per-worker", "1", "--time", "30")
     more = ("--slurm-arg", "mem=1G", "--max-num-workers", "3", "--dry-run")
-    dry = needlemap("run", "demo", "-o", "r", *chosen, *more)
+    dry = typed("run", "demo", "-o", "r", *chosen, *more)
     for name in ("array=0-2%3", "gpus-per-node=1", "mem=1G", "partition=main", "qos=low", "time=30"):
         assert f"#SBATCH --{name}\n" in dry.stdout
     (needlemap.folder / "job.sh").write_text(dry.stdout)
@@ -219,8 +223,8 @@ def test_each_worker_has_the_gpus_that_slurm_gave_it(needlemap):
     assert {row["answer"] for row in needlemap.records()} <= {"0", "1"}  # the node has both
 
 
-def test_queue_and_accounting_agree_on_how_a_job_ended(needlemap, slurm, until):
-    needlemap("run", "demo", "--lengths", "96", "--depths", "0,100", "-o", "r", *ON, "--max-num-workers", "1")
+def test_queue_and_accounting_agree_on_how_a_job_ended(needlemap, typed, slurm, until):
+    typed("run", "demo", "--lengths", "96", "--depths", "0,100", "-o", "r", *ON, "--max-num-workers", "1")
     (job,) = [row["job"] for row in needlemap.workers()]
     assert slurm_queue.job_states([job])[job].word == "COMPLETED"
     listed = ("sacct", "-n", "-X", "-P", "--format=JobID,State", "-j", job)

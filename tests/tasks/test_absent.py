@@ -126,10 +126,21 @@ def test_an_unanswered_question_has_no_hidden_fact_for_an_answer():
         assert not [anchor for anchor in anchors if re.search(rf"\b{re.escape(anchor)}\b", told)]
 
 
+@pytest.mark.parametrize("task", [*MAGIC, Latent])
+def test_a_haystack_may_hold_the_word_for_nothing_but_not_what_is_asked_for(task):
+    """As any English text does; the asked key in it would be an answer."""
+    for item in absent(items(task)):
+        assert item.unique is not None
+        assert "none" not in item.unique
+        if task is not Latent:
+            assert {*keys_in(item.question), *item.reference.decoys} <= set(item.unique)
+
+
 def test_the_beginning_of_an_answer_promises_nothing():
     assert {item.answer_prefix for item in items(Magic)} == {"Answer:"}
     assert {item.answer_prefix for item in items(Latent, language="chinese")} == {"答案："}
     assert items(Magic, prefix="As to {keys}:")[0].answer_prefix.startswith("As to ")
+    assert items(Latent, prefix="It was")[0].answer_prefix == "It was"
 
 
 def test_chinese_questions_allow_it_in_chinese():
@@ -144,6 +155,11 @@ def test_one_edit_changes_one_place_to_what_nobody_has():
     assert len(set(found)) == 8
     assert not {"11", "22", "32", "12"} & set(found)
     assert all(Levenshtein.distance("12", each) == 1 for each in found)
+
+
+def test_keys_too_short_for_a_near_miss_say_so():
+    with pytest.raises(SettingsError, match=r"one edit away from '12'.*digits=7"):
+        one_edit("12", Values("number", 2), Random(1), set(), bool)
 
 
 def made(**given: Any) -> Experiment:

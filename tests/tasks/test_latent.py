@@ -268,6 +268,27 @@ def test_distractors_are_of_the_same_kind_about_others_and_far_away(language):
         assert len({needle.text for needle in trial.item.needles}) == 3
 
 
+def test_all_facts_of_a_prompt_are_about_different_things():
+    anchors = {
+        needle: each.anchor for each in knowledge("english").associations for needle in each.needles.values()
+    }
+    task = Latent(distractors=4, order="direct")
+    for repeat in range(100):
+        item = task.item(Draw(Cell(4000, 0.4), repeat))
+        names = [next(one for one in knowledge("english").names if one in n.text) for n in item.needles]
+        texts = [n.text.replace(one, "{name}") for n, one in zip(item.needles, names, strict=True)]
+        assert len(set(names)) == len({anchors[text] for text in texts}) == 5
+
+
+@every_language
+@pytest.mark.parametrize("hops", [0, 1, 2])
+def test_only_kinds_with_facts_enough_are_drawn(language, hops):
+    """A kind of three facts has no four distractors, and no near miss beside them."""
+    task = Latent(language=language, hops=hops, distractors=4, absent=1, near=1)
+    for repeat in range(200):
+        assert len(task.item(Draw(Cell(4000, 0.4), repeat)).needles) == 5
+
+
 def kind_of(text: str, facts: tuple[Association, ...]) -> str:
     return next(
         each.relation

@@ -267,6 +267,18 @@ def test_a_resume_at_other_lengths_is_refused_as_prompts_would_move(typed):
     assert "other settings: lengths" in ended.stderr
 
 
+def test_a_prompt_is_rebuilt_and_answers_are_scored_anew(typed):
+    write(typed.folder / "a.jsonl", ruler(6, 40))
+    typed("run", "published-ruler", "--task-options", "path=a.jsonl", "--lengths", 1000, "-o", "r", "--quiet")
+    cells = json.loads((typed.folder / "r" / "run.json").read_text())["cells"]
+    depth = 100 * next(share for _, share, repeats in cells if 1 in repeats)
+    shown = typed("replay", "r", "--length", 1000, "--depth", depth, "--repeat", 1)
+    assert shown.stdout.strip() == f"[user]\n{ruler(6, 40)[1]['input']}"
+    assert "the same bytes as recorded" in shown.stderr
+    typed("score", "r", "--scorer", "first")
+    assert "scorer first" in typed("report", "r").stdout
+
+
 def test_a_plan_shows_the_modes_that_ask_them_as_they_are(typed):
     write(typed.folder / "a.jsonl", mrcr(6))
     given = (

@@ -27,6 +27,7 @@ from needlemap.commands.settle import settle
 from needlemap.commands.termination import INTERRUPTED, terminable
 from needlemap.configure import checked
 from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.models.base import Model
 from needlemap.reports.live import Silent, View
 from needlemap.runs.budget import Budget
 from needlemap.runs.claims import MOST_DEATHS
@@ -94,6 +95,7 @@ def _start(settings: Settings, path: Path, fleet: Fleet, live: bool) -> int:
         announce(session)
     if not session.wanted:
         return _finished(session, Outcome())
+    model = _model(session)
     path.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         stack.enter_context(lock_launch(path))
@@ -102,7 +104,7 @@ def _start(settings: Settings, path: Path, fleet: Fleet, live: bool) -> int:
         launcher = make_launcher(kind, next_folder(path), options)
         with terminable() as ending:
             try:
-                first = _first(session)
+                first = asyncio.run(session.run(model, Silent(), whole=False)) if model else Outcome()
             except KeyboardInterrupt:
                 return interrupted(settings, path, ending.code)
         session = Session.open(session.experiment, path)
@@ -123,21 +125,21 @@ def _start(settings: Settings, path: Path, fleet: Fleet, live: bool) -> int:
         return _look_after(launch, launcher, session, live)
 
 
-def _first(session: Session) -> Outcome:
-    """Ask what goes before all else, here. What would stop every worker, hours later and paid for, stops it
-    now. Raises SettingsError, for a missing key or an unknown price too.
+def _model(session: Session) -> Model | None:
+    """The model, to ask here what goes before all else, so that what would stop every worker stops it now.
 
-    Only models elsewhere: those that live in a process may need a machine that this one is not.
+    Only models elsewhere: those that live in a process may need a machine that this one is not. Raises
+    SettingsError, for a missing key or an unknown price too.
     """
     settings = session.experiment.settings
     if session.experiment.traits.remote:
-        return asyncio.run(session.run(make_model(settings), Silent(), whole=False))
+        return make_model(settings)
     if settings.closed_book:
         raise SettingsError(
             "Workers ask nothing of --closed-book, and this model lives in them. Leave it out; when they are "
             f"done: the same command with --closed-book, without workers, and -o {session.folder.path}"
         )
-    return Outcome()
+    return None
 
 
 def _attach(path: Path, live: bool) -> int:

@@ -10,9 +10,10 @@ from typing import Any
 
 from needlemap.configure import checked
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.grid import percent, tokens
+from needlemap.grid import percent, setting, tokens
 from needlemap.models.base import Answer
 from needlemap.printable import printable
+from needlemap.resolve import ready_prompts
 from needlemap.runs.record import Record
 from needlemap.runs.runner import decoding_of
 from needlemap.runs.session import GRID_MODES, make_model
@@ -61,12 +62,15 @@ def _trial(settings: Settings, cells: list[Any], length: int, depth: float, repe
         if tokens == length and repeat in repeats and abs(percent(share) - depth) < _NEAR
     ]
     if found:
-        alone = settings.model_copy(update={"first_repeat": repeat, "repeats": 1})
-        if settings.mode not in GRID_MODES:
-            grid = {"lengths": [length], "depths": [percent(found[0])], "depth_rounding": "none"}
+        alone, ready = settings, ready_prompts(settings)
+        if not ready:
+            alone = settings.model_copy(update={"first_repeat": repeat, "repeats": 1})
+        if not ready and settings.mode not in GRID_MODES:
+            grid = {"lengths": [length], "depths": [setting(found[0])], "depth_rounding": "none"}
             alone = alone.model_copy(update=grid)
         for trial in prepare(alone).trials:
-            if trial.cell.length_tokens == length and abs(percent(trial.cell.depth) - depth) < _NEAR:
+            place = trial.cell.length_tokens, trial.repeat
+            if place == (length, repeat) and abs(percent(trial.cell.depth) - depth) < _NEAR:
                 return trial
     raise SettingsError(
         f"This run has no cell of length {length}, depth {depth:g} and repeat {repeat}. "

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.maps.bootstrap import DRAWS, FEWEST, SEED, expanded_interval, weights
 from needlemap.maps.cube import Array, Cube
+from needlemap.maps.intervals import wilson
+from needlemap.maps.student import NORMAL
 
 Kind = Literal["absolute", "relative", "worst-depth", "auc"]
 RULES = ("absolute:85", "relative:85", "worst-depth:85", "auc")
@@ -82,8 +84,8 @@ def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEE
     absolute: the length at which the score first falls below the threshold (RULER, arXiv:2404.06654, takes
     the longest tested length above one). relative: the threshold is a share of the score at the shortest
     length (NoLiMa, arXiv:2502.05167). worst-depth: the score is that of the worst depth; the least of few
-    noisy cells lies below the least true one, so it errs on the short side. auc: mean score over log2 of
-    the length.
+    noisy cells lies below the least true one, so it errs on the short side, and the bootstrap with it: the
+    interval's upper end is that of `_longest_worst`. auc: mean score over log2 of the length.
     """
     used = np.flatnonzero(cube.known.any(axis=(1, 2)))
     if not len(used):
@@ -104,11 +106,34 @@ def _interval(
 ) -> tuple[float | None, float | None]:
     order = np.random.default_rng(seed).permutation(draws)
     again = rule_values(curves(scores, weights(len(scores), draws, seed), rule, order), lengths, rule)
-    return expanded_interval(again, len(scores)) or (None, None)
+    low, high = expanded_interval(again, len(scores)) or (None, None)
+    if high is None or rule.kind != "worst-depth":
+        return low, high
+    return low, max(high, _longest_worst(scores, lengths, rule))
+
+
+def _longest_worst(scores: Array, lengths: Array, rule: Rule) -> float:
+    """How far the worst depth may hold: where the least upper end of a length's cells falls below.
+
+    Each end is Wilson's at 1 - 0.025 / depths, so that all hold at once (Bonferroni; Dunn 1961, J. American
+    Statistical Association 56:52), the worst depth's among them: the trials of a cell have a haystack each.
+    """
+    return float(
+        rule_values(np.array([[_least_end(cells) for cells in scores.swapaxes(0, 1)]]), lengths, rule)[0]
+    )
+
+
+def _least_end(cells: Array) -> float:
+    """The least upper end of one length's cells (clusters, depths)."""
+    counts = (~np.isnan(cells)).sum(axis=0)
+    hits = np.nansum(cells, axis=0)[counts > 0]
+    z = NORMAL.inv_cdf(1 - 0.025 / len(hits))
+    ends = [wilson(float(hit), int(n), z) for hit, n in zip(hits, counts[counts > 0], strict=True)]
+    return min(end[1] for end in ends if end is not None)
 
 
 def around(point: float, low: float | None, high: float | None) -> tuple[float | None, float | None]:
-    """An interval that holds the point: the worst depth of draws is worse still, so theirs may lie below."""
+    """An interval that holds the point."""
     if low is None or high is None or isnan(point):
         return None, None
     return min(low, point), max(high, point)

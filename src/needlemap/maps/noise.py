@@ -17,14 +17,13 @@ from needlemap.maps.intervals import wilson
 class NoiseFloor:
     """differing of n pairs had another score; low, high: 95 % Wilson interval of their share.
 
-    mean_change: mean absolute change of a score; mean_square: of its square.
+    mean_square: mean square of the change of a score.
     """
 
     n: int
     differing: int
     low: float
     high: float
-    mean_change: float
     mean_square: float
 
     def smallest(self, prompts: int) -> float:
@@ -44,4 +43,4 @@ def noise_floor(pairs: Iterable[tuple[float, float]]) -> NoiseFloor | None:
     if interval is None:
         return None
     square = sum(change * change for change in apart) / n
-    return NoiseFloor(n, differing, *interval, sum(map(abs, apart)) / n, square)
+    return NoiseFloor(n, differing, *interval, square)

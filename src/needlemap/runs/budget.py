@@ -99,6 +99,11 @@ class Budget:
         """Seconds until the time is up."""
         return inf if self.limit_time_s is None else self.limit_time_s - self._ran_s
 
+    def left_share(self) -> float:
+        """The least share that is left of what may be spent; 1 without such limits, below 0 beyond one."""
+        limits = (self.usd, self.limit_usd), (self.tokens, self.limit_tokens)
+        return min((1 - used / limit for used, limit in limits if limit is not None), default=1.0)
+
     def state(self) -> str:
         """What is used of each limit, for people; '' without limits."""
         parts = []

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from needlemap.errors import NeedlemapError
 from needlemap.plan.units import Unit, rows, worth_taking
 from needlemap.runs.claims import MOST_DEATHS, Claim, Ending, Standing
 from needlemap.runs.launch_file import LaunchFile
@@ -112,8 +113,18 @@ class Launch:
         return Overview(states, len(self._units), len(standing.done), sorted(standing.aside), events, over)
 
     def submit(self, count: int) -> None:
-        """Start workers. Raises NeedlemapError in the scheduler's words."""
-        started = self._launcher.submit(count)
+        """Start workers. Raises NeedlemapError in the scheduler's words.
+
+        The launch is written down before, since workers read it, and so that a kill in between leaves no
+        jobs that no other command would know of.
+        """
+        self.file.write(self._run)
+        try:
+            started = self._launcher.submit(count)
+        except (NeedlemapError, OSError):
+            if not self.file.jobs:
+                self.close()
+            raise
         self.file = replace(self.file, jobs=(*self.file.jobs, *started))
         self.file.write(self._run)
         noun = "worker" if len(started) == 1 else "workers"

@@ -13,8 +13,9 @@ from typing import Any
 
 from needlemap.configure import checked
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
-from needlemap.grid import percent
+from needlemap.grid import percent, setting
 from needlemap.money import Prices
+from needlemap.resolve import ready_prompts
 from needlemap.runs.pacer import Pacer
 from needlemap.runs.record import Record
 from needlemap.runs.recording import RecordMaker, answer_of, scored_anew
@@ -109,12 +110,12 @@ async def _one(experiment: Experiment, trial: Trial, record: Record, writer: Wri
 
 def _whole(settings: Settings, cells: list[Any]) -> Settings:
     """Settings whose grid holds every cell and repeat that a run asked, over all its starts."""
-    if settings.mode in GRID_MODES:
+    if settings.mode in GRID_MODES or ready_prompts(settings):
         return settings
     repeats = [repeat for _, _, row in cells for repeat in row]
     grid = {
         "lengths": sorted({length for length, _, _ in cells}),
-        "depths": sorted({percent(depth) for _, depth, _ in cells}),
+        "depths": sorted({setting(depth) for _, depth, _ in cells}),
         "depth_rounding": "none",
         "first_repeat": min(repeats),
         "repeats": max(repeats) - min(repeats) + 1,

@@ -42,6 +42,7 @@ from needlemap.trials import Experiment, Trial
 
 GRID_MODES = ("bins", "lattice")  # the whole grid decides where needles go, so the first start fixes it
 _GRID = ("lengths", "depths", "sigmoid_ends", "depth_rounding")  # all but its repeats
+_SCORING = {"scorer", "scorer_options"}
 _PACKAGES = ("openai", "anthropic", "quicktok-v1", "tokenizers", "rapidfuzz", "numpy")
 
 
@@ -76,9 +77,7 @@ class Session:
         """Whether anything is left to ask: trials, or questions without a haystack."""
         return bool(self.todo or unasked(self.experiment, self.folder))
 
-    async def run(
-        self, model: Model, watcher: Watcher, *, close: bool = True, whole: bool = True
-    ) -> Outcome:
+    async def run(self, model: Model, watcher: Watcher, *, close: bool = True, whole: bool = True) -> Outcome:
         """Ask what is left. Records are on the disk before the watcher hears of them. Closes the
         model, unless it is wanted again. whole: False for only what goes before all else: the first
         trial, and questions without a haystack.
@@ -224,9 +223,11 @@ def check_same(folder: RunFolder, experiment: Experiment) -> None:
     if differing:
         name = differing[0]
         was, now = theirs["settings"].get(name), ours.get(name)
+        scoring = f" To score its answers anew: needlemap score {folder.path} --scorer NAME"
+        advice = scoring if _SCORING.issuperset(differing) else ""
         raise NeedlemapError(
             f"'{folder.path}' holds a run with other settings: {', '.join(differing)} ({name} was {was!r}, "
-            f"is {now!r}). Give another folder with -o, or the settings of that run."
+            f"is {now!r}). Give another folder with -o, or the settings of that run.{advice}"
         )
 
 

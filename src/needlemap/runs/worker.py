@@ -39,7 +39,7 @@ from needlemap.settings import Settings
 from needlemap.trials import Experiment, Trial, prepare
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)
-_LOOK_S = 5.0  # how often a worker looks what the others have spent
+_LOOK_S, _LEAST_LOOK_S = 5.0, 0.5  # how often a worker looks what the others spent: at first, near a limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ class _Hands:
         """Count what the others spend, where there is a limit."""
         settings = self._experiment.settings
         while settings.limit_usd or settings.limit_tokens:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(max(_LEAST_LOOK_S, _LOOK_S * self._budget.left_share()))
             self._look()
 
 

@@ -24,6 +24,7 @@ _WORDS = {  # what a question adds, the answer to it, how any answer begins
     "english": ("If the text does not say, answer: none.", "none", "Answer:"),
     "chinese": ("如果文中没有说，就回答“没有”。", "没有", "答案："),
 }
+_TRIES = 2000
 _GAP = {"english": " ", "chinese": ""}
 
 
@@ -72,16 +73,23 @@ class Absence:
 def one_edit(key: str, values: Values, random: Random, taken: set[str], holds: Callable[[str], bool]) -> str:
     """A key that differs in one letter or digit, is not taken and from now on is, and is not in the haystack.
 
+    Raises SettingsError when there is none.
+
     >>> one_edit("4711", Values("number", 4), Random(3), set(), lambda text: False)
-    '4721'
+    '4911'
     """
     letters = _letters(values.kind, values.language)
-    while True:
-        place = random.choice([place for place, letter in enumerate(key) if letter in letters])
+    places = [place for place, letter in enumerate(key) if letter in letters]
+    for _ in range(_TRIES):
+        place = random.choice(places)
         missed = key[:place] + random.choice(letters) + key[place + 1 :]
         if missed != key and missed not in taken and not holds(missed):
             taken.add(missed)
             return missed
+    raise SettingsError(
+        f"All that is one edit away from '{key}' is in the haystack already. Use longer keys, "
+        f"--task-options digits=7, or near=0."
+    )
 
 
 @cache

@@ -6,7 +6,7 @@ in the needle, one or two steps to its target, which stands in the question.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -43,6 +43,14 @@ class Knowledge:
     def asked_over(self, hops: int) -> tuple[Association, ...]:
         """Those over so many hops; all for 0."""
         return tuple(each for each in self.associations if hops in (0, each.hops))
+
+
+def with_so_many(facts: Sequence[Association], anchors: int) -> tuple[Association, ...]:
+    """Those whose relation has so many different anchors."""
+    known: dict[str, set[str]] = {each.relation: set() for each in facts}
+    for each in facts:
+        known[each.relation].add(each.anchor)
+    return tuple(each for each in facts if len(known[each.relation]) >= anchors)
 
 
 @cache

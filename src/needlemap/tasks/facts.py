@@ -64,21 +64,12 @@ class Facts(metaclass=Checked):
         scope: Scope = "repeat" if self._fresh == "repeat" else "length"
         beside, own = draw.random("facts", scope), draw.random("facts asked", self._fresh)
         told = cast(beside, self._language, self._size, draw.holds)
-        possible, said, now = told.possible(), list[Fact](), dict[str, str]()
         depths = behind(beside, draw.cell.depth, self._support, self._span)
-        moments = anywhere(beside, self._facts)
-        chances = [(beside.random(), beside.random()) for _ in moments]
-        early = sum(moment < draw.cell.depth for moment in moments)
-        for which, _ in chances[:early]:
-            tell(another(which, possible, now), said, now)
-        chain = supporting(own, possible, said, self._support)
-        shown = own.sample(chain, len(chain))
-        for moment, (which, _) in zip(moments[early:], chances[early:], strict=True):
-            settled = [fact.subject for fact, depth in zip(shown, depths, strict=True) if depth <= moment]
-            tell(another(which, possible, now, settled, state(chain)), said, now)
+        moments = [(moment, beside.random(), beside.random()) for moment in anywhere(beside, self._facts)]
+        chain, shown, said = story(own, told, depths, [(moment, which) for moment, which, _ in moments])
         words = [sentence(own.random(), fact, self._language) for fact in shown]
         needles = [Needle(*both, still=n > 0) for n, both in enumerate(zip(words, depths, strict=True))]
-        for moment, (_, how), fact in zip(moments, chances, said, strict=True):
+        for (moment, _, how), fact in zip(moments, said, strict=True):
             needles.append(Needle(sentence(how, fact, self._language), moment, still=True))
         return self._asked(told, chain, tuple(needles), words)
 
@@ -94,6 +85,26 @@ class Facts(metaclass=Checked):
         reference = Reference(place, (place,), "\n".join(words), question, decoys)
         unique = (*told.people, *told.things, *told.boxes)
         return Item(needles, question, reference, answer_prefix=begun, unique=unique)
+
+
+def story(
+    random: Random, told: Cast, depths: Sequence[float], moments: Sequence[tuple[float, float]]
+) -> tuple[list[Fact], list[Fact], list[Fact]]:
+    """A chain of facts that answers a question, the same as the text has them, and what else is said.
+
+    depths: where the facts of the chain stand. moments: where the others do, ascending, with a chance each
+    that says which it is. The others before the chain do not depend on it.
+    """
+    possible, said, now = told.possible(), list[Fact](), dict[str, str]()
+    early = sum(moment < depths[0] for moment, _ in moments)
+    for _, chance in moments[:early]:
+        tell(another(chance, possible, now), said, now)
+    chain = supporting(random, possible, said, len(depths))
+    shown = random.sample(chain, len(chain))
+    for moment, chance in moments[early:]:
+        settled = [fact.subject for fact, depth in zip(shown, depths, strict=True) if depth <= moment]
+        tell(another(chance, possible, now, settled, state(chain)), said, now)
+    return chain, shown, said
 
 
 def another(

@@ -109,7 +109,13 @@ class Kinship(metaclass=Checked):
             return self._facts
         sample = sample_lines(self._language)
         share = _FILLED * (draw.room_tokens - _FRAME) / draw.tokens("".join(sample))
-        return max(2, min(_MOST, int(share * len(sample))))
+        fitting = max(2, min(_MOST, int(share * len(sample))))
+        if self._steps is not None and self._steps > fitting:
+            raise SettingsError(
+                f"Length {draw.cell.length_tokens:,} has room for {fitting} facts, steps are {self._steps}. "
+                f"Use longer --lengths, or fewer steps."
+            )
+        return fitting
 
     def _rest(self, source: str) -> list[Person]:
         """The line of a repeat without its first person, who is another one in each trial."""
@@ -124,8 +130,11 @@ class Kinship(metaclass=Checked):
         """Question and answer about a line that starts from whom the question names."""
         most = len(people) - 1
         steps = most if self._ask == "eldest" else self._steps or random.randint(1, most)
-        end = people[steps].name
-        question = kinship(self._language)[self._ask].format(start=people[0].name, end=end, steps=steps)
+        words, end = kinship(self._language), people[steps].name
+        generations = words["generations"][steps > 1]
+        question = words[self._ask].format(
+            start=people[0].name, end=end, steps=steps, generations=generations
+        )
         return question, str(steps) if self._ask == "distance" else end
 
 

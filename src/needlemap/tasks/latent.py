@@ -14,7 +14,7 @@ from needlemap.options import Checked
 from needlemap.placement import Needle
 from needlemap.scorers.base import Reference
 from needlemap.tasks.absent import Absence
-from needlemap.tasks.associations import ORDERS, Association, knowledge
+from needlemap.tasks.associations import ORDERS, Association, knowledge, with_so_many
 from needlemap.tasks.base import Draw, Item, Scope
 
 APART = 0.2  # of the haystack, at least, between the asked needle and a distractor
@@ -52,15 +52,15 @@ class Latent(metaclass=Checked):
         prefix: str = "",
         language: Literal["english", "chinese"] = "english",
     ) -> None:
-        known = knowledge(language)
-        self._people, self._facts = known.names, known.asked_over(hops)
-        self._orders = ORDERS if order == "both" else (order,)
         if not 0 <= distractors <= 4:
             raise SettingsError(f"Option 'distractors' must lie in 0..4, got {distractors}.")
+        known, most = knowledge(language), distractors + 2  # anchors in a prompt and its question
+        self._people, self._facts = known.names, with_so_many(known.asked_over(hops), most)
+        self._orders = ORDERS if order == "both" else (order,)
         self._distractors, self._fresh = distractors, fresh
         self._absence = Absence(absent, near, language)
         self._alone, begun = _SAID[language]
-        self._prefix = self._absence.prefix(prefix or begun)
+        self._prefix = prefix or self._absence.prefix(begun)
 
     def item(self, draw: Draw) -> Item:
         """The fact at the cell's depth, the distractors elsewhere, and the question."""

@@ -111,39 +111,42 @@ class Magic(metaclass=Checked):
 
     def item(self, draw: Draw) -> Item:
         """The needles, that of the cell's depth first; all values of the asked keys are wanted."""
-        hidden = self._hidden(draw)
+        hidden, meant = self._hidden(draw), self._absence.asked(draw)
         asked = list(dict.fromkeys(one.key for one in hidden))[: self._count[2]]
         draw.random(f"{self.name} order", self._fresh).shuffle(asked)
-        wanted = tuple(one.value for key in asked for one in hidden if one.key == key)
+        named = asked if meant == "present" else self._elsewhere(asked, hidden, draw, near=meant == "near")
         end = "\n" if self._haystack == "needles" else ""
         texts = [self._needle.format(key=one.key, value=one.value) + end for one in hidden]
-        meant = self._absence.asked(draw)
-        named = asked if meant == "present" else self._elsewhere(asked, hidden, draw, near=meant == "near")
         keys = self._wording.listed(named)
         question = self._absence.question(self._question.format(keys=keys))
-        sought = "\n".join(text.strip() for text, one in zip(texts, hidden, strict=True) if one.key in asked)
-        decoys = tuple(one.value for one in hidden if one.key not in asked or meant != "present")
-        answer, none = self._wording.listed(list(wanted)), self._absence.none
-        unanswered = meant != "present"
-        return Item(
-            tuple(
-                Needle(text, one.depth, still=place > 0)
-                for place, (text, one) in enumerate(zip(texts, hidden, strict=True))
-            ),
-            question,
-            self._absence.unanswered(question, decoys)
-            if unanswered
-            else Reference(answer, wanted, sought, question, decoys, none=none),
-            answer_prefix=self._prefix.format(keys=keys),
-            unique=(*(text.strip() for text in texts), *decoys, *named) if unanswered else None,
+        needles = tuple(
+            Needle(text, one.depth, still=place > 0)
+            for place, (text, one) in enumerate(zip(texts, hidden, strict=True))
         )
+        prefix = self._prefix.format(keys=keys)
+        if meant == "present":
+            return Item(
+                needles, question, self._reference(asked, hidden, texts, question), answer_prefix=prefix
+            )
+        values = tuple(one.value for one in hidden)
+        reference = self._absence.unanswered(question, values)
+        unique = (*(text.strip() for text in texts), *values, *named)
+        return Item(needles, question, reference, answer_prefix=prefix, unique=unique)
+
+    def _reference(
+        self, asked: list[str], hidden: list[Hidden], texts: list[str], question: str
+    ) -> Reference:
+        """All values of the asked keys."""
+        wanted = tuple(one.value for key in asked for one in hidden if one.key == key)
+        sought = "\n".join(text.strip() for text, one in zip(texts, hidden, strict=True) if one.key in asked)
+        decoys = tuple(one.value for one in hidden if one.key not in asked)
+        answer = self._wording.listed(list(wanted))
+        return Reference(answer, wanted, sought, question, decoys, none=self._absence.none)
 
     def _elsewhere(self, asked: list[str], hidden: list[Hidden], draw: Draw, *, near: bool) -> list[str]:
         """Keys that are nowhere in the text instead of the asked ones: near to them, or quite others."""
-        random, taken = (
-            draw.random(f"{self.name} absent"),
-            {text for one in hidden for text in (one.key, one.value)},
-        )
+        random = draw.random(f"{self.name} absent")
+        taken = {text for one in hidden for text in (one.key, one.value)}
         if near:
             return [one_edit(key, self._keys, random, taken, draw.holds) for key in asked]
         return [self._keys.fresh(random, taken, draw.holds) for _ in asked]
