@@ -12,6 +12,7 @@ from needlemap.errors import SettingsError
     ("kind", "row"),
     [
         ("presets", "cdme-8k "),
+        ("suites", "suite:ruler-niah "),
         ("templates", "chat-en "),
         ("tokenizers", "cl100k_base "),
         ("models", "openai "),

@@ -312,6 +312,20 @@ def test_answers_through_the_pipeline_are_those_of_hf(
 
 
 @pytest.mark.usefixtures("engines")
+def test_a_thinking_budget_comes_on_top_and_thoughts_that_do_not_end_are_no_answer(
+    folder: Path, asked: list[Trial]
+) -> None:
+    budgets = Decoding(max_answer_tokens=6, thinking_tokens=4)
+    ours, theirs = (
+        ask(model, asked[:1], budgets)[0]
+        for model in (LMDeployModel(str(folder), engine="pytorch"), HuggingFaceModel(str(folder)))
+    )
+    assert (ours.text, ours.finish, ours.completion_tokens) == ("", "length", 10)
+    assert ours.thinking
+    assert ours.thinking == theirs.thinking
+
+
+@pytest.mark.usefixtures("engines")
 def test_an_answer_ends_at_the_models_own_stop_tokens(
     folder: Path, asked: list[Trial], tmp_path: Path
 ) -> None:

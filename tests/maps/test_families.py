@@ -13,7 +13,7 @@ from needlemap.maps.families import Families, Mean, published_length
 
 
 def cube(scores: dict[int, float], depths: int = 4, repeats: int = 6) -> Cube:
-    """The same score in every cell of a length, but in a share of them: first cells are right, others wrong."""
+    """Of a length's cells the first share are right, the others wrong."""
     places = {}
     for length, share in scores.items():
         cells = [(repeat, length, depth / depths) for repeat in range(repeats) for depth in range(depths)]

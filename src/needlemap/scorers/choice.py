@@ -14,9 +14,10 @@ from needlemap.errors import SettingsError
 from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
 
+# A lower-case letter only where nothing follows: "the answer is a dog" says none.
 _SAID = re.compile(
     r"(?i:\banswer\b)\s*(?i:is)?[\s:*\"'`]*"
-    r"(?:\(([A-Za-z])\)|([A-Z])(?![\w'])|([a-z])(?=[\s*\"'`]*(?:[.,;:!)]|$)))"  # 'the answer is a dog' has none
+    r"(?:\(([A-Za-z])\)|([A-Z])(?![\w'])|([a-z])(?=[\s*\"'`]*(?:[.,;:!)]|$)))"
 )
 _ALONE = re.compile(r"[\s*\"'`]*([A-Z])(?:[).:,*\"'`]|\s*$)")  # not 'A dog'
 _BRACKETS = re.compile(r"\(([A-Z])\)")
