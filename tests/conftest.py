@@ -293,6 +293,12 @@ def _train_sentencepiece(file: Path, lines: list[str], **options: Any) -> None:
 _OPTIONAL = ("vLLM", "vllm", "may not mount")  # what even CI may lack
 
 
+def pytest_configure() -> None:
+    """In the background of a script a shell lets Ctrl-C be ignored, by all that the tests start too."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Where all real parts are said to be here, a suite that was skipped for want of one is a failure."""
     if not os.environ.get("NEEDLEMAP_REQUIRE_REAL_PARTS"):

@@ -9,6 +9,15 @@ from pathlib import Path
 import pytest
 
 GRID = ("--lengths", "200,300", "--depths", "0,50,100")
+PICKY = """
+from needlemap.scorers.base import Score
+class Picky:
+    name, scale, options = "picky", (0.0, 1.0), {}
+    async def score(self, answer, reference):
+        if not any(letter.isdigit() for letter in answer):
+            raise ValueError(f"no code in {answer!r}")
+        return Score(1.0, 1.0, {})
+"""
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "schema-1"
 
 
@@ -47,6 +56,23 @@ def test_depths_that_no_decimals_spell_are_found_again(needlemap, typed, wire):
     assert "70 answers scored anew, scorer exact; nothing was asked" in ended.stderr
     replayed = typed("replay", "r", "--length", "300", "--depth", "35.294118")
     assert "the same bytes as recorded" in replayed.stderr
+
+
+def test_a_plug_in_that_raises_costs_a_score_and_not_the_run(needlemap, wire):
+    plugin = needlemap.folder / "plug_in-1.dist-info"
+    plugin.mkdir()
+    (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: plug-in\nVersion: 1\n")
+    (plugin / "entry_points.txt").write_text("[needlemap.scorers]\npicky = picky:Picky\n")
+    (needlemap.folder / "picky.py").write_text(PICKY)
+    needlemap.environment["PYTHONPATH"] = str(needlemap.folder)
+    wire.schedule("ok", "say:Two, words.")
+    needlemap.run(wire, *GRID)
+    ended = needlemap("score", "r", "--scorer", "picky", code=1)
+    assert "(n=5, 1 missing)" in ended.stdout
+    (failed,) = [record for record in needlemap.records()[6:] if record["failure"]]
+    assert (failed["failure"], failed["error"]) == ("scorer failed", "ValueError: no code in 'Two, words.'")
+    wire.schedule("ok", "say:Two, words.")
+    needlemap("run", *needlemap.asking(wire)[:-1], "other", *GRID, "--scorer", "picky", code=1)
 
 
 def test_back_to_the_first_scorer_is_back_to_the_first_map(needlemap, wire):

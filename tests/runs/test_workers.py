@@ -249,6 +249,8 @@ def test_each_worker_has_gpus_of_its_own(needlemap):
         r"CUDA_VISIBLE_DEVICES=6,7 \S+ -m needlemap.runs.worker \S+other/work/1 process-2 &", dry.stdout
     )
     assert not (needlemap.folder / "other").exists()
+    none = needlemap("run", *chosen, "--workers", "2", "--gpus-per-worker", "0", "--dry-run", "-o", "other")
+    assert none.stdout.count("CUDA_VISIBLE_DEVICES='' ") == 2
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from needlemap.runs.launch import Launch
 from needlemap.runs.launch_file import LaunchFile, read_launch, refuse_launched
 from needlemap.runs.launcher import Launcher
 from needlemap.runs.locks import lock_folder, lock_launch
-from needlemap.runs.presence import began_s
+from needlemap.runs.presence import began_s, refuse_elsewhere
 from needlemap.runs.record import Record
 from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session, about, load_map, make_model
@@ -161,6 +161,8 @@ def _attach(path: Path, live: bool) -> int:
         announce(session)
     with lock_launch(path), lock_folder(path, shared=True):
         work = load_work(work_folder(path, file.number))
+        if file.kind == "processes":
+            refuse_elsewhere(work.folder)
         launcher = make_launcher(file.kind, work.folder, file.options)
         launch = Launch(path, file, work, launcher, session.experiment)
         return _look_after(launch, launcher, session, live)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from time import monotonic
 from typing import IO, Any
@@ -37,16 +37,6 @@ _SUMMED = (
     *("usd_plain", "usd_cached", "flops", "seconds", "held_tokens"),
 )
 _OVER = (2, 3)  # exit codes after which the other families are not asked
-
-
-@dataclass(slots=True)
-class _Worst:
-    """The exit code of a suite: the most serious of its families'."""
-
-    code: int = 0
-
-    def add(self, code: int) -> None:
-        self.code = max(self.code, code)
 
 
 def run_suite(name: str, out: Path | None, flags: Mapping[str, Any], live: bool) -> int:
@@ -90,12 +80,12 @@ def _asked(folder: SuiteFolder, sessions: Mapping[str, Session], settings: Setti
     wanted = {family: session for family, session in sessions.items() if session.wanted}
     if not wanted:
         return 0
-    model, worst = make_model(settings), _Worst()
+    model = make_model(settings)
     if not settings.quiet:
         notes(model)
     with terminable() as ending:
         try:
-            asyncio.run(_families(folder, wanted, model, worst))
+            return asyncio.run(_families(folder, wanted, model))
         except KeyboardInterrupt:
             print(
                 f"needlemap: interrupted. What was scored is kept; to go on: the same command with -o "
@@ -103,14 +93,11 @@ def _asked(folder: SuiteFolder, sessions: Mapping[str, Session], settings: Setti
                 file=sys.stderr,
             )
             return ending.code
-    return worst.code
 
 
-async def _families(
-    folder: SuiteFolder, sessions: Mapping[str, Session], model: Model, worst: _Worst
-) -> None:
-    """One family after the other, with one model, until one ends as all others would."""
-    started = monotonic()
+async def _families(folder: SuiteFolder, sessions: Mapping[str, Session], model: Model) -> int:
+    """One family after the other, with one model, until one ends as all others would; the worst exit code."""
+    started, codes = monotonic(), [0]
     try:
         for family, session in sessions.items():
             settings = session.experiment.settings
@@ -118,11 +105,12 @@ async def _families(
                 print(f"\n{family}", file=sys.stderr)
             budget = budget_beside(settings, folder.beside(family), started)
             outcome = await ask_session(replace(session, budget=budget), model)
-            worst.add(code := verdict(outcome, session.experiment, folder.path))
-            if code in _OVER:
+            codes.append(verdict(outcome, session.experiment, folder.path))
+            if codes[-1] in _OVER:
                 break
     finally:
         await model.close()
+    return max(codes)
 
 
 async def ask_session(session: Session, model: Model) -> Outcome:

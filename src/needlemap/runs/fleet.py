@@ -51,7 +51,8 @@ class Fleet:
     def kind(self) -> tuple[str, dict[str, Any]]:
         """Which launcher, and its options."""
         if not self.slurm:
-            return "processes", {"workers": self.most, "gpus_per_worker": self.gpus_per_worker or 1}
+            gpus = 1 if self.gpus_per_worker is None else self.gpus_per_worker
+            return "processes", {"workers": self.most, "gpus_per_worker": gpus}
         options = {
             "partition": self.partition,
             "qos": self.qos,

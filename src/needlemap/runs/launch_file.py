@@ -59,7 +59,7 @@ def refuse_launched(run: Path) -> None:
         return
     again = f"To look after them: needlemap run --attach {run}."
     if launch.kind == "slurm":
-        arrays = ", ".join(dict.fromkeys(job.partition("_")[0] for job in launch.jobs))
+        arrays = ", ".join(dict.fromkeys(job.partition("_")[0] for job in launch.jobs)) or "number unknown"
         raise NeedlemapError(
             f"Slurm jobs ({arrays}) work on '{run}', or wait to. {again} If they are gone for good, delete "
             f"{run / NAME}."

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
 
+from needlemap.errors import NeedlemapError
 from needlemap.runs.runner import Outcome
 from needlemap.runs.store import write_json
 
@@ -89,6 +90,18 @@ def workers(folder: Path) -> Iterator[tuple[Worker, int]]:
         yield (
             Worker(**row, left=left and Leaving(left), outcome=outcome and Outcome(**outcome)),
             file.stat().st_mtime_ns,
+        )
+
+
+def refuse_elsewhere(folder: Path) -> None:
+    """Raises NeedlemapError where workers are processes of another machine, which this one cannot see."""
+    here = socket.gethostname()
+    there = sorted({worker.host for worker, _ in workers(folder) if worker.left is None} - {here})
+    if there:
+        run = folder.parent.parent
+        raise NeedlemapError(
+            f"The workers of '{run}' are processes of {', '.join(there)}, and this is {here}. Type there: "
+            f"needlemap run --attach {run}"
         )
 
 

@@ -20,7 +20,7 @@ from needlemap.runs.pacer import Pacer
 from needlemap.runs.record import Record
 from needlemap.runs.recording import RecordMaker, answer_of, scored_anew
 from needlemap.runs.retry import attempts
-from needlemap.runs.runner import whole_answer
+from needlemap.runs.runner import raised, whole_answer
 from needlemap.runs.session import GRID_MODES, check_same, make_ready
 from needlemap.runs.store import RunFolder, Writer
 from needlemap.scorers.base import Score, Weigher
@@ -101,6 +101,8 @@ async def _one(experiment: Experiment, trial: Trial, record: Record, writer: Wri
             )
         except Unmeasured as failure:
             score = failure
+        except Exception as error:
+            score = raised(error, Failure.SCORER)
     new = scored_anew(record, maker.make(trial, answer_of(record), score, record.attempts))
     if record.answer is None:
         new = new.model_copy(update={"failure": record.failure, "error": record.error})

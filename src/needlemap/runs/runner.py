@@ -190,7 +190,7 @@ class Runner:
             self._budget.look_at_the_clock()
             return failure, failure.attempts
         except Exception as error:
-            return _raised(error, Failure.MODEL), 1
+            return raised(error, Failure.MODEL), 1
         prompt_tokens = trial.prompt.tokens if answer.prompt_tokens is None else answer.prompt_tokens
         self._budget.spend(prompt_tokens, answer.cached_tokens or 0, answer.completion_tokens or 0)
         return answer, tried
@@ -225,7 +225,7 @@ class Runner:
         except Unmeasured as failure:
             return failure
         except Exception as error:
-            return _raised(error, Failure.SCORER)
+            return raised(error, Failure.SCORER)
         return score
 
     def _note(self, record: Record, score: Score | Unmeasured) -> None:
@@ -270,7 +270,7 @@ def whole_answer(prefix: str, said: str) -> str:
     return said if said.lstrip().startswith(prefix.strip()) else prefix + said
 
 
-def _raised(error: Exception, failure: Failure) -> Unmeasured:
+def raised(error: Exception, failure: Failure) -> Unmeasured:
     """A plug-in's own exception as a failure of one trial. Raises NeedlemapError, which ends the run."""
     if isinstance(error, NeedlemapError):
         raise error

@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from contextlib import AsyncExitStack, closing, suppress
+from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap import __version__
-from needlemap.errors import NeedlemapError, SettingsError, Unmeasured
+from needlemap.errors import Failure, NeedlemapError, SettingsError
 from needlemap.grid import percent
 from needlemap.identity import FREE, place
 from needlemap.maps.cube import Cube, make_cube
@@ -34,7 +34,7 @@ from needlemap.runs.canary import send
 from needlemap.runs.closed_book import ask, kept, unasked
 from needlemap.runs.launch_file import refuse_launched
 from needlemap.runs.record import SCHEMA, Record
-from needlemap.runs.runner import Outcome, Runner, Watcher
+from needlemap.runs.runner import Outcome, Runner, Watcher, raised
 from needlemap.runs.store import RunFolder, Writer
 from needlemap.scorers.base import Connected, Scorer, Weigher
 from needlemap.settings import Settings
@@ -128,8 +128,10 @@ async def make_ready(scorer: Scorer, trial: Trial, stack: AsyncExitStack) -> Non
         scorer.open()
         stack.push_async_callback(scorer.close)
     elif not isinstance(scorer, Weigher):
-        with suppress(Unmeasured):
+        try:
             await scorer.score("", trial.item.reference)
+        except Exception as error:
+            raised(error, Failure.SCORER)  # what is wrong with one answer is told trial by trial
 
 
 def marked(experiment: Experiment, walk: list[Trial]) -> list[Trial]:

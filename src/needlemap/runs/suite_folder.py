@@ -57,7 +57,7 @@ def budget_beside(settings: Settings, others: Iterable[Path], started_s: float) 
     budget = Budget.of(settings, started_s)
     for folder in map(RunFolder, others):
         for record in [*folder.every_record(), *kept(folder)]:
-            pass
+            budget.add(record)
     return budget
 
 
