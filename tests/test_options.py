@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from needlemap.errors import SettingsError
@@ -32,3 +34,31 @@ def test_a_wrong_value_is_named(options):
     (name,) = options
     with pytest.raises(SettingsError, match=f"Option '{name}' of Sample"):
         Sample("x", **options)
+
+
+def test_a_wrong_value_is_told_what_is_allowed_in_plain_words():
+    class Kinds(metaclass=Checked):
+        def __init__(
+            self,
+            *,
+            facts: int = 1,
+            rate: float = 1.0,
+            last: bool = False,
+            text: str = "",
+            key: Literal["word", "uuid"] = "word",
+        ) -> None:
+            pass
+
+    for options, allowed in (
+        ({"facts": "many"}, "a whole number, got 'many'"),
+        ({"facts": 1.5}, "a whole number, got 1.5"),
+        ({"rate": "fast"}, "a number, got 'fast'"),
+        ({"last": "maybe"}, "true or false, got 'maybe'"),
+        ({"text": 3}, "text, got 3"),
+        ({"key": "colour"}, "'word' or 'uuid', got 'colour'"),
+    ):
+        (name,) = options
+        with pytest.raises(SettingsError, match=rf"^Option '{name}' of Kinds must be {allowed}\.$"):
+            Kinds(**options)  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match=r"Option 'window' of Sample must be a whole number, got 'three'"):
+        Sample("x", window="three")  # type: ignore[arg-type]

@@ -306,6 +306,37 @@ def test_a_chosen_position_moves_the_needles_behind_it_and_loses_no_text():
     assert length_of(prompt, tokenizer) == 1000 - RESERVE
 
 
+moving = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=2, max_size=6)
+
+
+@settings(deadline=None, max_examples=150)
+@given(hide=moving, unit=st.booleans(), share=st.floats(0, 1))
+def test_needles_that_move_along_and_those_that_stay_never_cross_nor_double_the_text(hide, unit, share):
+    tokenizer = load("cl100k_base")
+    builder = lined(tokenizer) if unit else prose(tokenizer, "english")
+    frame = framed(tokenizer, "text-en", QUESTIONS[0], False, False, "")
+    needles = [Needle(f"\nNumber {n}.\n", *row) for n, row in enumerate(hide)]
+    stop = builder.build(frame, needles, 1000).haystack_tokens
+    place = int(builder.haystack.cuts.sentence[int(share * stop)])
+    prompt = builder.build(frame, needles, 1000, place)
+    order = sorted(range(len(needles)), key=lambda n: needles[n].depth)
+    assert [prompt.positions[n] for n in order] == sorted(prompt.positions)
+    plain = prompt.context_text.removesuffix(prompt.pad)
+    for needle, placed in zip(needles, prompt.needles, strict=True):
+        assert prompt.context_text.encode()[placed.byte :].startswith(needle.text.encode())
+        assert plain.count(needle.text) == 1
+        plain = plain.replace(needle.text, "")
+    assert plain.encode() == bytes(builder.haystack.text.span(0, prompt.haystack_tokens).data)
+    assert length_of(prompt, tokenizer) == prompt.tokens <= 1000 - RESERVE
+
+
+@cache
+def lined(tokenizer: Tokenizer) -> Builder:
+    rows = "".join(f"row {number} of the list\n" for number in range(400))
+    haystack = assemble(Texts(rows), tokenizer, 1, unit="line", joined="text")
+    return Builder(haystack, tokenizer, placement="unit", reserve_tokens=RESERVE)
+
+
 def test_prompts_sent_as_ids_have_as_many_as_asked():
     tokenizer = load("cl100k_base")
     haystack = assemble(Generated(language="chinese"), tokenizer, 900)

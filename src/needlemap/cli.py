@@ -178,9 +178,7 @@ def plan(
 
 @app.command(cls=GroupedCommand)
 @with_settings
-def prompts(
-    preset: Preset = None, out: Out = None, difficulty: DifficultyFile = None, **flags: Any
-) -> None:
+def prompts(preset: Preset = None, out: Out = None, difficulty: DifficultyFile = None, **flags: Any) -> None:
     """Write every prompt as JSON Lines (to standard output, or to -o FILE). Asks nothing."""
     from needlemap.commands.prompts import prompts_command
 

@@ -13,6 +13,14 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from needlemap.errors import SettingsError, did_you_mean
 
+_KINDS = {  # what is allowed, by how the name of a validation error begins
+    "int": "a whole number",
+    "float": "a number",
+    "finite": "a number",
+    "bool": "true or false",
+    "string": "text",
+}
+
 
 class Checked(type):
     """Metaclass: keyword options are checked against the constructor's signature when an object is built."""
@@ -47,5 +55,7 @@ def _typed(extension: type, name: str, value: Any, hint: Any) -> Any:
     try:
         return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
     except ValidationError as error:
-        problem = error.errors()[0]["msg"]
-        raise SettingsError(f"Option '{name}' of {extension.__name__}: {problem}, got {value!r}.") from None
+        problem = error.errors()[0]
+        kind = problem.get("ctx", {}).get("expected") or _KINDS.get(problem["type"].partition("_")[0])
+        wanted = f" must be {kind}" if kind else f": {problem['msg']}"
+        raise SettingsError(f"Option '{name}' of {extension.__name__}{wanted}, got {value!r}.") from None

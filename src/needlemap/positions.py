@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
@@ -36,14 +37,17 @@ def by_depth(needles: Sequence[Hidden]) -> list[int]:
 
 def moved(needles: Sequence[Hidden], chosen: tuple[int, int] | None, stop: int) -> list[float]:
     """Depths as meant; where a position, of `stop`, was chosen for one, others move along but those that are
-    still."""
+    still, which none of them passes. needles: by depth.
+    """
     depths = [needle.depth for needle in needles]
     if chosen is None or not stop:
         return depths
     shift = chosen[1] / stop - depths[chosen[0]]
+    least = accumulate((needle.depth if needle.still else 0.0 for needle in needles), max)
+    most = [*accumulate((needle.depth if needle.still else 1.0 for needle in reversed(needles)), min)]
     return [
-        depth if needle.still else min(1.0, max(0.0, depth + shift))
-        for needle, depth in zip(needles, depths, strict=True)
+        needle.depth if needle.still else min(high, max(low, needle.depth + shift))
+        for needle, low, high in zip(needles, least, reversed(most), strict=True)
     ]
 
 

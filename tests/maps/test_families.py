@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -50,6 +51,15 @@ def test_families_with_other_repeats_are_put_side_by_side():
 def test_few_repeats_have_no_interval():
     mean = Families([cube({1000: 0.5}, repeats=2)]).means()[1000]
     assert mean == Mean(0.5, None, None)
+
+
+def test_means_of_nobody_knows_how_many_answers_have_no_interval():
+    """As a suite of imported summaries has."""
+    one = cube({1000: 1.0, 2000: 0.5})
+    both = Families([one, replace(one, counted=False)])
+    assert both.means()[2000] == Mean(0.5, None, None)
+    effective = both.effective(parse_rule("auc"))
+    assert (effective.low, effective.high) == (None, None)
 
 
 def test_an_interval_covers_the_truth_about_as_often_as_it_says():

@@ -343,9 +343,7 @@ def test_an_unknown_option_names_the_nearest(wire):
 
 
 def test_an_option_of_the_wrong_value_is_refused(wire):
-    with pytest.raises(
-        SettingsError, match="Option 'api' of OpenAIModel: Input should be 'chat' or 'completions'"
-    ):
+    with pytest.raises(SettingsError, match="Option 'api' of OpenAIModel must be 'chat' or 'completions'"):
         OpenAIModel("m", base_url=wire.base_url, api="chats")  # type: ignore[arg-type]
 
 

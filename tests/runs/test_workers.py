@@ -191,6 +191,17 @@ def test_the_first_trial_is_asked_before_any_worker_is_started(needlemap, wire):
     scored_once(needlemap, 40)
 
 
+def test_an_interrupt_of_the_first_trial_leaves_nothing_at_work(needlemap, wire, until):
+    wire.schedule("slow:20", cycle=True)
+    process = needlemap.start("run", *needlemap.asking(wire), *GRID, "--workers", "2")
+    until(wire.log)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert err.splitlines()[-1].startswith("needlemap: interrupted. What was scored is kept; to go on: ")
+    assert not (needlemap.folder / "r/launch.json").exists()
+
+
 def test_questions_without_a_haystack_are_asked_once_and_before_the_workers_start(needlemap, wire):
     done = needlemap.run(wire, *GRID, "--workers", "2", "--closed-book")
     assert "closed book: 0/1 right without a haystack" in done.stderr

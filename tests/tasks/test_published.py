@@ -279,6 +279,18 @@ def test_a_prompt_is_rebuilt_and_answers_are_scored_anew(typed):
     assert "scorer first" in typed("report", "r").stdout
 
 
+def test_reports_say_where_depth_is_unknown(typed):
+    said = "depth is unknown: the set does not tell where answers stand"
+    for name, maker in (("told", ruler), ("untold", lambda count, _: babilong(count))):
+        write(typed.folder / f"{name}.jsonl", maker(8, 40))
+        task = ("--task", "published", "--task-options", f"path={name}.jsonl", "--model", "baseline/bm25")
+        typed("run", *task, "--lengths", "700,1400", "--max-answer-tokens", 40, "-o", name, "--quiet")
+        assert (said in typed("report", name).stdout) == (name == "untold")
+        page = typed.folder / f"{name}.html"
+        typed("report", name, "-o", page)
+        assert (said in page.read_text()) == (name == "untold")
+
+
 def test_a_plan_shows_the_modes_that_ask_them_as_they_are(typed):
     write(typed.folder / "a.jsonl", mrcr(6))
     given = (

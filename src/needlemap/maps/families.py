@@ -23,7 +23,8 @@ _MEAN = parse_rule("auc")  # any rule that takes plain means of each length
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The mean over families at a length, in [0, 1]; low, high: 95 %, None with too few repeats."""
+    """The mean over families at a length, in [0, 1]; low, high: 95 %, None with too few repeats, or where a
+    family's scores are means of nobody knows how many answers."""
 
     score: float
     low: float | None
@@ -40,6 +41,7 @@ class Families:
         self._scores = [self._placed(cube) for cube in cubes]
         one = bool(cubes) and all(cube.one_haystack for cube in cubes)
         self.haystacks = 1 if one else len(self._repeats)
+        self._counted = all(cube.counted for cube in cubes)
 
     def means(self) -> dict[int, Mean]:
         """The mean by length, with an interval from a bootstrap over repeats (`bootstrap.py`)."""
@@ -67,8 +69,8 @@ class Families:
         return Effective(rule, None if isnan(point) else point, low, high, *ends, self.haystacks)
 
     def _again(self, rule: Rule) -> Array | None:
-        """Curves of draws of repeats, (draws, lengths); None with too few."""
-        if self.haystacks < FEWEST:
+        """Curves of draws of repeats, (draws, lengths); None with too few, or of unknown means."""
+        if self.haystacks < FEWEST or not self._counted:
             return None
         order = np.random.default_rng(SEED).permutation(DRAWS)
         return self._curve(weights(len(self._repeats), DRAWS, SEED), rule, order)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap import __version__
-from needlemap.errors import Failure, NeedlemapError, SettingsError
+from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.grid import percent
 from needlemap.identity import FREE, place
 from needlemap.maps.cube import Cube, make_cube
@@ -128,10 +128,11 @@ async def make_ready(scorer: Scorer, trial: Trial, stack: AsyncExitStack) -> Non
         scorer.open()
         stack.push_async_callback(scorer.close)
     elif not isinstance(scorer, Weigher):
-        try:
-            await scorer.score("", trial.item.reference)
-        except Exception as error:
-            raised(error, Failure.SCORER)  # what is wrong with one answer is told trial by trial
+        with suppress(Unmeasured):  # what is wrong with one answer is told trial by trial
+            try:
+                await scorer.score("", trial.item.reference)
+            except Exception as error:
+                raise raised(error, Failure.SCORER) from None
 
 
 def marked(experiment: Experiment, walk: list[Trial]) -> list[Trial]:

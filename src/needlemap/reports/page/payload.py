@@ -21,6 +21,7 @@ from needlemap.reports.page.known import fact_rows, setting_rows
 from needlemap.reports.page.numbers import share
 from needlemap.reports.page.sums import failures, totals
 from needlemap.reports.palette import PALETTES, palette_colours
+from needlemap.reports.placeless import placeless_lines
 from needlemap.reports.summary import summary_lines
 from needlemap.runs.loaded import Loaded
 from needlemap.runs.outcomes import outcome_counts, outcome_lines
@@ -68,12 +69,13 @@ def summary(
 def _run(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str, Any]:
     cube = cube_of_run(run.about, run.records)
     lines = summary_lines(cube, rules)
+    ended = [*balance_lines(run.records), *outcome_lines(outcome_counts(run.records))]
     return {
         **_identity(run),
         **_axes(run.map, layout),
         "cells": cell_columns(run.map, layout, run.records),
         "overall": _overall(run.map, lines),
-        "lines": [*lines, *balance_lines(run.records), *outcome_lines(outcome_counts(run.records))],
+        "lines": [*lines, *placeless_lines(run.about, run.records), *ended],
         **_curves(run.map, cube, rules),
         "totals": totals(run),
         "failures": failures(run),
