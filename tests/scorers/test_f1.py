@@ -50,6 +50,13 @@ def test_with_a_pattern_all_that_looks_like_an_item_counts_not_the_decoys_alone(
     assert score.why["wrong"] == ["eeeee", "fffff"]
 
 
+def test_a_list_with_spaces_alone_hides_no_wrong_items():
+    """Whoever copied the whole text without a comma once had full precision."""
+    assert scored("AAAAA BBBBB CCCCC EEEEE").why["wrong"] == ["eeeee"]
+    assert scored("1) AAAAA 2) BBBBB 3) CCCCC").share == 1
+    assert scored("They are AAAAA (30), BBBBB (30) and CCCCC (30).").share == 1
+
+
 def test_a_heading_is_no_item():
     assert scored("These are they:\nAAAAA\nBBBBB\nCCCCC").share == 1
 

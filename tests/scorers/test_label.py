@@ -56,6 +56,12 @@ def test_chinese_needs_no_spaces():
     assert scored("某某在厨房，不在花园。", reference).share == 0
 
 
+def test_a_heading_is_no_sentence():
+    reference = Reference("barn", question="Where is she?", decoys=("attic",))
+    assert scored("The answer is:\nbarn", reference).share == 1
+    assert scored("The answer is: barn", reference).share == 1
+
+
 def test_a_task_without_other_labels_is_refused():
     with pytest.raises(SettingsError, match="which other labels"):
         scored("barn", Reference("barn"))

@@ -14,7 +14,7 @@ from needlemap.scorers.base import Reference, Score
 from needlemap.scorers.matching import plain
 
 _OPEN = "\\boxed{"
-_DRESS = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}|\\[ ,;]|[$*]")
+_DRESS = re.compile(r"\\(?:(?:text|math)(?:rm|bf|it|sf|tt|normal)?|emph)\s*\{([^{}]*)\}|\\[ ,;]|[$*~\"]")
 
 
 class Boxed(metaclass=Checked):
@@ -50,4 +50,7 @@ def boxed(answer: str) -> str | None:
 
 
 def _bare(text: str) -> str:
-    return " ".join(_DRESS.sub(lambda match: match[1] or " ", plain(text)).split()).strip(". 。")
+    bare, dressed = plain(text), ""
+    while bare != dressed:
+        bare, dressed = _DRESS.sub(lambda match: match[1] or " ", bare), bare
+    return " ".join(bare.split()).strip(". 。")

@@ -18,6 +18,7 @@ from needlemap.scorers.matching import named, plain
 
 _BETWEEN = re.compile(r"[\n,;、，；]|\band\b|和")
 _HEADING = (":", "：")
+_WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 _BULLET = re.compile(r"^[\s\-*•]*(\d+[.)])?[\s\"'`*\[]*|[\s\"'`*\].:。]+$")
 
 
@@ -59,11 +60,33 @@ class F1(metaclass=Checked):
         if reference.decoys and not self.options["item"]:
             others = [text for text in dict.fromkeys(map(plain, reference.decoys)) if text not in wanted]
             return [text for text in others if named(compared, text) and not named(asked, text)]
-        return [
-            text
-            for text in items(compared, self.options["item"])
-            if not any(named(text, one) for one in wanted) and not named(asked, text)
-        ]
+        pattern = self.options["item"]
+        listed = []
+        for item in items(compared, pattern):
+            if not any(named(item, one) for one in wanted):
+                listed.append(item)
+            elif not pattern:
+                listed += beside(item, wanted)
+        return [text for text in dict.fromkeys(listed) if not named(asked, text)]
+
+
+def beside(item: str, wanted: list[str]) -> list[str]:
+    """What looks like the wanted and is not, in an item that names some: a list may have spaces alone.
+
+    >>> beside("red-fox (30) sad-dog shy-cat", ["red-fox", "shy-cat"]), beside("1) 6713 2) 1392", ["6713"])
+    (['sad-dog'], ['1392'])
+    """
+    return [
+        word
+        for word in _WORD.findall(item)
+        if word not in wanted and any(_kind(word) == _kind(one) for one in wanted)
+    ]
+
+
+def _kind(text: str) -> tuple[bool, bool, int, int]:
+    """Digits or not, spaced script or not, how many hyphens; and without one, how long."""
+    hyphens = text.count("-")
+    return text.isdecimal(), text.isascii(), hyphens, 0 if hyphens else len(text)
 
 
 def in_order(answer: str, texts: list[str]) -> int:

@@ -16,6 +16,7 @@ from needlemap.scorers.base import Reference, Score
 from needlemap.scorers.matching import named, plain
 
 _END = re.compile(r"[.!?](?=\s|$)|[。！？]|\n")
+_HEADING = (":", "：")
 
 
 class Label(metaclass=Checked):
@@ -41,9 +42,10 @@ class Label(metaclass=Checked):
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence or line that is not blank.
+    """The first sentence or line that is not blank; a line that ends with a colon is a heading.
 
-    >>> first_sentence(" In the hall. Or the barn?"), first_sentence("大厅。谷仓。")
+    >>> first_sentence(" In the hall. Or the barn?"), first_sentence("答案：\\n大厅。谷仓。")
     ('In the hall', '大厅')
     """
-    return next((piece.strip() for piece in _END.split(text) if piece.strip()), "")
+    pieces = (piece.strip() for piece in _END.split(text))
+    return next((piece for piece in pieces if piece and not piece.endswith(_HEADING)), "")

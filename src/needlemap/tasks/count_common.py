@@ -24,18 +24,20 @@ from needlemap.tasks.wording import worded
 _LINES = 64  # of a document
 _SPREAD = 600  # lines over which a word's occurrences are mixed with those of others
 _EXAMPLE = (3, 5, 10)  # an example's common words, how often each comes, and its other words, once each
-_TEXTS = {  # question, beginning of its answer; before an example, its question and answer, and the list
+_TEXTS = {  # question, beginning of its answer, comma; before an example, its question, and the list
     "english": (
         "Which {words} words come most often in the list? Answer with these words alone, "
         "separated by commas.",
         "The words that come most often are",
+        ", ",
         "An example of a list:\n",
-        "Answer:",
+        "Answer: ",
         "Now the list that is asked about:\n",
     ),
     "chinese": (
         "词表中出现次数最多的{words}个词是哪些？只回答这些词，用逗号隔开。",
         "出现次数最多的词是",
+        "，",
         "词表示例：\n",
         "答案：",
         "下面是要回答的词表：\n",
@@ -75,7 +77,7 @@ class CommonWords(metaclass=Checked):
             )
         self._words, self._times, self._others = words, times, others
         self._within, self._shots, self._pool = within, shots, Values("word", 0, language)
-        asked, begun, *self._around = _TEXTS[language]
+        asked, begun, self._comma, *self._around = _TEXTS[language]
         self._question = worded(question or asked, "question", ("words",), {})
         self._prefix = worded(prefix or begun, "prefix", (), {}).format()
 
@@ -102,7 +104,7 @@ class CommonWords(metaclass=Checked):
                 for number, (word, place) in enumerate(zip(lines, depths, strict=True))
             ),
             question,
-            Reference(", ".join(asked), tuple(asked), question=question),
+            Reference(self._comma.join(asked), tuple(asked), question=question),
             prologue=examples + self._around[-1] if examples else "",
             answer_prefix=self._prefix,
             unique=tuple(asked),
@@ -117,7 +119,7 @@ class CommonWords(metaclass=Checked):
         random.shuffle(lines)
         before, between, _ = self._around
         question, shown = self._question.format(words=words), "\n".join(lines)
-        return f"{before}{shown}\n{question}\n{between} {', '.join(drawn[:words])}\n\n"
+        return f"{before}{shown}\n{question}\n{between}{self._comma.join(drawn[:words])}\n\n"
 
 
 @dataclass(frozen=True, slots=True)
