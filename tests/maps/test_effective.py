@@ -29,6 +29,7 @@ def value(curve: list[float], rule: str) -> float:
         ([0.8, 0.9, 0.9, 0.9], "absolute:85", 0.0),
         ([0.8, 0.8, 0.4, 0.0], "relative:75", 4_000 / 2**0.5),
         ([0.8, 0.8, 0.7, 0.7], "relative:85", inf),
+        ([0.0, 0.0, 0.0, 0.0], "relative:85", 0.0),  # a share of nothing is not held
         ([1.0, 1.0, 0.5, 0.5], "auc", 0.75),
         ([0.6], "auc", 0.6),
     ],

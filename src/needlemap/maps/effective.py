@@ -83,7 +83,7 @@ def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEE
 
     absolute: the length at which the score first falls below the threshold (RULER, arXiv:2404.06654, takes
     the longest tested length above one). relative: the threshold is a share of the score at the shortest
-    length (NoLiMa, arXiv:2502.05167). worst-depth: the score is that of the worst depth; the least of few
+    length (NoLiMa, arXiv:2502.05167); where that is 0 nothing holds. worst-depth: the score is that of the worst depth; the least of few
     noisy cells lies below the least true one, so it errs on the short side, and the bootstrap with it: the
     interval's upper end is that of `_longest_worst`. auc: mean score over log2 of the length.
     """
@@ -153,7 +153,8 @@ def rule_values(by_length: Array, lengths: Array, rule: Rule) -> Array:
     if rule.kind == "auc":
         return _area(by_length, lengths)
     base = by_length[:, :1] if rule.kind == "relative" else np.ones((len(by_length), 1))
-    return _crossing(by_length - rule.threshold * base, lengths)
+    above = by_length - rule.threshold * base
+    return _crossing(np.where(base > 0, above, np.where(np.isnan(above), np.nan, -1.0)), lengths)
 
 
 def _column(cells: Array, drawn: Array, rule: Rule, order: NDArray[np.intp] | None) -> Array:
