@@ -83,9 +83,10 @@ def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEE
 
     absolute: the length at which the score first falls below the threshold (RULER, arXiv:2404.06654, takes
     the longest tested length above one). relative: the threshold is a share of the score at the shortest
-    length (NoLiMa, arXiv:2502.05167); where that is 0 nothing holds. worst-depth: the score is that of the worst depth; the least of few
-    noisy cells lies below the least true one, so it errs on the short side, and the bootstrap with it: the
-    interval's upper end is that of `_longest_worst`. auc: mean score over log2 of the length.
+    length (NoLiMa, arXiv:2502.05167); where that is 0 nothing holds. worst-depth: the score is that of the
+    worst depth; the least of few noisy cells lies below the least true one, so it errs on the short side, and
+    the bootstrap with it: the interval's upper end is that of `_longest_worst`. auc: mean score over log2 of
+    the length.
     """
     used = np.flatnonzero(cube.known.any(axis=(1, 2)))
     if not len(used):
