@@ -23,9 +23,12 @@ WIDE = {"width": 1400, "height": 1000}
 Visit = Callable[..., Any]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium as it is installed; a skip without it or without playwright."""
+    """Chromium as it is installed; a skip without it or without playwright.
+
+    One for each file: while playwright is open, its loop runs, and nothing else here may start one.
+    """
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="no playwright: pip install 'needlemap[test]'"
     )
