@@ -182,7 +182,8 @@ def show_result(map: Map, settings: Settings, path: Path) -> None:
     else:
         sys.stdout.write(printable(plain_summary(map)))
     if settings.save and not settings.quiet:
-        print(f"\nrun: {path}\nfigure: needlemap report {path} -o map.png", file=sys.stderr)
+        page, figure = f"needlemap report {path} -o report.html", f"needlemap report {path} -o map.png"
+        print(f"\nrun: {path}\npage: {page}\nfigure: {figure}", file=sys.stderr)
 
 
 def show_usage(session: Session) -> None:
