@@ -89,7 +89,8 @@ def test_four_workers_of_which_one_is_killed_record_what_one_process_does(needle
 
 
 def test_a_cancelled_task_is_replaced(needlemap, wire, slurm, until):
-    process = started(needlemap, wire, until, "--max-num-workers", "2")
+    # slow enough that there is work left for the one that comes instead
+    process = started(needlemap, wire, until, "--max-num-workers", "2", slow=0.6)
     slurm("scancel", slurm.running(needlemap.folder / "r")[0])
     err = ended(process)
     assert "told to stop" in err
