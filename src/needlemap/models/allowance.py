@@ -38,14 +38,15 @@ class Allowance:
 
 
 def allowance(headers: Mapping[str, str], now_s: float | None = None) -> Allowance | None:
-    """What headers (names in lower case, or a mapping that ignores case) say; None for nothing.
+    """What headers say; None for nothing. They are read once: a client's own mapping decodes at each look.
 
     >>> allowance({"x-ratelimit-limit-tokens": "8000", "x-ratelimit-remaining-tokens": "7927",
     ...            "x-ratelimit-reset-tokens": "547ms"}).tokens
     Quota(limit=8000.0, left=7927.0, full_in_s=0.547)
     """
+    said = {name.lower(): value for name, value in headers.items() if "ratelimit" in name.lower()}
     now = time() if now_s is None else now_s
-    requests, tokens = (next(_quotas(headers, kind, now), None) for kind in ("requests", "tokens"))
+    requests, tokens = (next(_quotas(said, kind, now), None) for kind in ("requests", "tokens"))
     return Allowance(requests, tokens) if requests or tokens else None
 
 
