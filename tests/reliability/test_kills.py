@@ -25,7 +25,8 @@ from needlemap.runs.store import RunFolder, parsed
 
 KILLS = int(os.environ.get("NEEDLEMAP_KILLS", "8"))
 CONCURRENCY = 4
-EACH = 12  # more trials for each kill, so that there is something left to kill
+SLOW_S = 0.1  # an answer takes so long
+EACH = 20  # trials for each kill: more than are answered by then, so that there is something left to kill
 
 
 def readable(run: Path) -> int:
@@ -58,7 +59,7 @@ def test_killed_at_random_moments_and_resumed_each_trial_is_scored_once_and_litt
     needlemap, wire, until
 ):
     random, folder = Random(KILLS), needlemap.folder / "r"
-    wire.schedule("slow:0.03", cycle=True)
+    wire.schedule(f"slow:{SLOW_S}", cycle=True)
     trials = 25 * (1 + EACH * KILLS // 25)
     grid = ("--lengths", "200:400:5", "--depths", "0:100:5", "--repeats", str(trials // 25))
     asked = kept = 0
