@@ -170,7 +170,7 @@ class Command:
 
     def workers(self, run: str = "r") -> list[dict[str, Any]]:
         """What the workers of a run say of themselves."""
-        files = sorted((self.folder / run).glob("work/*/worker-*.json"))
+        files = sorted((self.folder / run).glob("launches/*/worker-*.json"))
         return [json.loads(file.read_text("utf-8")) for file in files]
 
     def end(self) -> None:
@@ -179,7 +179,7 @@ class Command:
             process.kill()
             with process:  # closes its pipes
                 pass
-        for file in self.folder.glob("*/work/*/*.alive"):
+        for file in self.folder.glob("*/launches/*/*.alive"):
             if is_held(file):
                 os.kill(int(file.read_text()), signal.SIGKILL)
 

@@ -28,7 +28,7 @@ def test_a_clock_that_runs_ahead_makes_no_time_of_it(tmp_path):
 
 
 def test_processes_of_another_machine_are_left_to_it(tmp_path):
-    folder = tmp_path / "r/work/1"
+    folder = tmp_path / "r/launches/1"
     folder.mkdir(parents=True)
     Presence(folder, Worker("process-1", "process-1")).leave(None)
     refuse_elsewhere(folder)

@@ -85,8 +85,8 @@ def test_sigterm_ends_a_worker_which_gives_its_units_back(needlemap, wire, until
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert "told to stop" in err
-    assert list((needlemap.folder / "r/work/1").glob("*.returned"))
-    assert not list((needlemap.folder / "r/work/1").glob("*.died"))
+    assert list((needlemap.folder / "r/launches/1").glob("*.returned"))
+    assert not list((needlemap.folder / "r/launches/1").glob("*.died"))
     scored_once(needlemap, 40)
 
 
@@ -105,7 +105,7 @@ def test_a_unit_that_kills_its_worker_three_times_is_set_aside_and_the_rest_goes
     assert re.search(r"unit of \d+ trials, \d+ of them not asked .* killed its worker 3 times\. Logs: ", line)
     lost = int(re.search(r"(\d+) of them not asked", line)[1])  # type: ignore[index]
     scored_once(needlemap, 40 - lost)
-    (aside,) = (needlemap.folder / "r/work/1").glob("*.set-aside")
+    (aside,) = (needlemap.folder / "r/launches/1").glob("*.set-aside")
     assert aside.name.startswith("unit-")
     del needlemap.environment["DEADLY"]
     needlemap("run", *model, *grid, "-o", "r", "--workers", "2")
@@ -257,7 +257,7 @@ def test_each_worker_has_gpus_of_its_own(needlemap):
     assert {row["answer"] for row in needlemap.records()} <= {"4,5", "6,7"}
     dry = needlemap("run", *chosen, *fleet, "--dry-run", "-o", "other")
     assert re.search(
-        r"CUDA_VISIBLE_DEVICES=6,7 \S+ -m needlemap.runs.worker \S+other/work/1 process-2 &", dry.stdout
+        r"CUDA_VISIBLE_DEVICES=6,7 \S+ -m needlemap.runs.worker \S+other/launches/1 process-2 &", dry.stdout
     )
     assert not (needlemap.folder / "other").exists()
     none = needlemap("run", *chosen, "--workers", "2", "--gpus-per-worker", "0", "--dry-run", "-o", "other")

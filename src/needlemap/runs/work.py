@@ -1,6 +1,6 @@
 """What the workers of a run share: the folder of one launch, and how its walk is cut into units.
 
-RUN/work/1, RUN/work/2, ...: one for each launch, with units.json, the claims, the workers' presence files.
+RUN/launches/1, RUN/launches/2, ...: one for each, with units.json, the claims, the workers' presence files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from needlemap.runs.claims import Claims
 from needlemap.runs.store import write_json
 from needlemap.trials import Experiment, Trial
 
-_WORK = "work"
+_LAUNCHES = "launches"
 _FILE = "units.json"
 
 
@@ -71,13 +71,13 @@ def unit_trials(work: Work, experiment: Experiment) -> list[tuple[Trial, ...]]:
 
 def next_folder(run: Path) -> Path:
     """Where the next launch of a run lies."""
-    number = 1 + max((int(folder.name) for folder in (run / _WORK).glob("[0-9]*")), default=0)
+    number = 1 + max((int(folder.name) for folder in (run / _LAUNCHES).glob("[0-9]*")), default=0)
     return work_folder(run, number)
 
 
 def work_folder(run: Path, number: int) -> Path:
     """Where a launch of a run lies."""
-    return run / _WORK / str(number)
+    return run / _LAUNCHES / str(number)
 
 
 def _hash(walk: Iterable[Trial]) -> str:

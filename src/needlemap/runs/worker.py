@@ -1,6 +1,6 @@
 """A worker: builds a run's prompts once, loads its model once, and takes units until none is left.
 
-    python -m needlemap.runs.worker RUN/work/1 JOB
+    python -m needlemap.runs.worker RUN/launches/1 JOB
 
 Settings come from run.json, keys from the environment. It writes a records file of its own. SIGTERM and
 SIGUSR2 (a cluster that wants the machine back, a time limit) end it: units that it held are free again, what
