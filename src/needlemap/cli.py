@@ -11,8 +11,10 @@ import typer
 
 from needlemap.errors import NeedlemapError
 from needlemap.flags import GroupedCommand, with_settings
+from needlemap.fleet_flags import with_fleet
 from needlemap.models.faults import hidden
 from needlemap.printable import printable
+from needlemap.runs.fleet import Fleet
 from needlemap.suites import suite_name
 
 app = typer.Typer(
@@ -43,12 +45,12 @@ DifficultyFile = Annotated[
     str | None,
     typer.Option("--difficulty", metavar="FILE", help="A difficulty, as run --difficulty auto froze it."),
 ]
-WORKERS = "Workers"  # the group of flags that say who asks, and where
 Runs = Annotated[list[Path], typer.Argument(help="Run folders.")]
 
 
 @app.command(cls=GroupedCommand)
 @with_settings
+@with_fleet
 def run(
     preset: Preset = None,
     out: Out = None,
@@ -61,73 +63,11 @@ def run(
             "RUN/difficulty.yaml; FILE: such a file, for other models.",
         ),
     ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Processes on this machine, one a GPU where there are any.", rich_help_panel=WORKERS
-        ),
-    ] = None,
-    slurm: Annotated[
-        bool, typer.Option("--slurm", help="Workers as one job array of Slurm.", rich_help_panel=WORKERS)
-    ] = False,
-    partition: Annotated[
-        str | None, typer.Option("-p", "--partition", help="Slurm's partition.", rich_help_panel=WORKERS)
-    ] = None,
-    qos: Annotated[
-        str | None,
-        typer.Option("-q", "--qos", help="Slurm's QOS; auto: the site's choice.", rich_help_panel=WORKERS),
-    ] = None,
-    max_num_workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="Slurm: jobs at a time, at most (default 32).", rich_help_panel=WORKERS),
-    ] = None,
-    gpus_per_worker: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="GPUs of each (default: 1 here; none asked of Slurm).", rich_help_panel=WORKERS
-        ),
-    ] = None,
-    time: Annotated[
-        str | None,
-        typer.Option(
-            help="Slurm's time limit, as 4:00:00 (default: the partition's).", rich_help_panel=WORKERS
-        ),
-    ] = None,
-    slurm_arg: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE", help="Any further option of sbatch; repeat.", rich_help_panel=WORKERS
-        ),
-    ] = None,
-    retry: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="New workers for each that ended having done nothing (default 2).",
-            rich_help_panel=WORKERS,
-        ),
-    ] = None,
-    attach: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", help="Look after a run's workers again.", rich_help_panel=WORKERS),
-    ] = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Print what would start the workers, and start nothing.",
-            rich_help_panel=WORKERS,
-        ),
-    ] = False,
+    *,
+    fleet: Fleet,
     **flags: Any,
 ) -> None:
     """Ask, score, draw. Without arguments: preset demo, a real run without key, download or GPU."""
-    from needlemap.runs.fleet import Fleet
-
-    fleet = Fleet(
-        *(workers, slurm, partition, qos, max_num_workers, gpus_per_worker, time),
-        *(tuple(slurm_arg or ()), retry, attach, dry_run),
-    )
     if difficulty == "auto" and not fleet.wanted:
         from needlemap.commands.difficulty import auto_command
 
