@@ -179,7 +179,7 @@ class Command:
             process.kill()
             with process:  # closes its pipes
                 pass
-        for file in self.folder.glob("*/launches/*/*.alive"):
+        for file in self.folder.glob("**/launches/*/*.alive"):
             if is_held(file):
                 os.kill(int(file.read_text()), signal.SIGKILL)
 

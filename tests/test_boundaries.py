@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from needlemap.boundaries import Cuts, count_behind
 from needlemap.haystacks.generated import Generated
@@ -71,6 +73,51 @@ def test_each_index_knows_the_nearest_cut_before_and_after():
     cuts = Cuts.of(bytewise("ab cd"))
     assert cuts.safe_before.tolist() == [0, 0, 2, 2, 2, 2]
     assert cuts.safe_after.tolist() == [2, 2, 2, 5, 5, 5]
+
+
+def test_each_index_knows_the_sentence_end_behind_it():
+    cuts = Cuts.of(bytewise("One. Two. 3"))
+    assert marked("One. Two. 3", cuts.sentence) == "One.| Two.| 3"
+    assert cuts.sentence_after(np.arange(12)).tolist() == [4, 4, 4, 4, 9, 9, 9, 9, 9, 11, 11, 11]
+
+
+def ending(*ends: int, words: int = 5) -> Cuts:
+    """A text whose sentences end there, and whose words are of so many tokens each."""
+    at = np.arange(ends[-1] + 1, dtype=np.int32)
+    return Cuts(at, np.maximum.accumulate(np.where(np.isin(at, ends), at, 0)), at - at % words, at)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "size", "expected"),
+    [
+        pytest.param(30, 850, 30, id="at an end"),
+        pytest.param(29, 850, 0, id="the beginning is one"),
+        pytest.param(80, 850, 30, id="50 tokens back"),
+        pytest.param(81, 850, 130, id="on, where the one behind it is nearer"),
+        pytest.param(330, 1500, 260, id="a twentieth of a longer text back"),
+        pytest.param(311, 850, 310, id="between two words where no sentence ends for 500 tokens"),
+        pytest.param(750, 850, 750, id="even shortly before one does"),
+        pytest.param(761, 850, 760, id="behind it"),
+    ],
+)
+def test_a_needle_goes_to_a_sentence_end_near_the_wanted_position(wanted, size, expected):
+    assert ending(30, 130, 170, 260, 760, 850).place(wanted, size) == expected
+
+
+@pytest.mark.parametrize(("wanted", "size", "expected"), [(150, 400, 0), (201, 400, 400), (150, 160, 400)])
+def test_of_a_long_sentence_it_goes_to_the_nearer_end_the_used_tokens_end_being_one(wanted, size, expected):
+    assert ending(400).place(wanted, size) == expected
+
+
+def test_without_sentence_and_word_ends_it_goes_between_two_characters():
+    assert ending(3000, words=1000).place(502, 900) == 502
+
+
+@given(st.lists(st.integers(1, 900), min_size=1, max_size=9, unique=True), st.integers(1, 900))
+def test_a_deeper_needle_never_stands_before_a_shallower_one(ends, size):
+    cuts = ending(*sorted(ends), max(ends) + 900)
+    places = [min(cuts.place(wanted, size), size) for wanted in range(size)]
+    assert places == sorted(places)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,14 @@ WRONG = {
     "YAML setting": (["run", "typo.yaml"], "Unknown setting 'lenghts' in typo.yaml. Did you mean 'lengths'?"),
     "flag": (["run", "--lenghts", "1k"], "No such option: --lenghts"),
     "model": (["run", "--model", "opena/gpt-4o"], "Unknown model 'opena'. Did you mean 'openai'?"),
-    "no model name": (["run", "--model", "openai"], "'openai' is not BACKEND/NAME, as openai/gpt-4o."),
+    "no model name": (
+        ["run", "--model", "openai"],
+        "'openai' is not BACKEND/NAME. Type for example --model openai/NAME.",
+    ),
+    "no back end": (
+        ["run", "--model", "gpt-4o"],
+        "Type for example --model openai/gpt-4o. Back ends: anthropic",
+    ),
     "baseline": (
         ["run", "--model", "baseline/bm52", *SMALL],
         "Unknown baseline 'bm52'. Did you mean 'bm25'?",

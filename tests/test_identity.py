@@ -14,6 +14,7 @@ from needlemap.configure import configure
 from needlemap.grid import Cell
 from needlemap.identity import ASKED, BUILT, FREE, place, prefix_hashes, settings_hash
 from needlemap.settings import Settings
+from needlemap.tasks.values import Values
 from needlemap.tokenizers.catalogue import load
 from needlemap.trials import prepare
 
@@ -223,6 +224,19 @@ def test_a_run_goes_on_when_its_server_comes_back_on_another_port(needlemap, wir
     )
     refused = needlemap("run", *flags, "--max-answer-tokens", "40", *grid, "-o", "r", code=2)
     assert "holds a run with other settings: base_url" in refused.stderr
+
+
+def test_what_would_look_like_an_answer_is_in_the_key_where_there_is_none_and_nowhere_else(monkeypatch):
+    """Keys of all other trials are as they were before references held it."""
+    magic = {"task": "magic", "needle": "", "question": "", "answer": None, "keywords": []}
+    wide = {**magic, "depths": "0:100:9", "task_options": {"absent": 0.5}}
+    before = prepare(configure(None, BASE | wide)).trials
+    monkeypatch.setattr(Values, "like", "[0-9]+")
+    after = prepare(configure(None, BASE | wide)).trials
+    changed = [one.key != other.key for one, other in zip(before, after, strict=True)]
+    assert changed == [not trial.item.reference.keywords for trial in before]
+    assert True in changed
+    assert False in changed
 
 
 def test_only_the_haystack_that_a_prompt_holds_is_in_its_key(folder):

@@ -37,7 +37,10 @@ CARRIED: dict[str, tuple[Any, dict[str, Any]]] = {
     "final_context_length_buffer": (100, {"reserve_tokens": 100}),
     "seconds_to_sleep_between_completions": (1.5, {"pause_s": 1.5}),
     "print_ongoing_status": (False, {"quiet": True}),
-    "evaluation_method": ("substring_match", {"scorer": "substring"}),
+    "evaluation_method": (
+        "substring_match",
+        {"scorer": "substring", "scorer_options": {"anywhere": True}},
+    ),
     "substr_validation_words": (["dolores"], {"keywords": ["dolores"]}),
     "path": ("data/CDME", {"haystack": "jsonl", "haystack_path": "data/CDME"}),
     "length": (4000, {"lengths": 4000}),
@@ -200,6 +203,15 @@ def test_option_mappings_are_merged_and_lists_replaced(tmp_path):
     file.write_text("model_options: {window: 5, k: 1}\nneedles: [A, B]\n", encoding="utf-8")
     made = configure(str(file), {"model_options": {"k": 2}, "needles": ["C"]})
     assert (made.model_options, made.needles) == ({"window": 5, "k": 2}, ["C"])
+
+
+def test_another_scorer_or_task_takes_no_options_of_the_presets():
+    preset = "ruler-niah-single-1"
+    assert configure(preset).scorer_options
+    assert configure(preset).task_options
+    assert configure(preset, {"scorer": "exact"}).scorer_options == {}
+    assert configure(preset, {"task": "kv", "task_options": {"shots": 1}}).task_options == {"shots": 1}
+    assert configure(preset, {"task": configure(preset).task}).task_options
 
 
 def test_a_file_may_build_on_a_file(tmp_path):

@@ -13,13 +13,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from needlemap.api import Run, compare, load, make_plan, run
+    from needlemap.api_suites import SuiteRun, compare_suites, load_suite, run_suite
     from needlemap.compared import Compared
+    from needlemap.compared_suites import ComparedSuites
 
 __version__ = "0.1.0"
-__all__ = ["Compared", "Run", "__version__", "compare", "load", "make_plan", "run"]
+__all__ = [
+    "Compared",
+    "ComparedSuites",
+    "Run",
+    "SuiteRun",
+    "__version__",
+    "compare",
+    "compare_suites",
+    "load",
+    "load_suite",
+    "make_plan",
+    "run",
+    "run_suite",
+]
 
-_LATE = dict.fromkeys(("Run", "compare", "load", "make_plan", "run"), "needlemap.api")
-_LATE["Compared"] = "needlemap.compared"
+_LATE = {
+    **dict.fromkeys(("Run", "compare", "load", "make_plan", "run"), "needlemap.api"),
+    **dict.fromkeys(("SuiteRun", "compare_suites", "load_suite", "run_suite"), "needlemap.api_suites"),
+    "Compared": "needlemap.compared",
+    "ComparedSuites": "needlemap.compared_suites",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,7 @@ It takes the settings that YAML files and flags take, by the same names. It prin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,15 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.maps.answers import latest_records
 from needlemap.maps.frame import trial_frame
 from needlemap.maps.map import Map
+from needlemap.models.base import Model
 from needlemap.reports.table_file import is_table, write_table
 from needlemap.runs.loaded import load_run
 from needlemap.runs.record import Record
-from needlemap.runs.runner import Outcome
+from needlemap.runs.runner import Outcome, Watcher
 from needlemap.runs.session import Session, load_map, make_model, stored_title
 from needlemap.runs.store import RunFolder
+from needlemap.runs.suite_folder import is_suite
+from needlemap.suites import suite_name
 
 if TYPE_CHECKING:
     import altair
@@ -72,18 +75,7 @@ class Run:
 
         width: of a figure for a paper, as '3.25in' or 'column'. Raises SettingsError for any other.
         """
-        if Path(path).suffix.lower() == ".html":
-            from needlemap.reports.page.page import write_page
-
-            return write_page([self.path], path, title=title, palette=palette)
-        if is_table(path):
-            return write_table([load_run(self.path)], path)
-        from needlemap.reports.drawing import figure_of
-        from needlemap.reports.figure import write_figure
-        from needlemap.reports.sizes import parse_width
-
-        figure, _ = figure_of([load_run(self.path)], title=title, palette=palette)
-        return write_figure(figure, path, width=parse_width(width) if width else None)
+        return save_runs([self.path], path, title, palette, width)
 
     def __repr__(self) -> str:
         from needlemap.reports.labels import length_range, overall_label
@@ -100,8 +92,29 @@ class Run:
         return with_text(self.plot(), repr(self), include, exclude)
 
 
+def save_runs(
+    runs: Sequence[Path], path: str | Path, title: str | None, palette: str, width: str | None
+) -> Path:
+    """What `Run.save` writes, of several runs. Raises SettingsError."""
+    if Path(path).suffix.lower() == ".html":
+        from needlemap.reports.page.page import write_page
+
+        return write_page(runs, path, title=title, palette=palette)
+    loaded = [load_run(run) for run in runs]
+    if is_table(path):
+        return write_table(loaded, path)
+    from needlemap.reports.drawing import figure_of
+    from needlemap.reports.figure import write_figure
+    from needlemap.reports.sizes import parse_width
+
+    figure, _ = figure_of(loaded, title=title, palette=palette)
+    return write_figure(figure, path, width=parse_width(width) if width else None)
+
+
 def load(path: str | Path) -> Run:
     """A run that is on the disk: asked here, elsewhere, or imported. Raises NeedlemapError when none is."""
+    if is_suite(Path(path)):
+        raise NeedlemapError(f"'{path}' is a suite's folder. Type: needlemap.load_suite({str(path)!r})")
     found = Run(Path(path))
     found.about()
     return found
@@ -120,16 +133,15 @@ def run(
     from needlemap.commands.settle import settle
     from needlemap.trials import prepare
 
-    settled = settle(preset, _plain(settings))
+    if (suite := suite_name(preset)) is not None:
+        raise SettingsError(f"A suite is several runs. Type: needlemap.run_suite({suite!r}, ...)")
+    settled = settle(preset, plain_settings(settings))
     if not settled.save:
         raise SettingsError("save=False keeps no run that could be returned. Leave it out.")
     path = Path(out) if out is not None else fresh(settled)
     session = Session.open(prepare(settled), path)
     outcome = _asked(session, live) if session.wanted else Outcome()
-    if outcome.canary:
-        raise NeedlemapError(f"Stopped before spending more. {outcome.canary}")
-    if outcome.hopeless:
-        raise NeedlemapError(f"Stopped, every request would fail: {outcome.hopeless}")
+    check_outcome(outcome)
     return Run(path, outcome)
 
 
@@ -140,7 +152,10 @@ def compare(a: Run | str | Path, b: Run | str | Path, *, margin: float = 2.0) ->
     """
     from needlemap.compared import compared
 
-    return compared(_folder(a), _folder(b), margin)
+    first, second = _folder(a), _folder(b)
+    if is_suite(first) and is_suite(second):
+        raise NeedlemapError("Two suites are compared by needlemap.compare_suites(a, b).")
+    return compared(first, second, margin)
 
 
 def make_plan(
@@ -161,26 +176,41 @@ def make_plan(
 
     file = Path(model_config) if model_config is not None else None
     terms = Terms(workers, tokens_per_second, file, cache_tokens, cache_block)
-    return plan_summary(preset, terms, _plain(settings))
+    return plan_summary(preset, terms, plain_settings(settings))
 
 
 def _folder(run: Run | str | Path) -> Path:
     return run.path if isinstance(run, Run) else Path(run)
 
 
-def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Paths as the texts that settings hold."""
     return {name: str(value) if isinstance(value, Path) else value for name, value in settings.items()}
 
 
 def _asked(session: Session, live: bool) -> Outcome:
-    """Ask what is left, with a line of progress every ten seconds unless `quiet`."""
+    """Ask what is left, with the page if `live`."""
     from needlemap.commands.run import page_of
+
+    with page_of(session, live) as page:
+        return run_coroutine(asked(session, make_model(session.experiment.settings), page, close=True))
+
+
+async def asked(session: Session, model: Model, *watchers: Watcher, close: bool = False) -> Outcome:
+    """Ask what is left, with a line of progress every ten seconds unless `quiet`. close: the model, after."""
     from needlemap.reports.live import Lines, Silent, Tally, Together
     from needlemap.runs.contexts import SavingContexts
 
     settings = session.experiment.settings
     tally = Tally(len(session.experiment.trials), session.done, session.budget.state)
     saving = [SavingContexts(session.folder.path)] if settings.save_contexts else []
-    with page_of(session, live) as page, Silent() if settings.quiet else Lines(tally) as view:
-        return run_coroutine(session.run(make_model(settings), Together(view, page, *saving)))
+    with Silent() if settings.quiet else Lines(tally) as view:
+        return await session.run(model, Together(view, *watchers, *saving), close=close)
+
+
+def check_outcome(outcome: Outcome) -> None:
+    """Raises NeedlemapError when every request would fail."""
+    if outcome.canary:
+        raise NeedlemapError(f"Stopped before spending more. {outcome.canary}")
+    if outcome.hopeless:
+        raise NeedlemapError(f"Stopped, every request would fail: {outcome.hopeless}")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from needlemap.tokens import TokenText
 
@@ -30,6 +30,8 @@ _WIDE_STOPS = ("。", "！", "？", "…")
 _WIDE_CLOSERS = ("”", "’", "」", "』", "）")
 _PAUSES = ("，", "。", "；", "：")
 _PAD = 6  # bytes looked at on either side of a cut
+_NEAR, _NEAR_PART = 50, 20  # tokens, or this part of a text, that a sentence end may be away
+_LONGEST = 8  # times as many: a longer stretch without sentence end is no sentence
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +56,27 @@ class Cuts:
         sentence = UNITS[unit](view) & character
         safe = safe_cuts(view) & character
         return cls(_last(character), _last(sentence), _last(safe), _next(safe))
+
+    def place(self, wanted: int, size: int) -> int:
+        """Where a needle meant for a position goes, in a text of which `size` tokens are used.
+
+        Behind the last sentence end before it, if that is near: within 50 tokens or a twentieth of the text.
+        Else at the nearer end of its sentence, which may lie behind the used tokens. Where hardly any
+        sentence ends, between two words, or else two characters.
+        """
+        near, start = _near(size), int(self.sentence[wanted])
+        if wanted - start <= near:
+            return start
+        end = int(self.sentence_after(wanted))
+        if end - start <= longest_sentence(size):
+            return start if 2 * wanted <= start + min(end, size) else end
+        word = int(self.safe_before[wanted])
+        return word if wanted - word <= near else int(self.character[wanted])
+
+    def sentence_after(self, wanted: ArrayLike) -> NDArray[np.int64]:
+        """The first sentence end behind each of some indices; the text's own end where none is."""
+        found = np.searchsorted(self.sentence, np.asarray(wanted, self.sentence.dtype), side="right")
+        return np.minimum(found, len(self.sentence) - 1)
 
     def ends(self) -> NDArray[np.int64]:
         """Where sentences or units end, ascending; the text's end alone where none does."""
@@ -84,6 +107,16 @@ class _View:
     def holds_any(self, characters: tuple[str, ...], shift: int) -> Mask:
         """Whether the bytes of one of several characters stand `shift` places after each cut."""
         return np.asarray(np.any([self.holds(character, shift) for character in characters], axis=0))
+
+
+def longest_sentence(size: int) -> int:
+    """Tokens of the longest stretch that still counts as a sentence, in a text of so many."""
+    return _LONGEST * _near(size)
+
+
+def _near(size: int) -> int:
+    """Tokens that a sentence end may stand before the wanted position, in a text of so many."""
+    return max(_NEAR, size // _NEAR_PART)
 
 
 def character_cuts(view: _View) -> Mask:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from needlemap import __version__
 from needlemap.errors import NeedlemapError
 from needlemap.flags import GroupedCommand, with_settings
 from needlemap.fleet_flags import with_fleet
@@ -25,6 +26,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its import would double the time that --help takes
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"needlemap {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """What stands before any command."""
+
 
 Preset = Annotated[
     str | None,
@@ -118,7 +135,12 @@ def plan(
 
 @app.command(cls=GroupedCommand)
 @with_settings
-def prompts(preset: Preset = None, out: Out = None, difficulty: DifficultyFile = None, **flags: Any) -> None:
+def prompts(
+    preset: Preset = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="The file to write.")] = None,
+    difficulty: DifficultyFile = None,
+    **flags: Any,
+) -> None:
     """Write every prompt as JSON Lines (to standard output, or to -o FILE). Asks nothing."""
     from needlemap.commands.prompts import prompts_command
 
@@ -205,8 +227,8 @@ def import_(
 
 @app.command()
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="RUN_A", help="The reference run's folder.")],
-    second: Annotated[Path, typer.Argument(metavar="RUN_B", help="The folder of the run to judge.")],
+    first: Annotated[Path, typer.Argument(metavar="RUN_A", help="The reference: a run's folder or a suite's.")],
+    second: Annotated[Path, typer.Argument(metavar="RUN_B", help="What to judge: another of the same kind.")],
     margin: Annotated[
         float | None, typer.Option(help="The loss in points that does not matter (2 if not given).")
     ] = None,
@@ -215,7 +237,7 @@ def compare(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Compare two runs on the same trials, paired: difference, interval, verdict."""
+    """Compare two runs, or two suites, on the same trials, paired: difference, interval, verdict."""
     from needlemap.commands.compare import compare_command
 
     raise typer.Exit(compare_command(first, second, margin, fail_if_worse, json))

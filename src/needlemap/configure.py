@@ -166,7 +166,12 @@ def _translated(raw: Mapping[str, Any], settled: Mapping[str, Any], where: str) 
 
 
 def _merged(raw: dict[str, Any], settled: Mapping[str, Any]) -> dict[str, Any]:
-    """Option mappings are merged key by key; everything else is replaced."""
+    """Option mappings are merged key by key; everything else is replaced. Another task's or scorer's options
+    are not this one's."""
+    for name in ("task", "scorer"):
+        if name in raw and name in settled and raw[name] != settled[name]:
+            settled = {option: value for option, value in settled.items() if option != f"{name}_options"}
+            raw.setdefault(f"{name}_options", {})
     for name in ("model_options", "task_options", "scorer_options", "request", "prices"):
         if isinstance(raw.get(name), dict) and isinstance(settled.get(name), dict):
             raw[name] = {**settled[name], **raw[name]}

@@ -94,3 +94,14 @@ def chosen(scores: Sequence[float]) -> int:
     if last and scores[-1] < LOWEST and scores[-2] - HIGHEST < LOWEST - scores[-1]:
         return last - 1
     return last
+
+
+def missed(scores: Sequence[float], step: int) -> str:
+    """Why the step that was chosen of those measured lies outside the range.
+
+    >>> missed([1.0, 1.0], 1), missed([0.1], 0), missed([1.0, 0.2], 0), missed([0.97, 0.5], 1)
+    ('no step is hard enough', 'no step is easy enough', 'step 2 is too hard', 'step 1 is too easy')
+    """
+    if scores[step] > HIGHEST:
+        return "no step is hard enough" if step == len(scores) - 1 else f"step {step + 2} is too hard"
+    return f"step {step} is too easy" if step else "no step is easy enough"

@@ -54,6 +54,7 @@ class Unmeasured(NeedlemapError):
 
     transient: worth asking again; retry_after_s: how long the server asked us to wait, in seconds.
     attempts: how often it was asked before giving up. allowance: what a server's headers said of its limits.
+    usd: what a judge cost all the same; None when no price is known. hopeless: so would every request fail.
     """
 
     def __init__(
@@ -64,6 +65,8 @@ class Unmeasured(NeedlemapError):
         self.transient = transient
         self.retry_after_s = retry_after_s
         self.attempts = 1
+        self.usd: float | None = 0.0
+        self.hopeless = False
         self.allowance: Allowance | None = None
 
 

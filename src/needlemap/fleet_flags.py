@@ -63,7 +63,11 @@ def fleet_of(
     ] = None,
     attach: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Look after a run's workers again.", rich_help_panel=GROUP),
+        typer.Option(
+            metavar="RUN",
+            help="Look after the workers of a run, or of a suite, again.",
+            rich_help_panel=GROUP,
+        ),
     ] = None,
     dry_run: Annotated[
         bool,

@@ -68,6 +68,7 @@ _LOCAL = (".local", ".internal", ".lan", ".localdomain", ".localhost")
 def asked_alone(shared: str, item: Item) -> str:
     """Hash of what can change the answer to a question that is asked without a haystack."""
     reference = [item.reference.answer, list(item.reference.keywords), list(item.reference.decoys)]
+    reference += filter(None, [item.reference.like])
     return _hash([shared, "closed book", item.question, reference])[:32]
 
 
@@ -129,7 +130,8 @@ def asked_hash(
     texts = [[message.role, message.content] for message in frame.messages]
     around = [b"".join([span.data for span in spans]).decode() for spans in (frame.before, frame.after)]
     needles = [[needle.text, needle.depth] for needle in item.needles]
-    reference = [item.reference.answer, list(item.reference.keywords), *filter(None, [item.reference.decoys])]
+    wanted = item.reference
+    reference = [wanted.answer, list(wanted.keywords), *filter(None, [wanted.decoys, wanted.like])]
     place = [prompt.positions, prompt.haystack_tokens, prompt.pad]
     return _hash([shared, haystack, texts, around, needles, reference, place, repeat, asked])[:32]
 

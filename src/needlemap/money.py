@@ -5,6 +5,7 @@ A model without a known price costs None, never 0.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -26,15 +27,20 @@ class Prices:
     @classmethod
     def of(cls, settings: Settings) -> Prices:
         """The prices of the model that the settings name. Raises SettingsError for unknown parts."""
-        own = settings.prices or None
+        return cls.named(settings.backend, settings.model_name, settings.prices, "--prices")
+
+    @classmethod
+    def named(cls, provider: str, model: str, own: Mapping[str, float] | None, given: str) -> Prices:
+        """given: what the user calls his own prices, for errors. Raises SettingsError for unknown parts."""
         for part in own or ():
             if part not in PARTS:
-                raise SettingsError(f"Unknown part '{part}' in --prices. {did_you_mean(part, PARTS)}")
+                raise SettingsError(f"Unknown part '{part}' in {given}. {did_you_mean(part, PARTS)}")
         if own and ("input" not in own or "output" not in own):
             raise SettingsError(
-                "--prices needs input=USD and output=USD per million tokens, and may have cached_input=USD."
+                f"{given[:1].upper()}{given[1:]} needs input=USD and output=USD per million tokens, and may "
+                f"have cached_input=USD."
             )
-        return cls(settings.backend, settings.model_name, own)
+        return cls(provider, model, dict(own) if own else None)
 
     @property
     def free(self) -> bool:

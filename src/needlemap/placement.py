@@ -1,10 +1,11 @@
 """Where needles go and where the haystack ends, so that a prompt has exactly the asked length.
 
-Positions are haystack token indices. `sentence` is needlemap's own way: back to a sentence end, lengths exact
-by counting seams again. `unit` is its way with haystacks of lines or paragraphs: needles between two of them,
-and the haystack ends with a whole one, so that a prompt is a little shorter than asked. `token` and `period`
-are the older tools' ways, for the presets that follow them: the parts' tokens are added up, and cuts fall
-anywhere (OpenCompass) or behind a bare '.' (needlehaystack).
+Positions are haystack token indices. `sentence` is needlemap's own way: at a sentence end, lengths exact by
+counting seams again; where the end cuts a sentence, "…" stands before a needle there. `unit` is its way with
+haystacks of lines or paragraphs: needles between two of them, and the haystack ends with a whole one, so that
+a prompt is a little shorter than asked. `token` and `period` are the older tools' ways, for the presets that
+follow them: the parts' tokens are added up, and cuts fall anywhere (OpenCompass) or behind a bare '.'
+(needlehaystack).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _PADS = ("\n", " .", "\n\n", " . .", "\n\n\n", " . . .", "。", "……")
 _TRIES = 8
 _SEAMS = 64  # tokens that seams may cost beyond the parts' own, at most
 _LEGAL_ENDS = 8  # cuts before the best one that are tried with each pad
+_BROKEN_OFF = "…"  # between a cut sentence and a needle at the haystack's end
 _MERGED = 3  # tokens that a further unit may save at its seams
 
 
@@ -82,6 +84,7 @@ class Builder:
         self._reserve = reserve_tokens
         self._seams = SpanCounter() if ids else SeamCounter(tokenizer, haystack.text, haystack.cuts)
         self._spans: dict[str, Span] = {}
+        self._mark = tokenizer.index(_BROKEN_OFF.encode()).span()
         self._first = int(np.argmax(haystack.cuts.character > 0))  # where the first character ends
         self._stops = dots(tokenizer) if placement == "period" else frozenset()
         self._units = haystack.cuts.ends() if placement == "unit" else np.empty(0, np.int64)
@@ -218,18 +221,13 @@ class Builder:
         return self._prompt(frame, needles, positions, best, "", room)
 
     def _own(self, depth: float, stop: int) -> int:
-        """The position for a depth: the last end of a sentence or unit before it; the very end for depth 1.
-
-        Where no sentence ends within a twentieth of the haystack (or 50 tokens), between two words.
-        """
+        """The position for a depth: the end of a sentence or unit near it; the very end for depth 1."""
         if depth >= 1:
             return len(self.haystack.text)  # clamped to the end, wherever that will be
-        cuts = self.haystack.cuts
         wanted = min(int(depth * stop), len(self.haystack.text))
-        for kind in (cuts.sentence, cuts.safe_before):
-            if wanted - int(kind[wanted]) <= max(50, stop // 20):
-                return int(kind[wanted])
-        return int(cuts.character[wanted])
+        if self._placement == "unit":
+            return int(self.haystack.cuts.sentence[wanted])
+        return self.haystack.cuts.place(wanted, stop)
 
     def _old_positions(self, needles: Sequence[Needle], stop: int) -> list[int]:
         """Positions as the older tools place them; see docs/coming-from.md."""
@@ -255,6 +253,8 @@ class Builder:
             position = min(position, stop)
             if position > at:
                 spans.append(Span(text, at, position))
+                if position == stop and self._placement == "sentence" and self.haystack.broken_off(stop):
+                    spans.append(self._mark)
             spans.append(self._glued(needle.text, spans, position, stop))
             at = position
         if stop > at:
@@ -291,7 +291,7 @@ class Builder:
         return Prompt(
             (*frame.messages[: frame.context], message, *frame.messages[frame.context + 1 :]),
             context=(frame.context, len(frame.before), len(frame.before) + len(context)),
-            needles=placed(needles, settled, stop, context, self.haystack.text),
+            needles=placed(needles, settled, stop, context, (self.haystack.text, self._mark.text)),
             tokens=tokens,
             haystack_tokens=stop,
             positions=settled,

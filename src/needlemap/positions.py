@@ -106,15 +106,15 @@ def placed(
     positions: tuple[int, ...],
     stop: int,
     context: list[Span],
-    haystack: TokenText,
+    besides: Sequence[TokenText],
 ) -> tuple[PlacedNeedle, ...]:
     """Each needle's meant and realised depth and its byte in the context, behind a space put before it.
 
-    Its bytes are not looked for: the tokenizer may have normalised them.
+    Its bytes are not looked for: the tokenizer may have normalised them. besides: texts of other spans.
     """
     spans, offset = [], 0
     for span in context:
-        if span.text is not haystack:
+        if not any(span.text is text for text in besides):
             spans.append((offset, bytes(span.data[:1])))
         offset += len(span.data)
     return tuple(

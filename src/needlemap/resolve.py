@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
+from needlemap.errors import SettingsError, VocabularyMissing
 from needlemap.grid import Grid, make_grid
 from needlemap.haystacks.assembly import Haystack, assemble, bytes_a_token
 from needlemap.haystacks.base import Source
@@ -15,7 +15,7 @@ from needlemap.placement import Builder
 from needlemap.registry import find, installed
 from needlemap.scorers.base import Scorer, Weigher
 from needlemap.settings import Settings, settings_of
-from needlemap.tasks.base import Background, Backgrounded, Depthless, Ready, Task
+from needlemap.tasks.base import Background, Backgrounded, Ready, Scored, Task, is_depthless
 from needlemap.templates import Template, load_template
 from needlemap.tokenizers.catalogue import BUNDLED, load
 from needlemap.tokens import Tokenizer
@@ -38,6 +38,11 @@ class Resolved:
     scorer: Scorer
     template: Template
     source: Source
+
+    @property
+    def ready(self) -> bool:
+        """Whether the task's prompts exist already."""
+        return isinstance(self.task, Ready)
 
     @property
     def workers(self) -> int:
@@ -69,8 +74,12 @@ def resolve(settings: Settings) -> Resolved:
 def model_traits(settings: Settings) -> Traits:
     """What the named model takes. Raises SettingsError for an unknown back end or a name without one."""
     if not settings.model_name:
-        known = did_you_mean(settings.backend, installed("models"))
-        raise SettingsError(f"'{settings.model}' is not BACKEND/NAME, as openai/gpt-4o. {known}")
+        known = sorted(installed("models"))
+        typed = f"{settings.backend}/NAME" if settings.backend in known else f"openai/{settings.model}"
+        raise SettingsError(
+            f"'{settings.model}' is not BACKEND/NAME. Type for example --model {typed}. Back ends: "
+            f"{', '.join(known)}."
+        )
     backend = find("models", settings.backend)
     traits: Traits = backend.traits(settings.model_name, model_options(settings))
     return traits
@@ -161,7 +170,7 @@ def make_task(settings: Settings) -> Task:
 
 def check_depths(settings: Settings, task: Task, grid: Grid) -> None:
     """Raises SettingsError for several depths of a task to which they mean nothing."""
-    if isinstance(task, Depthless) and task.depthless and len(grid.depths) > 1:
+    if is_depthless(task) and len(grid.depths) > 1:
         raise SettingsError(
             f"Task '{settings.task}' asks about the whole text, so depths mean nothing to it. Ask one, and "
             f"more repeats: --depths 50 --repeats {len(grid.depths) * settings.repeats}"
@@ -176,7 +185,8 @@ def ready_prompts(settings: Settings) -> bool:
 def make_scorer(settings: Settings, task: Task, traits: Traits) -> Scorer:
     """The scorer that the settings, or else the task, name. SettingsError if the model cannot feed it."""
     name = task.scorer if settings.scorer == "auto" else settings.scorer
-    made: Scorer = find("scorers", name)(**settings.scorer_options)
+    own = task.scorer_options if isinstance(task, Scored) and name == task.scorer else {}
+    made: Scorer = find("scorers", name)(**{**own, **settings.scorer_options})
     if isinstance(made, Weigher) and not traits.teacher:
         raise SettingsError(
             f"Scorer '{name}' needs the model's own probabilities of an answer, which '{settings.model}' "

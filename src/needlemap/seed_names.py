@@ -39,11 +39,14 @@ def _part(ours: str, key: str, start: Mapping[str, Any]) -> Callable[[Raw, Any],
     }
 
 
-def _scorer(_raw: Raw, value: Any) -> Raw:
+def _scorer(raw: Raw, value: Any) -> Raw:
     methods = {"gpt4": "judge", "substring_match": "substring", "substring_method": "substring"}
     if str(value) not in methods:
         raise SettingsError(f"Unknown evaluation_method '{value}'. {did_you_mean(str(value), methods)}")
-    return {"scorer": methods[str(value)]}
+    if value == "gpt4":
+        return {"scorer": "judge"}
+    own = _mapping(raw, "scorer_options") if raw.get("scorer", "substring") == "substring" else {}
+    return {"scorer": "substring", "scorer_options": {**own, "anywhere": True}}
 
 
 def _option(name: str) -> Callable[[Raw, Any], Raw]:
@@ -127,7 +130,7 @@ TABLE: tuple[SeedName, ...] = (
     SeedName("final_context_length_buffer", _N, "reserve_tokens", _same("reserve_tokens")),
     SeedName("seconds_to_sleep_between_completions", _N, "pause_s", lambda _, v: {"pause_s": v or 0}),
     SeedName("print_ongoing_status", _N, "quiet (the opposite)", lambda _, v: {"quiet": _negated(v)}),
-    SeedName("evaluation_method", _N, "scorer (gpt4: judge, substring_match: substring)", _scorer),
+    SeedName("evaluation_method", _N, "scorer: judge, or substring anywhere=true", _scorer),
     SeedName("substr_validation_words", _N, "keywords", _same("keywords")),
     SeedName("path", _O, "haystack=jsonl, haystack_path", _source("jsonl")),
     SeedName("length", _O, "lengths", _same("lengths")),

@@ -161,6 +161,15 @@ def crowded(bench: Bench) -> Path:
 
 
 @pytest.fixture(scope="session")
+def depthless(bench: Bench) -> Path:
+    """Two runs of a task that asks about the whole text."""
+    asked = {"task": "count-frequent", "lengths": "800,1000", "depths": 50, "canary": False}
+    bench.run("depthless", "ok", "say:no", **asked)
+    bench.run("depthless-too", "say:no", **asked)
+    return bench.report("depthless", "depthless-too")
+
+
+@pytest.fixture(scope="session")
 def three(bench: Bench) -> Path:
     """The plain run, one of the same trials that does better, and one of another needle."""
     bench.plain()

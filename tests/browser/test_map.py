@@ -64,6 +64,23 @@ def test_it_opens_from_the_disk_with_every_cell_named_by_score_n_and_interval(vi
         )
 
 
+def test_a_task_about_the_whole_text_has_no_depth_on_its_page(visit, depthless):
+    """It was shown at 50 %, where it was asked for and nothing stands."""
+    page = visit(depthless)
+    assert page.locator("#grid [role=rowheader]").all_inner_texts() == ["whole text"]
+    assert re.match(r"1k tokens: score [\d.]+ %, n \d", label(page, 1))
+    assert not re.search(r"needle|meant|50 %", label(page, 1))
+    shown = page.locator("#page").inner_text()
+    assert "50 %" not in shown
+    assert "depth of the needle" not in shown
+    assert "by depth" not in shown
+    assert "all depths" not in shown
+    assert page.locator("#notes summary").first.inner_text() == "Numbers by length"
+    page.get_by_role("tab").last.click()
+    assert re.match(r"1k tokens: difference \S+ points", label(page, 1))
+    assert "depth" not in label(page, 1)
+
+
 def test_colours_follow_scores(visit, plain):
     page = visit(plain)
     shown = {

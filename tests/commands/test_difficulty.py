@@ -22,6 +22,9 @@ def weak(messages): return reads(messages, 6)
 def strong(messages): return reads(messages, 12)
 def perfect(messages): return reads(messages, 10_000)
 def useless(messages): return "nothing"
+def brittle(messages):
+    easy = messages[-1]["content"].count("assigned to") < 7
+    return perfect(messages) if easy else "nothing"
 """
 GRID = ("--task", "multikey", "--lengths", "1000,1400", "--depths", "0:100:11", "--max-answer-tokens", "40")
 
@@ -97,7 +100,13 @@ def test_a_model_that_always_errs_gets_the_easiest_with_a_warning(asking):
     ended = asking("useless", "--difficulty", "auto", "-o", "r")
     assert "step 1 of 6" in ended.stderr
     assert "step 2" not in ended.stderr
-    assert "scores 0.0, outside 60 to 95" in ended.stderr
+    assert "scores 0.0, outside 60 to 95: no step is easy enough" in ended.stderr
+
+
+def test_between_a_step_that_is_too_easy_and_one_too_hard_the_nearer_is_taken_with_a_warning(asking):
+    ended = asking("brittle", "--difficulty", "auto", "-o", "r")
+    assert "step 2 of 6: keys=8: 0.0" in ended.stderr
+    assert "scores 100.0, outside 60 to 95: step 2 is too hard" in ended.stderr
 
 
 def test_a_limit_counts_the_pilots_too(asking, tmp_path):

@@ -24,6 +24,7 @@ KEYS = {
     "useful",
     "usd_plain",
     "usd_cached",
+    "usd_judge",
     "flops",
     "seconds",
     "held_tokens",

@@ -64,11 +64,12 @@ def test_every_wire_format_gives_a_map_and_whole_records(needlemap, wire, flags,
         assert record["attempts"] == 1
         assert record["scorer"] == {
             "name": "substring",
-            "options": {"words": []},
+            "options": {"words": [], "anywhere": False},
             "scale": [0.0, 1.0],
             "native": 1.0,
             "why": {"found": ["51328"], "missing": []},
             "mean": False,
+            "usd": 0.0,
         }
         assert record["failure"] is None
         assert record["finished_at"].endswith("+00:00")

@@ -48,6 +48,26 @@ def test_lines_come_back_with_their_scores(scored, flags, scores, mean):
     assert mean in (None, said)
 
 
+@pytest.mark.parametrize(
+    ("answer", "score"),
+    [
+        ("85309", 100),
+        ("<think>maybe 11111, or 22222</think>85309", 100),
+        ("<think>\nmaybe 11111\n</think>\n\n85309", 100),
+        ("maybe 11111</think>85309", 100),  # a template had opened it in the prompt
+        ("[THINK]maybe 11111[/THINK]85309", 100),
+        ("<think>surely 85309</think>11111", 0),
+        ("<think>85309, surely", 0),  # never closed: no answer
+    ],
+)
+def test_thinking_is_no_part_of_an_answer_as_in_a_run(typed, answer, score):
+    line = json.dumps({"answer": answer, "reference": "85309", "keywords": ["85309"]})
+    (typed.folder / "answers.jsonl").write_text(line)
+    for scorer in ("first", "substring", "exact"):
+        row = json.loads(typed("score", "answers.jsonl", "--scorer", scorer).stdout)
+        assert (row["score"], row["answer"]) == (score, answer)
+
+
 def test_a_judge_scores_and_is_asked_again_when_its_server_stumbles(scored, wire):
     wire.schedule("503", "say:Score: 10", "say:Score: 1", "say:no idea", "say:none", "say:well")
     flags = ["--scorer-options", "model=openai/judge"]
@@ -63,7 +83,7 @@ def test_a_judge_scores_and_is_asked_again_when_its_server_stumbles(scored, wire
     [
         ('{"answer": "a", "reference": "b"}\nnot json\n', "answers.jsonl, line 2: not JSON ("),
         ('{"anwser": "a", "reference": "b"}', "line 1: no text in field 'answer'. Did you mean 'anwser'?"),
-        ('{"answer": "a", "reference": 5}', "answers.jsonl, line 1: no text in field 'reference'."),
+        ('{"answer": "a", "reference": 5}', "answers.jsonl, line 1: field 'reference' holds no text."),
         ("[1]", "answers.jsonl, line 1: no text in field 'answer'."),
         (
             '{"answer": "a", "reference": "b", "keywords": [5]}',

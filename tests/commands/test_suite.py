@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -160,8 +161,10 @@ def test_a_strangers_suite_names_no_folder_outside_of_its_own(typed):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--workers", "2"), "Workers share one run, and suite 'smoke' is several"),
-        (("--live",), "--live shows one run"),
+        (("--live",), "--live shows one run, and suite 'smoke' is several. Leave it out, and"),
+        (("--live",), "one family alone, as passkey: needlemap run --task passkey --live"),
+        (("--live", "--workers", "2"), "--live shows one run"),
+        (("--no-save", "--workers", "2"), "--no-save keeps no run folders"),
         (("--no-save",), "--no-save keeps no run folders"),
         (("--difficulty", "auto"), "--difficulty is one task's"),
         (("--task", "kv"), "leave --task out"),
@@ -192,3 +195,85 @@ def test_a_server_is_asked_all_families(needlemap, wire):
     flags = ("--model", "openai/m", "--base-url", wire.base_url, "--tokenizer", "cl100k_base")
     needlemap("run", "suite:mine.yaml", *flags, "-o", "s", "--quiet")
     assert len(wire.log()) == 18
+
+
+OWN = (
+    "settings: {task: single, haystack: folder, lengths: [300, 600], depths: [0, 50], repeats: 4}\n"
+    "families:\n"
+    "  first: {needle: Oslo is 4711., question: 'What is Oslo?', keywords: ['4711'], haystack_path: %s}\n"
+    "  then: {needle: Lima is 8255., question: 'What is Lima?', keywords: ['8255'], haystack_path: %s}\n"
+    "  last: {needle: Riga is 9013., question: 'What is Riga?', keywords: ['9013'], haystack_path: %s}\n"
+)
+
+
+def texts(folder: Path, name: str, documents: int, words: dict[int, str] | None = None) -> str:
+    """A folder of texts of about 90 tokens each. words: what some of them also say, by number."""
+    (folder / name).mkdir()
+    for number in range(documents):
+        lines = [f"On day {number} of page {line} the harbour was quiet again." for line in range(6)]
+        (folder / name / f"{number:02d}.txt").write_text(" ".join([*lines, (words or {}).get(number, "")]))
+    return name
+
+
+def own(needlemap, *sources: str) -> tuple[str, ...]:
+    """A suite of three families with texts of their own, as arguments."""
+    (needlemap.folder / "own.yaml").write_text(OWN % sources)
+    small = ("--tokenizer", "cl100k_base", "--max-answer-tokens", "20", "--no-canary")
+    return "suite:own.yaml", *small, "-o", "s"
+
+
+def test_what_only_a_familys_prompts_show_is_told_in_its_turn_and_stops_no_other(needlemap, wire):
+    """Document 2 of `odd` comes early in the second repeat; it was the first that was looked at before."""
+    plain = texts(needlemap.folder, "plain", 30)
+    odd = texts(needlemap.folder, "odd", 30, {2: "Nobody was told that it is 8255 after all."})
+    chosen = own(needlemap, plain, odd, plain)
+    ended = needlemap("run", *chosen, "--model", "openai/m", "--base-url", wire.base_url, code=1)
+    assert "suite own: 3 families, 48 trials\n" in ended.stderr
+    assert re.search(r"family 'then' is left out: .*'8255'", ended.stderr)
+    assert len(wire.log()) == 32
+    assert rows(ended.stdout)["then"][-2:] == ["not", "begun"]
+    assert rows(ended.stdout)["last"][-1] == "16"
+
+
+def test_what_can_be_seen_beforehand_stops_a_suite_before_anything_is_asked(needlemap, wire):
+    plain, short = texts(needlemap.folder, "plain", 30), texts(needlemap.folder, "short", 4)
+    early = texts(needlemap.folder, "early", 30, dict.fromkeys(range(30), "It is 9013 here."))
+    asked = ("--model", "openai/m", "--base-url", wire.base_url)
+    for last, flags, said in [
+        (short, asked, "Family 'last': Haystack 'folder/short' has 336 tokens"),
+        (early, asked, "'9013'"),
+        ("nowhere", asked, "nowhere"),
+        (plain, (*asked, "--limit-usd", 1), "No price is known for 'openai/m', so --limit-usd cannot hold"),
+        (plain, ("--model", "openai/m"), "OPENAI_API_KEY"),
+    ]:
+        assert said in needlemap("run", *own(needlemap, plain, plain, last), *flags, code=2).stderr
+    assert not wire.log()
+    assert not (needlemap.folder / "s" / "first").exists()
+
+
+def test_a_family_whose_texts_changed_since_stops_a_resume_before_anything_is_asked(needlemap, wire):
+    plain, changing = texts(needlemap.folder, "plain", 30), texts(needlemap.folder, "changing", 30)
+    chosen = *own(needlemap, plain, plain, changing), "--model", "openai/m", "--base-url", wire.base_url
+    needlemap("run", *chosen, "--repeats", 1)
+    before = len(wire.log())
+    for file in (needlemap.folder / "changing").iterdir():
+        file.write_text(file.read_text().replace("harbour", "station"))
+    ended = needlemap("run", *chosen, "--repeats", 2, code=2)
+    assert re.search(r"'s.last' holds answers to other prompts", ended.stderr)
+    ended = needlemap("run", *chosen, "--repeats", 2, "--temperature", 1, code=2)
+    assert re.search(r"'s.first' holds a run with other settings: temperature", ended.stderr)
+    assert len(wire.log()) == before
+
+
+def test_modes_that_choose_their_places_are_counted_as_far_as_is_known(typed, suite):
+    bins = typed("run", suite, "-o", "b", "--mode", "bins").stderr
+    assert "suite mine: 3 families, 18 trials\n" in bins
+    assert (
+        "suite mine: 3 families, 18 trials, 18 already"
+        in typed("run", suite, "-o", "b", "--mode", "bins").stderr
+    )
+    lattice = typed("run", suite, "-o", "l", "--mode", "lattice").stderr
+    assert "suite mine: 3 families\n" in lattice
+    assert asked(typed.folder / "l") == sum(
+        int(count) for count in re.findall(r"(\d+) trials ", lattice.replace("= ", ""))
+    )

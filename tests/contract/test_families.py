@@ -28,7 +28,10 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "thread": {"task": "thread", "task_options": {"uuid_digits": 8, "order": "backward"}},
     "facts": {"task": "facts", "task_options": {"support": 3}},
     "kinship": {"task": "kinship", "task_options": {"haystack": "families"}},
-    "dense": {"task": "kinship", "task_options": {"haystack": "none", "facts": 12}},
+    "dense": {
+        "task": "kinship",
+        "task_options": {"haystack": "none", "facts": 12, "families": 0, "ask": "ancestor"},
+    },
     "latent": {"task": "latent", "task_options": {"distractors": 1, "absent": 0.5}},
 }
 

@@ -20,6 +20,7 @@ from needlemap.configure import configure
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding, Teacher
 from needlemap.prompts import Prompt
+from needlemap.reports.live import Silent
 from needlemap.runs.session import Session, load_map, make_model
 from needlemap.trials import Trial, prepare
 
@@ -271,14 +272,6 @@ def test_planning_imports_neither_torch_nor_transformers(folder: Path) -> None:
         "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-class Silent:
-    def asked(self, trial: Trial) -> None:
-        pass
-
-    def recorded(self, record: Any) -> None:
-        pass
 
 
 def test_a_run_scored_by_logprob_records_probabilities_and_no_answer(folder: Path, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from needlemap.configure import configure
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding
 from needlemap.options import checked
+from needlemap.reports.live import Silent
 from needlemap.runs.session import Session, make_model
 from needlemap.trials import Trial, prepare
 
@@ -427,14 +428,6 @@ def test_another_engine_than_asked_for_is_announced(folder: Path) -> None:
     model = LMDeployModel(str(folder))
     assert bool(model.notes) is not turbomind.is_available()
     assert LMDeployModel(str(folder), engine="pytorch").notes == ()
-
-
-class Silent:
-    def asked(self, trial: Trial) -> None:
-        pass
-
-    def recorded(self, record: Any) -> None:
-        pass
 
 
 @pytest.mark.usefixtures("engines")

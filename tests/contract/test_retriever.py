@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from needlemap.configure import configure
+from needlemap.reports.live import Silent
 from needlemap.runs.session import Session, make_model
-from needlemap.trials import Trial, prepare
+from needlemap.trials import prepare
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
@@ -37,14 +38,6 @@ def given(shared: Path, tmp_path: Path) -> dict[str, Any]:
         "haystack": "folder",
         "haystack_path": str(shared / "data" / "PaulGrahamEssays"),
     }
-
-
-class Silent:
-    def asked(self, trial: Trial) -> None:
-        pass
-
-    def recorded(self, record: Any) -> None:
-        pass
 
 
 def scores(given: dict[str, Any], path: Path) -> list[float | None]:

@@ -161,6 +161,23 @@ def test_english_articles_agree() -> None:
     assert re.findall(r"\ba [aeio]\w+|\ban [^aeiouh8\W]\w+", "\n".join(texts("english"))) == []
 
 
+def test_english_parts_fit_together() -> None:
+    """Not "by the a quarter past nine train", "written1,050 words", "at six six days before", as once."""
+    said = "\n".join(texts("english", 800))
+    assert re.findall(r"\b(?:the|an?) (?:the|an?) ", said) == []
+    assert re.findall(r"[a-z]\d", said) == []
+    assert re.findall(r"\b(\w+) \1\b", said) == []
+
+
+def test_food_of_which_there_is_more_than_one_is_no_singular() -> None:
+    said = "\n".join(texts("english", 800))
+    many = "pancakes with lemon|fried eggs|plum dumplings|buttered noodles|poppy seed rolls|fish cakes"
+    assert (
+        re.findall(rf"(?:{many}) (?:that )?(?:is|was|has)\b|\b[Tt]here (?:is|was) \w* ?(?:{many})", said)
+        == []
+    )
+
+
 @BOTH
 def test_every_line_of_the_grammar_can_be_written(language: str) -> None:
     rules, scene = rules_of(language), Scene(lambda: 0.5)

@@ -98,9 +98,23 @@ def test_without_both_kinds_of_question_there_is_none(records):
     assert balance_lines(records) == []
 
 
+def test_what_was_made_up_counts_apart_from_what_the_text_holds():
+    there = record(0, 1.0, {"present": True})
+    whys = [
+        {"decoys": ["x"], "invented": []},
+        {"decoys": [], "invented": ["y"]},
+        {"decoys": [], "invented": []},
+    ]
+    made = balance(
+        [there, *(record(100 + at, 0.0, {"present": False, **why}) for at, why in enumerate(whys))]
+    )
+    assert (made.false.hits, made.named, made.invented) == (3, 1, 1)
+
+
 def test_the_lines_of_a_report():
     assert balance_lines(rows(9, 10, 15, 20, named=3)) == [
         "balanced accuracy: 82.5 [63.8, 90.5], the mean of two rates: found where it was there 9/10 = 90.0 "
         "[59.6, 98.2], denied where it was not 15/20 = 75.0 [53.1, 88.8]",
-        "false answers: 5/20 = 25.0 [11.2, 46.9]; 3 of them took what the text holds instead",
+        "false answers: 5/20 = 25.0 [11.2, 46.9]; 3 of them took what the text holds instead, 0 made a "
+        "value up",
     ]

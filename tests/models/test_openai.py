@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from time import perf_counter
 from typing import Any
 
@@ -284,6 +285,15 @@ def test_a_server_that_is_not_there_is_a_lost_connection(wires):
     with pytest.raises(Unmeasured, match=gone.base_url) as caught:
         ask(gone)
     assert (caught.value.failure, caught.value.transient) == (Failure.CONNECTION, True)
+
+
+def test_a_connection_that_nobody_answers_is_lost_and_was_not_billed():
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes the connection, says nothing
+        address = f"https://127.0.0.1:{silent.getsockname()[1]}/v1"
+        model = OpenAIModel("m", base_url=address)
+        with pytest.raises(Unmeasured, match=r"nobody answered for 0\.45 s") as lost:
+            asyncio.run(_ask(model, PROMPT, Decoding(timeout_s=0.5)))
+    assert (lost.value.failure, lost.value.transient) == (Failure.CONNECTION, True)
 
 
 def test_a_local_server_needs_no_key(wire):

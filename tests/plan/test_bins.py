@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -111,7 +112,15 @@ def test_a_candidate_is_in_the_bin_that_holds_it(lengths, depths):
         assert found[line, row] == (int(np.flatnonzero(inside)[0]) if inside.any() else -1)
 
 
-def test_a_legal_position_is_a_sentence_end_else_between_words_else_between_characters(cuts):
+def test_a_legal_position_is_the_last_sentence_end_in_the_bin_or_before_it(cuts):
     bins = make_bins([100], [(0.0, 0.5), (0.52, 0.58), (0.92, 0.98)])
-    assert legal_positions(bins, cuts(100)).tolist() == [[40, 58, 98]]
-    assert legal_positions(bins, cuts(100, sentence=30, character=5)).tolist() == [[30, 55, 95]]
+    assert legal_positions(bins, cuts(100)).tolist() == [[40, 40, 80]]
+    assert legal_positions(bins, cuts(100, sentence=30)).tolist() == [[30, 30, 90]]
+
+
+def test_where_hardly_any_sentence_ends_it_is_between_words_else_between_characters(cuts):
+    bins = make_bins([1000], [(0.2, 0.39), (0.598, 0.604)])
+    assert legal_positions(bins, cuts(1000, sentence=400)).tolist() == [[0, 400]]  # 400 tokens: a sentence
+    assert legal_positions(bins, cuts(1000, sentence=401, character=5)).tolist() == [[390, 600]]
+    words = replace(cuts(1000, sentence=999), safe_before=cuts(1000, sentence=70).sentence)
+    assert legal_positions(bins, words).tolist() == [[350, 604]]

@@ -72,10 +72,12 @@ def test_it_comes_near_the_optimum_on_the_usual_grids(cuts, count, longest, leas
 
 
 def test_grids_of_thousands_of_cells_are_covered_too(cuts):
-    bins = grid(spaced(1000, 128_000, 70), 100)
-    chosen = positions(bins, cuts(128_000))
-    assert (bins.low <= chosen).all()
+    bins, known = grid(spaced(1000, 128_000, 70), 100), cuts(128_000)
+    chosen = positions(bins, known)
+    hopeless = legal_positions(bins, known) < bins.low  # 10 tokens of 1,000, without a sentence end
+    assert ((bins.low <= chosen) | hopeless).all()
     assert (chosen <= bins.high).all()
+    assert hopeless.sum() == hopeless[0].sum() < 50
     assert factor(bins, chain_tokens(chosen, bins.sizes)) > 25
 
 
@@ -95,6 +97,12 @@ grid = {"lengths": "300:2k:9", "depths": "0:100:9", "mode": "bins", "tokenizer":
 made = prepare(configure(None, {**grid, "max_answer_tokens": 20}))
 print(sha256(repr([(trial.key, trial.prompt.positions) for trial in made.trials]).encode()).hexdigest())
 """
+
+
+def test_cells_without_any_sentence_end_in_their_bins_are_left_as_they_are(cuts):
+    """A grid of such cells alone once had no chains, and ended the plan with an IndexError."""
+    bins, known = make_bins([300], [(0.95, 1.0)]), cuts(300, sentence=80)
+    assert positions(bins, known).tolist() == legal_positions(bins, known).tolist() == [[240]]
 
 
 def test_two_processes_choose_the_same(prepared):

@@ -1,7 +1,7 @@
 """Killed, out of disk, or with a clock that goes back: what was scored stays, nothing is scored twice.
 
-NEEDLEMAP_KILLS: how often the run is killed (8; 100 take some minutes). Torn last lines, and two runs on one
-folder: tests/runs/test_resume.py. Killed workers: tests/runs/test_workers.py.
+NEEDLEMAP_KILLS: how often the run is killed (8; in CI 100, which takes some minutes). Torn last lines, and two
+runs on one folder: tests/runs/test_resume.py. Killed workers: tests/runs/test_workers.py.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ def begun(wire: Any, asked: int, process: subprocess.Popen[str]) -> bool:
     return len(wire.log()) > asked
 
 
+@pytest.mark.timeout(60 + 20 * KILLS)
 def test_killed_at_random_moments_and_resumed_each_trial_is_scored_once_and_little_is_asked_twice(
     needlemap, wire, until
 ):
@@ -73,6 +74,7 @@ def test_killed_at_random_moments_and_resumed_each_trial_is_scored_once_and_litt
         in_flight = (settled(wire) - asked) - (readable(folder) - kept)
         assert 0 <= in_flight <= CONCURRENCY
         asked, kept = len(wire.log()), readable(folder)
+    wire.schedule()
     needlemap.run(wire, *grid)
     assert len(needlemap.scored()) == trials
     assert set(needlemap.scored().values()) == {1}

@@ -27,6 +27,7 @@ def test_scores_are_in_percent_lengths_in_tokens_and_what_is_unknown_is_left_out
         "tokens/prompt": 2300,
         "tokens/cached": 920,
         "usd": 5.75,
+        "usd_judge": 0.0,
     }
     assert told.scalars["score/low"] < 91 < told.scalars["score/high"]
     assert all(type(value) is float for value in told.scalars.values())

@@ -103,7 +103,7 @@ def test_a_trial_row_holds_what_happened():
         "run": "r", "model": "m", "task": "single", "length_tokens": 1000, "depth_percent": 29,
         "realised_depth_percent": 30, "repeat": 0, "seed": 7, "score": 28.5, "native_score": 2.85,
         "scorer": "exact", "outcome": "scored", "keywords": "a; b",
-        "answer": 'He said "eat",\nthen left.', "planned_tokens": 12, "usd": 0.5,
+        "answer": 'He said "eat",\nthen left.', "planned_tokens": 12, "usd": 0.5, "judge_usd": 0.0,
         "latency_s": 1.5, "attempts": 2, "prompt_sha256": "sha of 1000 0.29 0", "key": "key of 1000 0.29 0",
     }  # fmt: skip
     assert parsed(trials_table([a_run(record)]))[0]["answer"] == record.answer

@@ -36,6 +36,21 @@ def test_modes_that_share_nothing_promise_nothing():
     assert said(record(1000, 1000, 0), record(1000, 1000, 5)) == ["cached: 5 of 2,000 prompt tokens"]
 
 
+def test_an_answer_that_was_scored_anew_was_counted_once():
+    rows = [record(1000, 1000, 5), record(1000, 1000, 5).model_copy(update={"rescored": True})]
+    assert said(*rows) == ["cached: 5 of 1,000 prompt tokens"]
+
+
+def test_a_server_that_counts_less_has_no_template_that_adds_some():
+    (warning,) = said(record(700, 677, 0), record(1400, 1377, 0))[1:]
+    assert warning.endswith("It counts as many fewer of each: use --framing-tokens -23.")
+
+
+def test_one_prompt_tells_no_template_from_another_tokenizer():
+    (alone,) = said(record(700, 760, 0))[1:]
+    assert "Its tokenizer is another one" in alone
+
+
 def test_what_was_refused_promises_nothing():
     rows = [record(1000, 1000, 0, 0), record(9000, shared=8000, answered=False)]
     assert said(*rows) == ["cached: 0 of 1,000 prompt tokens"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.money import Prices
 from needlemap.reports.live import Tally
 from needlemap.runs.budget import Budget
-from needlemap.runs.record import PromptRecord, Record
+from needlemap.runs.record import PromptRecord, Record, ScorerRecord
 from needlemap.settings import Settings
 
 GRID = ("--lengths", "200:400:5", "--depths", "0,50,100")  # 15 trials of up to 360 tokens
@@ -67,6 +69,13 @@ def test_time_stops_a_run_and_the_same_command_goes_on(needlemap, wire):
     assert len(wire.log()) == 15
 
 
+def test_answers_that_came_when_the_time_was_up_are_scored_as_they_were_paid(needlemap, wire):
+    wire.schedule("slow:2", cycle=True)
+    needlemap.run(wire, *GRID, "--concurrency", "4", "--limit-time", "1s", "--no-canary", code=3)
+    assert [record["outcome"] for record in needlemap.records()] == ["scored"] * 4
+    assert len(wire.log()) == 4
+
+
 def test_time_is_not_spent_waiting_for_a_rate_limit(needlemap, wire):
     wire.schedule("ok", "429-after:60")
     ended = needlemap.run(wire, *GRID, "--concurrency", "1", "--limit-time", "6", code=3)
@@ -122,18 +131,32 @@ def test_a_model_that_reports_no_usage_is_counted_by_our_own_tokens():
     assert (budget.tokens, budget.state()) == (100, "100 of 100 tokens")
 
 
-def test_what_is_left_is_of_the_limit_that_is_nearest():
-    budget = Budget(OWN, limit_usd=1, limit_tokens=1000)
-    budget.add(record(prompt_tokens=100, usd=0.75))
-    assert budget.left_share() == 0.25
-    assert Budget(OWN, limit_time_s=1).left_share() == 1
+def test_what_others_have_spent_is_counted_before_each_request():
+    budget = Budget(OWN, limit_tokens=100)
+    budget.look = lambda: budget.spend(45, 0, 0)
+    assert [asyncio.run(budget.reserve(15, 5)) is not None for _ in range(2)] == [True, False]
+    assert budget.stopped == "used 90 of 100 tokens, and the next request may take 20"
 
 
-def test_an_answer_that_was_scored_anew_was_paid_once():
-    budget = Budget(OWN)
-    budget.add(record(prompt_tokens=100, usd=0.5))
-    budget.add(record(prompt_tokens=100, usd=0.5, rescored=True))
-    assert (budget.tokens, budget.usd) == (100, 0.5)
+def test_requests_that_timed_out_count_as_they_may_be_billed(needlemap, wire):
+    wire.schedule("slow:3", cycle=True)
+    slow = ("--timeout-s", "0.5", "--retries", "5", "--concurrency", "1", "--no-canary")
+    ended = needlemap.run(wire, *GRID, *slow, "--limit-tokens", "850", code=3)
+    assert "stopped by the budget: used 800 of 850 tokens" in ended.stderr
+    assert len(wire.log()) == 5  # of 160 tokens each: a sixth might have been too many
+    (only,) = needlemap.records()
+    assert (only["outcome"], only["attempts"], only["timed_out"]) == ("timed out", 5, 5)
+    wire.schedule()
+    still = needlemap.run(wire, *GRID, "--limit-tokens", "850", code=3)
+    assert "used 800 of 850 tokens" in still.stderr
+    assert len(wire.log()) == 5
+
+
+def test_an_answer_that_was_scored_anew_was_paid_once_and_each_verdict_for_itself():
+    budget, verdict = Budget(OWN), ScorerRecord(name="judge", usd=0.25)
+    budget.add(record(prompt_tokens=100, usd=0.5, scorer=verdict))
+    budget.add(record(prompt_tokens=100, usd=0.5, scorer=verdict, rescored=True))
+    assert (budget.tokens, budget.usd) == (100, 1.0)
 
 
 @pytest.mark.parametrize(("typed", "seconds"), [("90s", 90), ("1h30m", 5400), ("2", 2), (0.5, 0.5)])

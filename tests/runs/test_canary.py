@@ -20,7 +20,10 @@ def stopped(needlemap: Any, wire: Any, *flags: str, asked: int = 1) -> str:
     assert len(wire.log()) == asked
     last: str = ended.stderr.splitlines()[-1]
     assert last.startswith("needlemap: stopped before spending more. ")
-    assert last.endswith("To go on all the same: --no-canary.")
+    assert last.endswith(
+        "To go on all the same: --no-canary. Other settings want another folder than r: give one with -o, or "
+        "none."
+    )
     return last
 
 

@@ -58,3 +58,13 @@ def test_a_line_torn_by_a_kill_takes_no_later_one_with_it(needlemap, wire):
     assert len(wire.log()) == 7 + 1
     needlemap.run(wire, *flags)
     assert len(wire.log()) == 7 + 1
+
+
+def test_a_question_that_no_text_answers_is_not_asked_without_one(needlemap):
+    """A model that always says "none" was once said to know half of the answers."""
+    (needlemap.folder / "denier.py").write_text("def answer(messages):\n    return 'none'\n")
+    asked = ("--task", "multikey", "--task-options", "absent=0.5", "--lengths", "600", "--depths", "0:100:11")
+    ended = needlemap("run", *asked, "--model", "python/denier:answer", "--closed-book", "-o", "r")
+    answered = [row["scorer"]["why"]["present"] for row in needlemap.records()]
+    assert 0 < answered.count(True) < len(answered) == 11
+    assert f"closed book: 0/{answered.count(True)} right without a haystack" in ended.stderr

@@ -117,10 +117,11 @@ def test_an_empty_answer_is_the_models_and_scores_nothing(needlemap, wire):
         ("fault-401", "every request would fail: http://127.0.0.1:"),
         ("fault-404", "The model `fault-404` does not exist."),
         ("fault-429-quota", "You exceeded your current quota."),
+        ("fault-500", "answered 500"),
     ],
 )
 def test_a_hopeless_run_stops_early_and_says_why_in_one_line(needlemap, wire, model, said):
-    asked = ("--lengths", "200:400:9", "--model", f"openai/{model}", "--no-canary")
+    asked = ("--lengths", "200:400:9", "--model", f"openai/{model}", "--no-canary", "--retries", "0")
     ended = needlemap.run(wire, *asked, code=2)
     assert said in ended.stderr.splitlines()[-1]
     assert ended.stderr.splitlines()[-1].startswith("needlemap: stopped, every request would fail: ")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from typing import Any
+
+import pytest
 
 GRID = ("--lengths", "200,300", "--depths", "0:100:8")  # 16 trials
 
@@ -28,6 +32,61 @@ def test_a_slow_judge_holds_no_request_back(needlemap, wire, wires):
     record = needlemap.records()[0]
     assert record["scorer"]["native"] == 10
     assert record["scorer"]["why"]["usage"]["prompt_tokens"] > 100
+
+
+PRICES = ("--prices", "input=1000", "--prices", "output=1000")
+FREE = ("--prices", "input=0", "--prices", "output=0")
+
+
+def test_what_a_judge_costs_counts_in_dollars_and_is_shown(needlemap, wire, wires):
+    judge = wires("--answer", "Score: 10")
+    flags = (*GRID, *FREE, *judged(judge, prices="{input: 100, output: 1000}"), "--concurrency", "1")
+    planned = needlemap("plan", *needlemap.asking(wire)[:-2], *flags)
+    most = float(re.search(r"^judge: ([0-9.]+) dollars more, at most", planned.stdout, re.M)[1])
+    ended = needlemap.run(wire, *flags, "--limit-usd", "0.1", code=3)
+    assert "stopped by the budget: spent 0.1" in ended.stderr
+    costs = [record["scorer"]["usd"] for record in needlemap.records()]
+    used = [record["scorer"]["why"]["usage"] for record in needlemap.records()]
+    assert costs == [
+        pytest.approx((use["prompt_tokens"] * 100 + use["completion_tokens"] * 1000) / 1e6) for use in used
+    ]
+    assert 0.1 <= sum(costs) <= 0.1 + 5 * max(costs)  # with the verdicts that were in flight
+    assert f"judge: ${sum(costs):.4f}" in ended.stderr
+    whole = needlemap.run(wire, *flags, "--limit-usd", "9")
+    assert "$" in whole.stderr
+    assert sum(record["scorer"]["usd"] for record in needlemap.records()) < most
+    needlemap("report", "r", "--format", "trials", "-o", "t.csv")
+    rows = list(csv.DictReader((needlemap.folder / "t.csv").read_text("utf-8").splitlines()))
+    assert float(rows[0]["judge_usd"]) == pytest.approx(costs[0])
+
+
+def test_a_limit_in_dollars_needs_the_judges_price_too(needlemap, wire, wires):
+    judge = wires("--answer", "Score: 10")
+    flags = (*GRID, *PRICES, "--limit-usd", "5")
+    refused = needlemap.run(wire, *flags, *judged(judge), code=2)
+    assert "No price is known for the judge, so --limit-usd cannot hold." in refused.stderr
+    assert "--scorer-options 'prices={input: USD, output: USD}'" in refused.stderr
+    assert wire.log() == judge.log() == []
+    wrong = needlemap.run(wire, *flags, *judged(judge, prices="{inputs: 1}"), code=2)
+    assert "Unknown part 'inputs' in option 'prices' of Judge. Did you mean 'input'?" in wrong.stderr
+    few = ("--lengths", "200", *flags[2:], *judged(judge, prices="{input: 0, output: 0}"))
+    needlemap.run(wire, *few)
+    needlemap.run(wire, *GRID, *judged(judge, prices="{input: 1, output: 1}"))  # prices change no score
+    assert len(judge.log()) == len(wire.log()) == 16
+
+
+def test_verdicts_that_cannot_be_read_cost_as_much(needlemap, wire, wires):
+    judge = wires("--answer", "I would say it is fine.")
+    flags = (
+        "--lengths",
+        "200",
+        "--depths",
+        "0",
+        *judged(judge, attempts=2, prices="{input: 0, output: 1000}"),
+    )
+    needlemap.run(wire, *flags, code=1)
+    (record,) = needlemap.records()
+    assert record["scorer"]["usd"] == pytest.approx(2 * 6 * 1000 / 1e6)
 
 
 def test_an_unreadable_verdict_leaves_the_trial_unscored_and_the_run_goes_on(needlemap, wire, wires):

@@ -8,6 +8,7 @@ from time import monotonic
 
 import pytest
 
+from needlemap.durations import duration_label
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models.allowance import Allowance, Quota, allowance
 from needlemap.runs.bucket import Bucket
@@ -63,6 +64,61 @@ def test_nobody_sends_while_the_server_asked_to_wait():
         assert 0.2 <= monotonic() - start < 0.5
 
     asyncio.run(story())
+
+
+def refused_for(seconds: float, *, answered: bool) -> tuple[bool, list[str]]:
+    """Whether a request that was refused so long may go out again, and what was said meanwhile."""
+    said: list[str] = []
+
+    async def story() -> bool:
+        pacer = Pacer(4, say=said.append)
+        one, two, three = await admitted(pacer, 3)
+        if answered:
+            pacer.answered(one)
+        else:
+            pacer.ended()
+        assert pacer.refused(two, limited(0.0))
+        pacer._refused_since_s -= seconds
+        return pacer.refused(three, limited(20.0))
+
+    return asyncio.run(story()), said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "answered", "again"),
+    [(290, False, True), (310, False, False), (3590, True, True), (3610, True, False)],
+)
+def test_a_server_that_only_refuses_is_asked_for_five_minutes_or_an_hour_if_it_ever_answered(
+    seconds, answered, again
+):
+    asked_again, said = refused_for(seconds, answered=answered)
+    assert asked_again is again
+    assert said == [f"rate limited: no answer for {duration_label(seconds)}; asking again in 20 s"]
+
+
+def test_a_short_wait_is_not_told():
+    said: list[str] = []
+
+    async def story() -> None:
+        pacer = Pacer(4, say=said.append)
+        for ticket in await admitted(pacer, 3):
+            pacer.refused(ticket, limited(2.0))
+
+    asyncio.run(story())
+    assert said == []
+
+
+def test_a_long_wait_is_told_and_a_server_that_never_answers_ends_the_run(needlemap, wire):
+    wire.schedule("429-after:6")
+    ended = needlemap.run(wire, *GRID)
+    assert "rate limited: asking again in 6 s" in ended.stderr
+    wire.schedule("429", cycle=True)
+    patience = "import needlemap.runs.pacer as pacer\npacer.FIRST_PATIENCE_S = 2.0\n"
+    (needlemap.folder / "sitecustomize.py").write_text(patience)
+    needlemap.environment["PYTHONPATH"] = str(needlemap.folder)
+    ended = needlemap.run(wire, *GRID, "-o", "other", code=2)
+    assert "rate limited" in ended.stderr
+    assert len(wire.log()) < 10
 
 
 def test_a_users_limit_spreads_requests_evenly():

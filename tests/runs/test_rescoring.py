@@ -82,6 +82,19 @@ def test_back_to_the_first_scorer_is_back_to_the_first_map(needlemap, wire):
     assert again.stdout == shown
 
 
+def test_a_scorer_is_told_by_what_it_comes_to_and_not_by_how_it_was_typed(needlemap, wire):
+    needlemap.run(wire, *GRID)  # scorer auto: substring
+    asked = len(wire.log())
+    needlemap("score", "r", "--scorer", "levenshtein")
+    needlemap("score", "r", "--scorer", "substring")
+    needlemap.run(wire, *GRID)
+    needlemap.run(wire, *GRID, "--scorer", "substring")
+    assert len(wire.log()) == asked
+    other = needlemap.run(wire, *GRID, "--scorer", "exact", code=2)
+    assert "holds a run with other settings: scorer (scorer was {'name': 'substring'" in other.stderr
+    assert "To score its answers anew: needlemap score r --scorer NAME" in other.stderr
+
+
 def test_a_rescored_run_goes_on_with_its_new_scorer_and_its_budget_counts_answers_once(needlemap, wire):
     needlemap.run(wire, *GRID)
     used = sum(record["prompt_tokens"] + record["completion_tokens"] for record in needlemap.records())
@@ -151,6 +164,12 @@ def test_answers_to_a_haystack_that_changed_are_not_scored(needlemap, wire):
 
 @pytest.mark.parametrize("scorer", ["exact", "substring"])
 def test_a_run_of_an_earlier_version_can_be_scored_anew(needlemap, scorer):
-    shutil.copytree(FIXTURE, needlemap.folder / "old")
-    ended = needlemap("score", "old", "--scorer", scorer, "-o", "new", code=1)
-    assert "(n=5, 1 missing)" in ended.stdout
+    old = needlemap.folder / "old"
+    shutil.copytree(FIXTURE, old)
+    refused = needlemap("score", "old", "--scorer", scorer, "-o", "new", code=2)
+    assert "of length 300, depth 100 and repeat 0 cannot be rebuilt as it was asked" in refused.stderr
+    (file,) = old.glob("records-*.jsonl")  # what stands at the very end is marked as such by now
+    lines = [line for line in file.read_text("utf-8").splitlines() if json.loads(line)["depth"] < 1]
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    ended = needlemap("score", "old", "--scorer", scorer, "-o", "new", code=None)
+    assert f"(n={sum(json.loads(line)['score'] is not None for line in lines)}, " in ended.stdout

@@ -284,7 +284,7 @@ def test_flags_that_do_not_fit_say_which_do(typed, flags, words):
 
 
 def test_two_workers_killed_at_random_again_and_again_leave_every_line_whole(needlemap, wire, until):
-    kills = int(os.environ.get("NEEDLEMAP_KILLS", "4"))  # 30 take two minutes
+    kills = int(os.environ.get("NEEDLEMAP_WORKER_KILLS", "4"))  # 30 take two minutes
     random = Random(kills)
     wire.schedule("slow:0.1", cycle=True)
     grid = ("--lengths", "200:400:5", "--depths", "0:100:8", "--repeats", str(1 + kills))

@@ -25,19 +25,105 @@ from needlemap.scorers.choice import Choice, letter
         ("B) green", "B"),
         ("**B**", "B"),
         ("Only (D) is named in the text.", "D"),
-        ("Either (A) or (D).", ""),
-        ("(A) or (D)", ""),
-        ("A dog is named.", ""),
-        ("I cannot tell.", ""),
-        ("Answers differ.", ""),
-        ("The answer is a dog.", ""),
-        ("The answer isn't clear.", ""),
-        ("", ""),
+        ("The correct answer is **(B) green**.", "B"),
+        ("The best choice would be (C).", "C"),
+        ("The answer to the question is (B).", "B"),
+        ("The answer I would choose is B.", "B"),
+        ("The answer is A because it is red.", "A"),
+        ("I would go with option B.", "B"),
+        ("Option B is correct.", "B"),
+        ("B is the correct answer.", "B"),
+        ("C, because the text says so.", "C"),
+        ("[B]", "B"),
+        (r"$\boxed{\text{B}}$", "B"),
+        (r"\boxed{(B) green}", "B"),
+        ("Let me think.\n\nB", "B"),
+        ("Answer\n\n(B)", "B"),
+        ("答案是B。", "B"),
+        ("正确答案是（B）。", "B"),
+        ("正确答案应为 D。", "D"),
+        ("答案：Ｂ", "B"),
+        ("故选B项", "B"),
+        ("本题选择（C）选项。", "C"),
     ],
 )
-def test_the_letter_that_is_taken(answer, said):
+def test_the_letter_that_is_taken_however_it_is_said(answer, said):
     assert letter(answer) == said
-    assert asyncio.run(Choice().score(answer, Reference("B"))).share == float(said == "B")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("The correct answer is (B), not (A). So answer A is wrong.", "B"),
+        ("The correct answer is (B). (A) is close, but wrong.", "B"),
+        ("The correct answer is (B) because (A) and (C) are not named.", "B"),
+        ("The answer is A and B is wrong.", "A"),
+        ("(A) and (D) are wrong. (B) is right.", "B"),
+        ("Rather than (A), the answer is (B).", "B"),
+        ("The answer is not (A) but (B).", "B"),
+        ("The answer is not (B).", ""),
+        ("The answer cannot be B.", ""),
+        ("I would not choose B.", ""),
+        ("(B) is wrong.", ""),
+        ("Option B is incorrect.", ""),
+        ("答案不是B。", ""),
+        ("选项B不正确。", ""),
+    ],
+)
+def test_a_letter_that_is_called_wrong_is_not_taken(answer, said):
+    """The last letter behind 'answer' was once taken, be it called wrong."""
+    assert letter(answer) == said
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Either (A) or (D).",
+        "(A) or (D)",
+        "A/B",
+        "B, C",
+        "A, B, C, D",
+        "The answer is (A) or (B).",
+        "The answer is (A), (B) or (C)",
+        "Answer: B or C",
+        "The options are (A), (B), (C) and (D).",
+        "A) red\nB) green\nC) blue\nD) grey",
+        "答案是A或B。",
+    ],
+)
+def test_who_takes_several_takes_none(answer):
+    assert letter(answer) == ""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "A dog is named.",
+        "I cannot tell.",
+        "Answers differ.",
+        "The answer is a dog.",
+        "The answer is A matter of taste",
+        "The answer isn't clear.",
+        "The correct answer is (letter).",
+        "Vitamin C is named.",
+        "None of the choices.",
+        "Option A says red. Option B says green. Option C",
+    ],
+)
+def test_words_and_thoughts_are_no_letters(answer):
+    assert letter(answer) == ""
+
+
+def test_what_was_said_last_holds():
+    """LongBench's own script takes what was said first, in one form of words."""
+    assert letter("The correct answer is (B) or (C). No: the correct answer is (B).") == "B"
+
+
+def test_the_right_letter_scores_and_why_says_which_was_taken():
+    score = asyncio.run(Choice().score("The correct answer is (B).", Reference("B")))
+    assert (score.share, score.why) == (1, {"said": "B"})
+    assert asyncio.run(Choice().score("The correct answer is (B).", Reference("C"))).share == 0
 
 
 def test_a_task_without_letters_is_refused():

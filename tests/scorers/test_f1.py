@@ -8,7 +8,9 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.scorers.base import Reference, Score
-from needlemap.scorers.f1 import F1, items
+from needlemap.scorers.f1 import F1
+from needlemap.scorers.listing import items
+from needlemap.tasks.values import Values
 
 WANTED = ("AAAAA", "BBBBB", "CCCCC")
 
@@ -31,9 +33,194 @@ def test_what_is_missing_costs_recall_and_what_is_wrong_costs_precision():
     assert score.why["wrong"] == ["ddddd"]
 
 
-def test_known_decoys_are_all_that_counts_as_wrong():
-    score = scored("I found AAAAA and EEEEE, well", decoys=("DDDDD", "EEEEE"))
+def test_where_decoys_are_known_prose_around_the_list_is_not_wrong():
+    score = scored("I looked, and found AAAAA and EEEEE, to be sure", decoys=("DDDDD", "EEEEE"))
     assert (score.why["precision"], score.why["wrong"]) == (0.5, ["eeeee"])
+
+
+# What task `count-frequent` gives: coded words, and which others its text holds.
+CODED = Reference(
+    "tugteo, hzyfdy, ykgbfd",
+    ("tugteo", "hzyfdy", "ykgbfd"),
+    question="Leave the dots out: which 3 coded words come most often?",
+    decoys=("dktbwq", "ppwuzm", "qqakfe"),
+)
+COMMON = Reference(
+    "",
+    ("rash-plough", "rocky-waffle", "calm-lantern"),
+    question="Which 3 words?",
+    like=Values("word", 0).like,
+)
+CHINESE = Reference(
+    "",
+    ("安静茶壶", "明亮风筝", "勇敢木桥"),
+    question="词表中出现次数最多的3个词是哪些？",
+    like=Values("word", 0, "chinese").like,
+)
+COUNTS = Reference("", ("7884", "3437", "1234"), question="How many gulls?", like=Values("number", 4).like)
+NAMES = Reference("", ("MAB22", "DUP13", "KEB41"), question="Which have 48213?", decoys=("XYZ99",))
+
+
+def share(answer: str, reference: Reference) -> float:
+    return asyncio.run(F1().score(answer, reference)).share
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "tugteo, hzyfdy, ykgbfd",
+        "TUGTEO hzyfdy ykgbfd.",
+        "`tugteo`, `hzyfdy`, `ykgbfd`",
+        '["tugteo", "hzyfdy", "ykgbfd"]',
+        r"\boxed{tugteo, hzyfdy, ykgbfd}",
+        "tugteo > hzyfdy > ykgbfd",
+        "1) tugteo 2) hzyfdy 3) ykgbfd",
+        "Answer: tugteo, hzyfdy, ykgbfd",
+        "**Answer:** tugteo, hzyfdy, ykgbfd",
+        "### Answer\ntugteo, hzyfdy, ykgbfd",
+        "Answer\n\ntugteo, hzyfdy, ykgbfd",
+        "Indeed, the words are tugteo, hzyfdy and ykgbfd.",
+        "Leaving out the dots, the most common coded words are: tugteo, hzyfdy, ykgbfd",
+        "The 3 words that appear most often are tugteo, hzyfdy, and ykgbfd.",
+        "tugteo, hzyfdy, and ykgbfd are the words that appear most often, in that order.",
+        "First is tugteo, then hzyfdy, finally ykgbfd.",
+        "tugteo occurs 30 times, hzyfdy occurs 20 times, ykgbfd occurs twelve times",
+        "tugteo \u2014 30 counts\nhzyfdy \u2014 20 counts\nykgbfd \u2014 12 counts",
+        "tugteo: 30, hzyfdy: 20, ykgbfd: 12",
+        "| Word | Count |\n|---|---|\n| tugteo | 30 |\n| hzyfdy | 20 |\n| ykgbfd | 11 |",
+        "tugteo\nhzyfdy\nykgbfd\n\nThese three come most often, leaving the dots out.",
+        "Sure! Here they are:\n\n- tugteo\n- hzyfdy\n- ykgbfd\n\nLet me know if you need more!",
+        "根据文档，出现次数最多的3个编码词是：tugteo、hzyfdy、ykgbfd",
+        "出现最多的是tugteo、hzyfdy和ykgbfd。",
+    ],
+)
+def test_prose_around_coded_words_costs_nothing(answer):
+    """'appear' has six letters, as the coded words have, and once counted as one of them."""
+    assert share(answer, CODED) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("tugteo, hzyfdy, ykgbfd, dktbwq", 6 / 7),
+        ("tugteo, hzyfdy, ykgbfd, zzzzzz", 6 / 7),  # made up
+        ("zzzzzz, tugteo, hzyfdy, ykgbfd", 6 / 7),
+        ("tugteo, apple, hzyfdy, ykgbfd", 6 / 7),  # of no kind of ours, but in the midst of the list
+        ("tugteo hzyfdy ykgbfd zzzzzz", 6 / 7),
+        ("tugteo, hzyfdy, ykgbfd, and perhaps there is dktbwq too", 6 / 7),
+        ("tugteo, hzyfdy, ykgbf", 2 / 3),  # a letter lost
+        ("The words are tugteo, hzyfdy, and zzzzzz.", 2 / 3),
+        ("1. tugteo (30)\n2. hzyfdy (20)\n3. zzzzzz (12)", 2 / 3),
+        ("tugteo: 30, hzyfdy: 20, zzzzzz: 12", 2 / 3),
+        ("| tugteo | 30 |\n| hzyfdy | 20 |\n| zzzzzz | 11 |", 2 / 3),
+        ("tugteo/zzzzzz", 0.4),
+        ("tugteo or dktbwq, hzyfdy or ppwuzm, ykgbfd or zzzzzz", 2 / 3),
+        ("tugteo, hzyfdy, ykgbfd, dktbwq, ppwuzm, qqakfe", 2 / 3),
+        ("tugteo", 0.5),
+        ("dktbwq, zzzzzz", 0),
+        ("I counted the words, but none of them stands out.", 0),
+        ("Leave the dots out: which 3 coded words come most often?", 0),
+        ("", 0),
+    ],
+)
+def test_a_coded_word_of_the_text_and_one_that_is_made_up_cost_precision(answer, expected):
+    assert share(answer, CODED) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "rash-plough, rocky-waffle, calm-lantern",
+        "rash plough, rocky waffle, calm lantern",
+        "rash_plough\nrocky_waffle\ncalm_lantern",
+        "Rash\u2011Plough (30), Rocky\u2013Waffle (30), Calm-Lantern (30)",
+        "- rash plough: 30\n- rocky waffle: 30\n- calm lantern: 30",
+        "Based on the list, the 3 words are: rash-plough, rocky-waffle, calm-lantern",
+        "Sure, the words:\n\n* **rash-plough**\n* **rocky-waffle**\n* **calm-lantern**\n\nLet me know!",
+        "The most-frequent words, in no order, are rash-plough, rocky-waffle and calm-lantern.",
+    ],
+)
+def test_words_of_two_parts_may_have_a_space_and_prose_around_them(answer):
+    assert share(answer, COMMON) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["green-elbow", "green elbow", "foggy-bottom", "and perhaps also green-elbow", "green-elbow (29 times)"],
+)
+def test_another_word_of_two_parts_is_wrong_whether_or_not_the_text_has_it(wrong):
+    answer = f"rash-plough, rocky-waffle, calm-lantern, {wrong}"
+    assert share(answer, COMMON) == pytest.approx(6 / 7)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "安静茶壶，明亮风筝，勇敢木桥",
+        "1. 安静茶壶\n2. 明亮风筝\n3. 勇敢木桥",
+        "**安静茶壶**、**明亮风筝**和**勇敢木桥**",
+        "安静茶壶（30次），明亮风筝（30次），勇敢木桥（30次）",
+        "好的，它们是安静茶壶、明亮风筝、勇敢木桥",
+        "总的来说，安静茶壶、明亮风筝、勇敢木桥",
+        "根据词表，出现次数最多的3个词是：安静茶壶、明亮风筝、勇敢木桥。",
+    ],
+)
+def test_a_list_in_chinese(answer):
+    assert share(answer, CHINESE) == 1
+    assert share(answer.replace("勇敢木桥", "古老灯塔"), CHINESE) == pytest.approx(2 / 3)
+    assert share(f"{answer}，古老灯塔", CHINESE) == pytest.approx(6 / 7)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "7884, 3437, 1234",
+        "7884,3437,1234",
+        "7,884, 3,437, 1,234",
+        "7 884, 3 437, 1 234",
+        "1. 7,884\n2. 3,437\n3. 1,234",
+        "| 1 | 7884 |\n| 2 | 3437 |\n| 3 | 1234 |",
+        "(1) 7884 (2) 3437 (3) 1234",
+        "The counts, in the order in which they stand, are: 7884, 3437, 1234",
+        "Here are the 3 numbers, as asked:\n7884\n3437\n1234",
+        "7884 gulls, 3437 gulls, and 1234 gulls",
+        "７８８４、３４３７、１２３４",
+        "先后数到7884只、3437只和1234只海鸥。",
+    ],
+)
+def test_numbers_may_have_thousands_and_prose_around_them(answer):
+    score = asyncio.run(F1().score(answer, COUNTS))
+    assert (score.share, score.why["ordered"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["7884, 3437, 1234, 9999", "7,884, 3,437, 1,234, 9,999", "7884 3437 1234 9999", "7884, 12, 3437, 1234"],
+)
+def test_another_number_is_wrong(answer):
+    assert share(answer, COUNTS) == pytest.approx(6 / 7)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "MAB22, DUP13, KEB41",
+        "MAB 22, DUP 13, KEB 41",
+        "MAB_{22}, DUP_{13}, KEB_{41}",
+        r"$MAB_{22}$, $\text{DUP}_{13}$ and $\mathrm{KEB}_{41}$",
+        "The names are MAB22, DUP13 and KEB41.",
+        "变量有MAB22、DUP13、KEB41",
+    ],
+)
+def test_a_names_number_may_stand_apart(answer):
+    assert share(answer, NAMES) == 1
+    for wrong in ("XYZ99", "XYZ 99", "QQQ11"):
+        assert share(f"{answer}, {wrong}", NAMES) == pytest.approx(6 / 7)
+
+
+def test_a_pattern_that_is_none_is_said():
+    with pytest.raises(SettingsError, match=r"like: '\(' is no pattern"):
+        share("fig", Reference("fig", ("fig",), like="("))
 
 
 def test_what_the_question_says_earns_nothing():

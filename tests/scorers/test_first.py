@@ -24,6 +24,7 @@ def scored(answer: str, wanted: str, question: str = "", **options: str) -> Scor
         ("The pass key is 48213.", "48213", 1),
         ("48213 or 48214", "48213", 1),
         ("48214 or 48213", "48213", 0),  # the first counts, not the best
+        ("It is 48,213.", "48213", 1),
         ("482130", "48213", 0),
         ("The 1 key is 48213", "48213", 0),
         ("none", "48213", 0),
@@ -43,6 +44,72 @@ def test_the_first_of_its_kind_is_compared(answer, wanted, share):
 def test_an_answer_may_repeat_the_question():
     """A model that names the asked key before its value once scored 0."""
     assert scored(f"The value of {OTHER} is {UUID}.", UUID, f"What is the value of {OTHER}?").share == 1
+    assert scored("Ann Lee: New York", "New York", "Where does Ann Lee live?").share == 1
+
+
+SHORT = "50aea17b"
+KEY = "4dd3c00f"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "It may be-fed by a key, but the value is ",
+        "A face-bead, a dead-beef and a bad-cafe-decade-facade-added-bed: ",
+        "As of 2024-01-05, and of 2024-01-05-12-30-00, it is ",
+        "Found in line 0047 of 1-800-555-0199: ",
+        "The key begins with 9cc9f6a2 and ends with 075cb1aa2cc8. So the value that would be\u2014",
+        "Let me think aloud. The asked key is {question}, which is 32 digits, 8-4-4-4-12: ",
+        "#4a 3d 2f deed ",
+        "Value:",
+        "urn:uuid:",
+        "值是",
+    ],
+)
+def test_prose_dates_and_parts_are_no_uuid(said):
+    """'be-fed' is made of hexadecimal letters and was once taken for the answer."""
+    question = f"What is the value of {OTHER}?"
+    assert scored(said.format(question=OTHER) + UUID, UUID, question).why["said"] == UUID
+
+
+@pytest.mark.parametrize(
+    ("said", "similarity"),
+    [
+        (UUID[:-1], 0.97),  # a digit missing
+        (UUID[:5] + UUID[4:], 0.97),  # one too many
+        (UUID.replace("-", ""), 0.89),
+        (UUID.replace("-214b-", "-"), 0.86),  # a group missing
+        (UUID.replace("-abd9", "-abd9-abd9"), 0.87),
+        (UUID.replace("-", "\u2011"), 1.0),  # a hyphen that does not break
+        (UUID.replace("e54f", "be-fed"), 0.86),
+    ],
+)
+def test_a_slightly_wrong_uuid_is_taken_as_the_answer(said, similarity):
+    """Else a second try behind it would count, and no slip would be told from an answer in other words."""
+    score = scored(f"It is {said}. No: {UUID}", UUID)
+    assert score.share == (similarity == 1)
+    assert score.why["similarity"] == pytest.approx(similarity, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("said", "share"),
+    [
+        (f"The value of {KEY} is {SHORT}.", 1),
+        (f"On 2024-01-05 a dead beef was added. {SHORT}", 1),  # 'on' was once taken: there is no hyphen
+        (f"{KEY}-{KEY} is {SHORT}", 1),
+        (f"It is {SHORT[:-1]}, or {SHORT}", 0),
+        (f"It is {SHORT}0, or {SHORT}", 0),
+        (f"A facade, a deadbeef: {SHORT}", 1),
+    ],
+)
+def test_a_uuid_of_one_group_is_found_too(said, share):
+    assert scored(said, SHORT, f"What is the value of {KEY}?").share == share
+
+
+def test_a_number_is_no_part_of_the_key_that_an_answer_repeats():
+    """A key of digits, letters and hyphens holds numbers, the first of which was once taken."""
+    assert scored(f"{OTHER} holds 48213", "48213", f"What does {OTHER} hold?").share == 1
+    assert scored("4a-b7 and 5b-7: 48213", "48213", "What does 4a-b7 hold?").why["said"] == "5"
 
 
 def test_how_near_a_wrong_answer_came_is_kept():

@@ -1,4 +1,4 @@
-"""Exactly one label in the first sentence, and the right one."""
+"""Exactly one label where the answer first names any, and the right one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,19 @@ import pytest
 from needlemap.errors import SettingsError
 from needlemap.scorers.base import Reference, Score
 from needlemap.scorers.label import Label
+from needlemap.tasks.world import world
 
 REFERENCE = Reference("barn", question="Where is Ada, who left the hall?", decoys=("hall", "attic", "bar"))
+
+
+def asked(language: str, place: str, question: str) -> Reference:
+    """What task `facts` gives: every other place of its world is wrong."""
+    places: list[str] = world(language)["places"]
+    return Reference(place, question=question, decoys=tuple(one for one in places if one != place))
+
+
+ENGLISH = asked("english", "dairy", "Where is the bracelet at the end? Answer with the place alone.")
+CHINESE = asked("chinese", "书房", "在文中最后，手镯在哪里？只回答地点。")
 
 
 def scored(answer: str, reference: Reference = REFERENCE) -> Score:
@@ -21,15 +32,122 @@ def scored(answer: str, reference: Reference = REFERENCE) -> Score:
     "answer",
     ["barn", "Barn.", "She is in the barn.", "\n\n The **barn**!", "The barn. Not the attic.", "barn\nattic"],
 )
-def test_the_right_label_alone_in_the_first_sentence_is_right(answer):
+def test_the_right_label_alone_is_right(answer):
     assert scored(answer).share == 1
 
 
 @pytest.mark.parametrize(
-    "answer", ["", "attic", "barn or attic", "I think. The barn.", "barnyard", "unknown"]
+    "answer",
+    [
+        "1. dairy",
+        "- Dairy",
+        "> dairy",
+        "DAIRY!",
+        "(dairy)",
+        "`dairy`",
+        "**Dairy**",
+        r"\boxed{dairy}",
+        "Answer: dairy",
+        "**Answer:**\ndairy",
+        "### Answer\ndairy",
+        "**Final answer**\n\nDairy",
+        "| Place |\n|---|\n| dairy |",
+        "Okay.\ndairy",
+        "Hmm... the dairy.",
+        "Sure! The bracelet is in the dairy.",
+        "Jasper Rookshaw has it. He is in the dairy.",
+        "The bracelet is in the **dairy**. It was in the barn earlier.",
+        "In the dairy\n\nExplanation: Jasper walked from the barn to the kitchen, then to the dairy.",
+        "It has not left the dairy.",
+        "If I'm not mistaken, it is in the dairy.",
+    ],
 )
-def test_another_two_or_none_is_wrong(answer):
-    assert scored(answer).share == 0
+def test_what_stands_before_the_first_label_says_nothing(answer):
+    """'1. dairy' was once judged by its first sentence, '1'."""
+    assert scored(answer, ENGLISH).share == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "The bracelet is in the dairy, not the barn.",
+        "He's in the dairy rather than the barn.",
+        "It's not in the barn, it's in the dairy.",
+        "It isn\u2019t in the barn; it is in the dairy.",
+        "It is no longer in the barn but in the dairy.",
+        "It is not in the barn. It is in the dairy.",
+    ],
+)
+def test_a_label_that_is_denied_is_not_named(answer):
+    assert scored(answer, ENGLISH).share == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "barn",
+        "dairymaid",
+        "I don't know.",
+        "dairy or barn",
+        "In the dairy, or the barn.",
+        "kitchen, garden, dairy",
+        "barn\ndairy",
+        "The barn. Or the dairy.",
+        "Places: dairy, barn\ndairy",
+        "It moved from the barn to the dairy.",
+        "Not the dairy",
+        "It isn't in the dairy.",
+        "It was never in the dairy.",
+        "The barn, not the dairy.",
+        "It is not in the barn or the dairy.",
+        "It is neither in the dairy nor in the barn.",
+        "Anywhere but in the dairy or the barn",
+        "The text does not say that it is in the dairy.",
+    ],
+)
+def test_another_label_two_none_and_a_denied_one_are_wrong(answer):
+    assert scored(answer, ENGLISH).share == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "书房。",
+        "1. 书房",
+        "一、书房",
+        "「书房」",
+        "答案：书房",
+        "**答案：**\n书房",
+        "### 答案\n书房",
+        "答案是：\n\n**书房**",
+        "好的！手镯在书房。",
+        "根据文章，手镯最后在书房。",
+        "手镯由某某带着。某某在书房。",
+        "他没有离开书房。",
+        "手镯在书房，不在花园。",
+        "手镯不在花园，在书房。",
+        "手镯不在花园，而是在书房。",
+    ],
+)
+def test_a_right_answer_in_chinese(answer):
+    assert scored(answer, CHINESE).share == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["花园", "不在书房", "并非书房", "书房或花园", "花园。书房。", "不在书房，在花园。", "不是书房而是花园"],
+)
+def test_a_wrong_answer_in_chinese(answer):
+    assert scored(answer, CHINESE).share == 0
+
+
+def test_a_denial_may_be_a_label_itself():
+    """BABILong asks whether somebody is somewhere: yes, no or maybe."""
+    reference = Reference("no", question="Is Ada in the hall?", decoys=("yes", "maybe"))
+    for answer in ("No.", "No, she is not in the hall.", "Ada is no longer in the hall."):
+        assert scored(answer, reference).share == 1
+    assert scored("I know that she is not.", reference).share == 0
 
 
 def test_what_the_question_names_does_not_count():
@@ -48,18 +166,15 @@ def test_why_says_what_was_read():
         "sentence": "in the attic, or the barn",
         "labels": ["barn", "attic"],
     }
-
-
-def test_chinese_needs_no_spaces():
-    reference = Reference("厨房", question="某某在哪里？", decoys=("花园",))
-    assert scored("某某在厨房。", reference).share == 1
-    assert scored("某某在厨房，不在花园。", reference).share == 0
+    assert scored("Well. The barn.").why == {"sentence": "the barn", "labels": ["barn"]}
+    assert scored("Well. No idea.").why == {"sentence": "well", "labels": []}
 
 
 def test_a_heading_is_no_sentence():
     reference = Reference("barn", question="Where is she?", decoys=("attic",))
     assert scored("The answer is:\nbarn", reference).share == 1
     assert scored("The answer is: barn", reference).share == 1
+    assert scored("Not in the attic:\nbarn", reference).share == 1
 
 
 def test_a_task_without_other_labels_is_refused():

@@ -1,10 +1,10 @@
-"""What counts as naming a value: whole, whatever its case, width or kind of hyphen."""
+"""What counts as naming a value: whole, whatever its case, width, kind of hyphen, or thousands' commas."""
 
 from __future__ import annotations
 
 import pytest
 
-from needlemap.scorers.matching import named, plain
+from needlemap.scorers.matching import held, named, place, plain, ungrouped
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,26 @@ from needlemap.scorers.matching import named, plain
         ("red\u2011fox", "red-fox"),  # the hyphen that some models write
         ("STRASSE", "straße"),
         ("one 12345678, then 1234567", "1234567"),
+        ("8,540,898", "8540898"),
+        ("8 540 898", "8540898"),
+        ("8\u202f540\u202f898", "8540898"),  # a narrow space, as French has it
+        ("8.540.898", "8540898"),
+        ("8'540'898", "8540898"),
+        ("8{,}540{,}898", "8540898"),
+        ("$8\\,540\\,898$", "8540898"),
+        ("数字是８，５４０，８９８。", "8540898"),
+        ("7,884, 3,437, 1,234", "3437"),
+        ("7884,3437,1234", "3437"),
+        ("884,437,234", "437"),  # three digits: a list without spaces, as before
+        ("red fox", "red-fox"),
+        ("red_fox", "red-fox"),
+        ("**Red Fox**", "red-fox"),
+        ("MAB22", "mab22"),
+        ("MAB 22", "mab22"),
+        ("MAB_{22}", "mab22"),
+        ("MAB\\_22", "mab22"),
+        ("\\text{MAB}_{22}", "mab22"),
+        ("MAB-22", "mab22"),
     ],
 )
 def test_a_value_is_found_however_it_is_written(said, wanted):
@@ -32,9 +52,46 @@ def test_a_value_is_found_however_it_is_written(said, wanted):
         ("91234567", "1234567"),
         ("red-foxes", "red-fox"),
         ("bored-fox", "red-fox"),
+        ("red foxes", "red-fox"),
+        ("red, fox", "red-fox"),
+        ("18,540,898", "8540898"),
+        ("8,540,898,123", "8540898"),
+        ("8,540,898.5", "8540898"),
+        ("85,40,898", "8540898"),
+        ("8,540, 898", "8540898"),
+        ("854 0898", "8540898"),
+        ("MAB 221", "mab22"),
+        ("MAB2 2", "mab22"),
+        ("XMAB 22", "mab22"),
         ("", "1"),
         ("anything", ""),
     ],
 )
 def test_a_part_of_a_longer_word_is_not_the_value(said, wanted):
     assert not named(plain(said), plain(wanted))
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted", "found"),
+    [
+        ("sandwiches", "sandwich", True),
+        ("1513289", "51328", False),
+        ("51,328", "51328", True),
+        ("151,328", "51328", False),
+        ("no51328no", "51328", True),
+        ("anything", "", False),
+    ],
+)
+def test_a_text_holds_another_anywhere_but_a_number_only_whole(said, wanted, found):
+    assert held(plain(said), plain(wanted)) is found
+
+
+def test_a_place_is_where_the_wanted_text_is_first_found_whole():
+    assert place("red-foxes, a red fox", "red-fox") == 13
+    assert place("nothing", "red-fox") == -1
+
+
+def test_thousands_are_put_together_where_they_are_some():
+    assert ungrouped("1,234 and 12,345,678 but 12,34 and 1234,567 and 1,2345") == (
+        "1234 and 12345678 but 12,34 and 1234,567 and 1,2345"
+    )

@@ -28,7 +28,17 @@ VECTORS = [
     ("1", ["1", "11"], 0.5, 0.5),
     ("11", ["1", "11"], 1.0, 0.5),  # one reference inside another
     ("7", ["7", "7"], 1.0, 1.0),  # a reference given twice counts twice
-    ("1,234,567", ["1234567"], 0.0, 0.0),
+    ("1,234,567", ["1234567"], 0.0, 1.0),  # thousands
+    ("7,884, 3,437 and 12", ["7884", "3437"], 0.0, 1.0),
+    ("1 234 567", ["1234567"], 0.0, 1.0),
+    ("11,234,567", ["1234567"], 0.0, 0.0),
+    ("1,234,567,890", ["1234567"], 0.0, 0.0),
+    ("rocky waffle", ["rocky-waffle"], 0.0, 1.0),
+    ("rocky_waffle", ["rocky-waffle"], 0.0, 1.0),
+    ("rocky waffles", ["rocky-waffle"], 0.0, 0.0),
+    ("a rock and a waffle", ["rocky-waffle"], 0.0, 0.0),
+    ("MAB 22 and DUP_{13}", ["MAB22", "DUP13"], 0.0, 1.0),
+    ("MAB 221", ["MAB22"], 0.0, 0.0),
     ("１２３４５６７", ["1234567"], 0.0, 1.0),  # full-width digits
     ("red\u2011fox", ["red-fox"], 0.0, 1.0),  # a hyphen that does not break
     ("STRASSE", ["straße"], 0.0, 1.0),  # lower case, not folded case

@@ -17,8 +17,8 @@ THIRD = "My dear Olive, you asked me what became of the ninth wave."
 REFERENCE = Reference(f"x7Kq\n{SECOND}", (SECOND,), choices=(FIRST, SECOND, THIRD))
 
 
-def scored(answer: str, reference: Reference = REFERENCE) -> Score:
-    return asyncio.run(Verbatim().score(answer, reference))
+def scored(answer: str, reference: Reference = REFERENCE, **options: bool) -> Score:
+    return asyncio.run(Verbatim(**options).score(answer, reference))
 
 
 @pytest.mark.parametrize("between", ["", " ", "\n", "\n\n"])
@@ -33,6 +33,54 @@ def test_without_the_code_in_front_nothing_counts_but_what_was_picked_is_still_t
         assert (score.share, score.why["code"], score.why["perfect"]) == (0, False, False)
         assert score.why["picked"] == 2
         assert score.why["similarity"] > 0.8
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        f"**x7Kq**\n\n{SECOND}",
+        f"`x7Kq`\n{SECOND}",
+        f'"x7Kq" {SECOND}',
+        f"\u201cx7Kq\u201d {SECOND}",
+        f"[x7Kq] {SECOND}",
+        f"x7Kq: {SECOND}",
+        f"x7Kq \u2014 {SECOND}",
+        f"Code: x7Kq\n{SECOND}",
+        f"**Code:** x7Kq\n\n{SECOND}",
+        f"The code is x7Kq.\n\n{SECOND}",
+        f"### x7Kq\n\n{SECOND}",
+        f"> x7Kq\n{SECOND}",
+    ],
+)
+def test_marks_around_the_code_cost_nothing_but_in_mrcr(answer):
+    """An answer of which all else was right once scored 0 for two stars; OpenAI's rule does so still."""
+    assert scored(answer).why["perfect"]
+    strict = scored(answer, bare=True)
+    assert strict.share == (strict.share if answer.startswith("x7Kq") else 0)
+    assert scored(f"x7Kq{SECOND}", bare=True).share == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        SECOND,
+        f"Sure! x7Kq {SECOND}",
+        f"Here it is: **x7Kq** {SECOND}",
+        f"**x7kq** {SECOND}",
+        f"Code: {SECOND} x7Kq",
+        f"Code x7K {SECOND}",
+        "**",
+        "Code:",
+    ],
+)
+def test_without_the_code_at_the_beginning_marks_do_not_help(answer):
+    assert scored(answer).share == 0
+
+
+def test_a_text_may_begin_with_a_mark():
+    quoted = f'"{SECOND}"'
+    for answer in (f"x7Kq {quoted}", f"**x7Kq** {quoted}"):
+        assert scored(answer, Reference(f"x7Kq {quoted}", (quoted,))).share == 1
 
 
 def test_the_ratio_is_difflibs_with_the_answer_first_as_mrcr_computes_it():

@@ -243,3 +243,23 @@ def read_until(process: Any, words: str) -> str:
         if words in line:
             return said
     raise AssertionError(said)
+
+
+def test_a_suites_families_are_arrays_one_after_the_other_from_one_budget(needlemap, wire, slurm):
+    (needlemap.folder / "two.yaml").write_text(
+        "settings: {lengths: [300, 400, 500], depths: [0, 50, 100], max_answer_tokens: 40}\n"
+        "families: {key: {task: passkey}, one: {task: magic}}\n"
+    )
+    model = ("--model", "openai/m", "--base-url", wire.base_url, "--tokenizer", "cl100k_base")
+    chosen = ("run", "suite:two.yaml", *model, "-o", "s", *ON, "--max-num-workers", "2")
+    wire.schedule("slow:0.1", cycle=True)
+    stopped = needlemap(*chosen, "--limit-tokens", 5000, "--concurrency", 1, code=3)
+    assert "stopped by the budget: used " in stopped.stderr
+    assert len(needlemap.scored("s/key")) == 9
+    assert 0 < len(needlemap.scored("s/one")) < 9
+    wire.schedule()
+    done = needlemap(*chosen)
+    assert done.stderr.count("started ") == 1  # the first family is whole
+    assert "mean    100.0  100.0  100.0  100.0\n" in done.stdout
+    assert all(len(needlemap.scored(f"s/{family}")) == 9 for family in ("key", "one"))
+    assert slurm.jobs(needlemap.folder / "s/one") == {}

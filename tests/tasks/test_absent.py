@@ -19,6 +19,8 @@ from needlemap.grid import Cell
 from needlemap.plan.tree import reused, walk_order
 from needlemap.reports.page.payload import summary
 from needlemap.runs.loaded import load_run
+from needlemap.scorers.base import Score
+from needlemap.scorers.sole import Sole
 from needlemap.tasks.absent import one_edit
 from needlemap.tasks.associations import knowledge
 from needlemap.tasks.base import Draw, Item
@@ -100,6 +102,48 @@ def test_all_that_is_hidden_is_a_decoy_where_the_question_asks_for_something_els
     for item in absent(items(task)):
         values = {needle.text.rpartition(" is ")[2].rstrip(".") for needle in item.needles}
         assert set(item.reference.decoys) == values
+
+
+def sole(item: Item, answer: str) -> Score:
+    return asyncio.run(Sole().score(answer, item.reference))
+
+
+@pytest.mark.parametrize("task", MAGIC)
+@pytest.mark.parametrize("kind", ["word", "number", "uuid"])
+@pytest.mark.parametrize("language", ["english", "chinese"])
+def test_a_denial_with_a_value_of_the_kind_that_is_asked_for_is_a_false_answer(task, kind, language):
+    for item in absent(items(task, value=kind, key=kind, uuid_digits=16, language=language))[:20]:
+        made_up = Values(kind, {"word": 0, "number": 7, "uuid": 16}[kind], language).draw(Random(1))
+        for said in {made_up, made_up.replace("-", " ") if kind == "word" else made_up}:
+            score = sole(item, f"{item.reference.none}, 或 {said}")
+            assert (score.share, score.why["invented"]) == (0, [made_up])
+        assert sole(item, f"{item.reference.none} {item.question}").share == 1
+
+
+@pytest.mark.parametrize("kind", ["word", "number", "uuid"])
+def test_a_denial_may_say_which_keys_there_are(kind):
+    """They look like values where both are of one kind, and are none."""
+    for item in absent(items(Multikey, value=kind, key=kind)):
+        said = f"None: the text has {', '.join(hidden_keys(item))}."
+        for text in (said, said.replace("-", " ") if kind == "word" else said):
+            assert (sole(item, text).share, sole(item, text).why["invented"]) == (1, [])
+
+
+@pytest.mark.parametrize("language", ["english", "chinese"])
+def test_a_denial_with_anybodys_name_is_a_false_answer(language):
+    """Whose name stands in the text was taken from it, any other one of ours was made up."""
+    people = knowledge(language).names
+    for item in absent(items(Latent, language=language, distractors=1))[:20]:
+        told = [name for name in people if any(name in needle.text for needle in item.needles)]
+        assert set(item.reference.decoys) == set(told)
+        for name in people:
+            score = sole(item, f"{item.reference.none}, 或 {name}")
+            there = name in told
+            assert (score.share, *map(bool, (score.why["decoys"], score.why["invented"]))) == (
+                0,
+                there,
+                not there,
+            )
 
 
 def test_a_near_miss_of_a_fact_is_of_its_kind_and_a_missing_one_is_not():
@@ -214,10 +258,17 @@ def test_answers_made_elsewhere_are_scored_so_too(typed):
     flags = ("--lengths", "900", "--depths", "0:100:5", "--max-answer-tokens", "32")
     typed("prompts", "--task", "latent", "--task-options", "absent=1", *flags, "-o", "p.jsonl")
     rows = [json.loads(line) for line in (typed.folder / "p.jsonl").read_text().splitlines()]
-    said = [row | {"answer": "None."} for row in rows]
-    (typed.folder / "a.jsonl").write_text("\n".join(map(json.dumps, said)))
-    scored = [json.loads(line) for line in typed("score", "a.jsonl", "--scorer", "sole").stdout.splitlines()]
-    assert {(row["score"], row["why"]["present"]) for row in scored} == {(100.0, False)}
+    people = knowledge("english").names
+    for answer, scores in (("None.", {100.0}), (f"None, or {' or '.join(people)}.", {0.0})):
+        said = [row | {"answer": answer} for row in rows]
+        (typed.folder / "a.jsonl").write_text("\n".join(map(json.dumps, said)))
+        lines = typed("score", "a.jsonl", "--scorer", "sole").stdout.splitlines()
+        found = [json.loads(line) for line in lines]
+        assert {row["score"] for row in found} == scores
+        assert {row["why"]["present"] for row in found} == {False}
+        assert {len(row["why"]["invented"]) + len(row["why"]["decoys"]) for row in found} == {
+            0 if answer == "None." else len(people)
+        }
 
 
 @pytest.mark.parametrize(

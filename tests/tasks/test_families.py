@@ -152,6 +152,11 @@ def trace_choices(text: str, _question: str) -> list[str]:
     return [name for name, _ in trace_sources(text)]
 
 
+def behind_examples(text: str) -> str:
+    """The text that is asked about."""
+    return text.partition("Now the text that is asked about:\n")[2]
+
+
 def trace_sources(text: str) -> list[tuple[str, str]]:
     return re.findall(r"(?:Let|设) (\w+) = (\w+)[.。]", text)
 
@@ -182,12 +187,12 @@ def said_patterns() -> dict[str, tuple[int, int]]:
         rf"{what} was handed to {PERSON}\.": (0, 1),
         rf"{what} is with {PERSON} now\.": (0, 1),
         rf"[Tt]he {thing} (?:was put into|is kept in|is in) the {box}(?: now)?\.": (0, 1),
-        rf"Somebody laid the {thing} into the {box}\.": (0, 1),
+        rf"Somebody laid the {thing} in the {box}\.": (0, 1),
         rf"(\w{{3}})(?:去了|现在在|转到了){ort}。": (0, 1),
         rf"(\w{{3}})走到{ort}去了。": (0, 1),
         rf"{was}(?:现在由|交到了)(\w{{3}})(?:带着|手里)。": (0, 1),
         rf"{was}现在在(\w{{3}})身上。": (0, 1),
-        rf"有人让(\w{{3}})带上{was}。": (1, 0),
+        rf"有人把{was}交给(\w{{3}})带着。": (0, 1),
         rf"{ding}(?:放进了|现在在|收进了){kiste}里?。": (0, 1),
         rf"有人把{ding}装进了{kiste}。": (0, 1),
     }
@@ -308,6 +313,11 @@ FAMILIES = {
         trace_oracle,
         trace_choices,
     ),
+    "trace-shots": Family(
+        {"task": "trace", "task_options": {"haystack": "repeat", "shots": 2}},
+        lambda text, question: trace_oracle(behind_examples(text), question),
+        lambda text, question: trace_choices(behind_examples(text), question),
+    ),
     "trace-chinese": Family(
         {"task": "trace", "language": "chinese", "task_options": {"order": "random", "span": 30}},
         trace_oracle,
@@ -350,6 +360,7 @@ FAMILIES = {
     "absent-latent": latent(language="chinese", task_options={"absent": 0.5, "distractors": 1}),
 }
 every_family = pytest.mark.parametrize("name", FAMILIES)
+_ENDS = tuple('.!?\n")。！？”…')  # of sentences; the last marks one that the haystack's end cuts
 
 
 def made(name: str, **given: Any) -> Experiment:
@@ -441,16 +452,42 @@ def has_lines(name: str) -> bool:
     return given["task"] in lines or given.get("task_options", {}).get("haystack") in ("needles", "families")
 
 
+def between(trial: Trial, ends: tuple[str, ...], spaces: str = " ") -> bool:
+    """Whether all of a trial's needles begin the text, or stand behind one of these ends."""
+    context = trial.prompt.context_text.encode()
+    before = [context[: placed.byte].decode().rstrip(spaces) for placed in trial.prompt.needles]
+    return bool(before) and all(not text or text.endswith(ends) for text in before)
+
+
 @every_family
 def test_needles_stand_between_two_sentences_or_lines(name):
-    ends = ("\n",) if has_lines(name) else (".", "!", "?", "\n", '"', ")", "。", "！", "？", "”")
-    for trial in made(name).trials:
-        context = trial.prompt.context_text
-        for needle, placed in zip(trial.item.needles, trial.prompt.needles, strict=True):
-            before = context.encode()[: placed.byte].decode()
-            before = before if has_lines(name) else before.rstrip(" ")
-            assert not before or before.endswith(ends) or needle.depth == 1
-            assert needle.text.endswith("\n") == has_lines(name)
+    for trial in made(name, depths="0:100:11").trials:
+        assert between(trial, ("\n",), "") if has_lines(name) else between(trial, _ENDS)
+        assert all(needle.text.endswith("\n") == has_lines(name) for needle in trial.item.needles)
+
+
+TOLD = {  # tasks whose texts are given
+    "single": {"task": "single", "needle": "Ann has 48132 figs.", "question": "How many figs has Ann?"},
+    "multi": {
+        "task": "multi",
+        "needles": ["Ann has 48132 figs.", "安有73519个无花果。"],
+        "question": "How many figs has Ann?",
+        "answer": "48132 and 73519",
+    },
+}
+
+
+@pytest.mark.parametrize("language", ["english", "chinese"])
+@pytest.mark.parametrize("name", [*(name for name in FAMILIES if not has_lines(name)), *TOLD])
+def test_in_short_prompts_of_either_language_needles_stand_between_two_sentences_too(name, language):
+    """Where no sentence ended for 50 tokens, they once stood inside one; at depth 100 behind half of one."""
+    given = {**(FAMILIES[name].given if name in FAMILIES else TOLD[name]), "language": language}
+    grid = {"lengths": [600, 1000, 2000], "depths": "0:100:11", "max_answer_tokens": 20}
+    for mode in ("exact", "bins", "lattice"):
+        chosen = configure(None, {**given, **grid, "tokenizer": "cl100k_base", "mode": mode})
+        trials = prepare(chosen).trials
+        assert [trial.cell for trial in trials if not between(trial, _ENDS)] == []
+        assert len(trials) == 33 or mode == "lattice"
 
 
 @every_family
@@ -527,6 +564,7 @@ def test_a_longer_grid_leaves_the_trials_of_shorter_lengths_as_they_are(name):
 BM25 = {"multivalue": 25, "multiquery": 100 / 12, "chinese": 100, "kv-shots": None}
 BM25 |= {"ordinal": 0, "count-common": 0, "count-scattered": None, "count-corrected": None}
 BM25 |= {"trace": None, "trace-noise": 100 / 3, "trace-chinese": 100 / 3, "thread": 0, "thread-all": 50}
+BM25 |= {"trace-shots": None}  # it may take a line of an example
 BM25 |= {f"facts-{which}": None for which in (1, 2, 3, "chinese")}  # a place by luck
 BM25 |= {"kinship": 0, "kinship-families": 0, "kinship-chinese": 0}  # it draws no box
 BM25 |= {"latent": 0, "latent-distractors": 0, "latent-chinese": 0}

@@ -9,10 +9,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import yaml
 
 from needlemap.configure import configure
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell
+from needlemap.haystacks.grammar import Scene
+from needlemap.haystacks.prose import rules_of
 from needlemap.models.bm25 import Sentences, rank, terms
 from needlemap.tasks.associations import ORDERS, Association, knowledge
 from needlemap.tasks.base import Draw
@@ -166,6 +169,114 @@ def test_where_one_kind_of_fact_could_answer_anothers_question_they_share_no_tar
         for relation in ("places", "fares")
     }
     assert not found["places"] & found["fares"]
+
+
+# By language: cities that the generated prose names, by country and what most people speak there; of a fact,
+# by its anchor, the country or language that would answer one of its questions; and in which of the countries
+# whose capitals are asked about an animal lives in the wild.
+KNOWN = yaml.safe_load("""
+english:
+  cities:
+    Portugal Portuguese: [Lisbon, Porto, Coimbra]
+    Britain English: [Leeds, Bristol, Cardiff]
+    Ireland English: [Cork, Dublin, Galway]
+    Italy Italian: [Modena, Verona, Turin, Trieste]
+    Netherlands Dutch: [Leiden, Delft, Utrecht]
+    Norway Norwegian: [Bergen, Oslo]
+    Estonia Estonian: [Tallinn, Tartu]
+    Croatia Croatian: [Zagreb]
+    Latvia Latvian: [Riga]
+    Lithuania Lithuanian: [Kaunas]
+    Sweden Swedish: [Malmo]
+  lands:
+    {the Acropolis: Greece, the Taj Mahal: India, Saint Basil's Cathedral: Russia,
+     Bondi Beach: Australia, the statue of Christ the Redeemer: Brazil, the Forbidden City: China,
+     the Hagia Sophia: Turkey, the Brooklyn Bridge: America, the Great Sphinx: Egypt,
+     the Burj Khalifa: Emirates, the statue of the Little Mermaid: Denmark, konnichiwa: Japanese,
+     namaste: Hindi, merhaba: Turkish, xin chào: Vietnamese, annyeong haseyo: Korean, kalimera: Greek,
+     buenos días: Spanish, guten Morgen: German, bonjour: French, jambo: Swahili, baht: Thailand,
+     forints: Hungary, zlotys: Poland, hryvnias: Ukraine, yen: Japan, naira: Nigeria, birr: Ethiopia,
+     ringgit: Malaysia, Vietnamese dong: Vietnam, tugriks: Mongolia, Hamlet: Stratford-upon-Avon,
+     War and Peace: Russia, Don Quixote: Spain, Things Fall Apart: Nigeria,
+     One Hundred Years of Solitude: Colombia, The Divine Comedy: Florence,
+     Faust: Frankfurt, Les Misérables: France, The Old Man and the Sea: America,
+     The Metamorphosis: Prague, Pride and Prejudice: nowhere, the bagpipes: Scotland, the sitar: India,
+     the balalaika: Russia, the didgeridoo: Australia, the ukulele: Hawaii, the shamisen: Japan,
+     the alphorn: Switzerland, the erhu: China, the kantele: Finland}
+  animals:
+    {a kangaroo: Canberra, a giant panda: Beijing, a kiwi: Wellington,
+     a ring-tailed lemur: Antananarivo, a giraffe: no, a hummingbird: no, a llama: no, a skunk: no,
+     a lion: no, a sloth: no, a polar bear: no}
+chinese:
+  cities:
+    中国 汉语: [苏州, 杭州, 成都, 西安, 昆明, 泉州, 扬州, 长沙, 青岛, 大连, 桂林, 洛阳, 开封, 绍兴,
+            无锡, 厦门, 南昌, 合肥, 济南, 贵阳, 兰州, 福州, 宁波, 徐州]
+  lands:
+    {帕特农神庙: 希腊, 泰姬陵: 印度, 圣瓦西里大教堂: 俄罗斯, 救世基督像: 巴西,
+     邦迪海滩: 澳大利亚, 圣索菲亚大教堂: 土耳其, 自由女神像: 美国, 狮身人面像: 埃及, 哈利法塔: 阿联酋,
+     小美人鱼雕像: 丹麦, 埃菲尔铁塔: 法国, 大本钟: 英国, 斗兽场: 意大利, こんにちは: 日语, Bonjour: 法语,
+     Guten Morgen: 德语, Buenos días: 西班牙语, 안녕하세요: 韩语, Xin chào: 越南语, Merhaba: 土耳其语,
+     Kaliméra: 希腊语, Здравствуйте: 俄语, Namaste: 印地语, 泰铢: 泰国, 福林: 匈牙利, 兹罗提: 波兰,
+     格里夫纳: 乌克兰, 日元: 日本, 奈拉: 尼日利亚, 比尔: 埃塞俄比亚, 林吉特: 马来西亚, 越南盾: 越南,
+     图格里克: 蒙古国, 哈姆雷特: 无, 战争与和平: 俄国, 堂吉诃德: 西班牙, 百年孤独: 哥伦比亚,
+     傲慢与偏见: 无, 神曲: 佛罗伦萨, 浮士德: 法兰克福, 悲惨世界: 法国, 老人与海: 美国, 红楼梦: 无,
+     骆驼祥子: 北京, 风笛: 苏格兰, 西塔琴: 印度, 巴拉莱卡琴: 俄罗斯, 迪吉里杜管: 澳大利亚,
+     尤克里里: 夏威夷, 三味线: 日本, 阿尔卑斯长号: 瑞士, 坎特勒琴: 芬兰, 伽倻琴: 韩国}
+  animals:
+    {袋鼠: 堪培拉, 环尾狐猴: 塔那那利佛, 大熊猫: 无, 长颈鹿: 无, 犀牛: 无, 大象: 无, 北极熊: 无, 猎豹: 无,
+     河狸: 无, 刺猬: 无}
+""")
+
+
+@every_language
+def test_no_place_in_the_generated_prose_answers_a_question(language):
+    """A man from Kyoto knew some Japanese, and one from Krakow had surely taken a cab in Poland.
+
+    Whoever adds a city, or a fact about a country or language, has to say here which it is.
+    """
+    cities, lands = KNOWN[language]["cities"], KNOWN[language]["lands"]
+    named = {line.write(Scene(lambda: 0.0)) for line in rules_of(language)["city"].lines}
+    assert sorted(named) == sorted(city for there in cities.values() for city in there)
+    facts = knowledge(language).associations
+    about = {"places", "greetings", "fares", "books", "instruments"}
+    assert set(lands) == {each.anchor for each in facts if each.relation in about}
+    spoken = {word for where in cities for word in where.split()}
+    assert not [(anchor, land) for anchor, land in lands.items() if land in spoken]
+    assert not [city for city in named for each in facts if city in each.watch]
+
+
+@every_language
+def test_an_animal_of_a_country_that_is_asked_about_is_the_only_one_from_there(language):
+    """A chameleon may well come from Madagascar, an elephant from China, a camel from Australia."""
+    facts = [each for each in knowledge(language).associations if each.relation == "animals"]
+    homes = KNOWN[language]["animals"]
+    assert {each.anchor for each in facts} == set(homes)
+    asked = [each for each in facts if each.hops == 2]
+    assert [[animal for animal in homes if homes[animal] == each.target] for each in asked] == [
+        [each.anchor] for each in asked
+    ]
+
+
+@every_language
+def test_a_haystack_that_holds_any_step_of_a_fact_has_something_to_say_about_it(language):
+    """One that speaks of Thailand might answer who took a cab in the country whose capital is Bangkok."""
+    facts = knowledge(language).associations
+    for each in facts:
+        steps = {one.target for one in facts if (one.relation, one.anchor) == (each.relation, each.anchor)}
+        assert {each.anchor, *steps} <= set(each.watch) or each.relation in ("moons", "dates")
+    watched = {each.anchor: set(each.watch) for each in facts}
+    if language == "english":
+        assert watched["baht"] == {"baht", "Thailand", "Bangkok"}
+        assert watched["konnichiwa"] == {"konnichiwa", "Japanese", "Tokyo", "Japan"}
+        assert {"Australia", "Canberra"} < watched["a kangaroo"]
+
+
+@every_language
+def test_a_step_that_no_question_names_is_one_of_a_fact(language):
+    """A misspelt anchor there would be watched for nobody."""
+    text = files("needlemap.tasks").joinpath("data", f"latent-{language}.yaml").read_text("utf-8")
+    through = yaml.safe_load(text)["through"]
+    assert set(through) <= {each.anchor for each in knowledge(language).associations}
 
 
 def test_no_needle_shares_a_content_word_with_its_question_in_english():

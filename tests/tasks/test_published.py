@@ -150,6 +150,52 @@ def test_each_format_is_told_by_its_fields_and_has_the_scorer_that_fits(name, tm
         assert score(experiment, trial, trial.item.question) == 0
 
 
+@pytest.mark.parametrize("outputs", ["1234567", ["1234567"], 1234567])
+def test_an_output_that_stands_alone_is_one_answer(outputs, tmp_path):
+    """A text was once taken apart into its letters, each of them an answer."""
+    path = write(tmp_path / "a.jsonl", [row | {"outputs": outputs} for row in ruler(2, 20)])
+    experiment = prepare(
+        configure(None, {"lengths": [700], "task": "published", "task_options": {"path": str(path)}})
+    )
+    trial = experiment.trials[0]
+    assert trial.item.reference.keywords == ("1234567",)
+    assert [score(experiment, trial, answer) for answer in ("It is 1234567.", "1 2 3 4 5 6 7")] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "why"),
+    [
+        ("ruler", {"outputs": "['1', '2']"}, r"row 2: .*outputs are a text, \['1', '2'\], not a list"),
+        ("ruler", {"outputs": {"1": 2}}, "row 2: .*outputs are no list of texts"),
+        ("ruler", {"outputs": None}, "row 2: .*outputs are no list of texts"),
+        ("ruler", {"outputs": []}, "row 2: .*outputs are empty"),
+        ("mrcr", {"desired_msg_index": 99}, "row 2: .*desired_msg_index is 99, but there are 17 messages"),
+        ("mrcr", {"desired_msg_index": -1}, "row 2: .*desired_msg_index is -1"),
+    ],
+)
+def test_a_row_that_says_something_impossible_is_refused_with_its_number(name, change, why, tmp_path):
+    file, maker = SETS[name]
+    rows = maker(3)
+    path = write(tmp_path / file.replace("parquet", "jsonl"), [rows[0], rows[1] | change, rows[2]])
+    with pytest.raises(SettingsError, match=why):
+        prepare(configure(None, {"lengths": [700], "task": "published", "task_options": {"path": str(path)}}))
+
+
+def test_each_sets_own_rule_is_in_force_whether_or_not_its_preset_is_named(tmp_path):
+    """OpenAI's MRCR wants its code bare; RULER finds a number in a longer one. So without a preset."""
+    mrcr_set, ruler_set = made("mrcr", tmp_path), made("ruler", tmp_path)
+    assert mrcr_set.scorer.options == {"bare": True}
+    assert ruler_set.scorer.options == {"rule": "ruler"}
+    trial = mrcr_set.trials[0]
+    code, wanted = trial.item.reference.answer[:10], trial.item.reference.keywords[0]
+    assert score(mrcr_set, trial, f"{code} {wanted}") == 1
+    assert score(mrcr_set, trial, f"**{code}** {wanted}") == 0
+    own = made("ruler", tmp_path, scorer_options={"rule": "words"})
+    number = own.trials[0].item.reference.answer
+    assert [score(each, each.trials[0], f"9{number}") for each in (ruler_set, own)] == [1, 0]
+    assert made("mrcr", tmp_path, scorer="levenshtein").scorer.options == {"trim": False}
+
+
 @pytest.mark.parametrize("name", ["ruler", "mrcr", "mrcr2"])
 def test_whole_prompts_are_asked_byte_for_byte(name, tmp_path):
     rows = SETS[name][1](8)

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from needlemap.configure import configure
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell
+from needlemap.plan.tree import reused, walk_order
 from needlemap.scorers.f1 import F1
 from needlemap.tasks.base import Draw, Item
 from needlemap.tasks.trace import Chain, Trace
+from needlemap.trials import prepare
 
 CELL = Cell(4000, 0.3)
 
@@ -129,6 +132,73 @@ def test_with_a_pattern_names_that_the_prompt_lacks_are_wrong_too():
     assert score.why["precision"] == pytest.approx(5 / 6)
 
 
+def test_shots_are_solved_examples_before_the_text_the_same_in_all_trials():
+    """So prompts go on sharing their beginnings, those of other repeats too where the noise is one."""
+    draws = [
+        Draw(Cell(length, depth), repeat) for length in (1000, 9000) for depth in (0, 1) for repeat in (0, 1)
+    ]
+    examples = {item(draw, shots=2).prologue for draw in draws}
+    assert len(examples) == 1
+    (text,) = examples
+    assert text.endswith("Answer: " + ", ".join(solution(text)) + "\n\nNow the text that is asked about:\n")
+    assert text.count("An example of a text:") == text.count("Which variables") == 2
+    assert text != item(Draw(CELL, 1, 3), shots=2).prologue
+    assert item(shots=0) == item()
+    assert not item().prologue
+
+
+def solution(text: str) -> list[str]:
+    """What a reader of the last example answers, in the order of its lines."""
+    example = text.split("An example of a text:\n")[-1]
+    value = re.search(r"the value (\d+)", example)
+    assert value
+    reached = [value[1]]
+    for name, source in re.findall(r"Let (\w+) = (\w+)\.", example):
+        reached += [name] * (source in reached)
+    return reached[1:]
+
+
+@pytest.mark.parametrize("language", ["english", "chinese"])
+def test_nothing_in_an_example_is_in_the_item(language):
+    """Else a variable would have two values, or an answer could be copied from the example."""
+    for repeat in range(200):
+        made = item(Draw(CELL, repeat), shots=3, chains=4, digits=3, language=language)
+        said, held = made.prologue, "".join(needle.text for needle in made.needles)
+        words = re.compile(r"[A-Z]{3}\d\d|\b\d{3}\b", re.ASCII)
+        assert not set(words.findall(said)) & set(words.findall(held + made.question))
+        assert len(re.findall("= ", said)) == 15
+
+
+def test_an_example_neither_says_how_many_variables_there_are_nor_pays_who_copies_it():
+    short, long = item(shots=1, hops=2), item(shots=1, hops=9)
+    assert len(solution(short.prologue)) == len(solution(long.prologue)) == 3
+    copied = asyncio.run(F1().score(", ".join(solution(long.prologue)), long.reference))
+    assert (copied.share, len(copied.why["wrong"])) == (0, 3)
+    both = ", ".join([*long.reference.keywords, *solution(long.prologue)])
+    assert asyncio.run(F1().score(both, long.reference)).why["precision"] == pytest.approx(10 / 13)
+
+
+def test_a_preset_with_its_example_is_as_long_as_asked_and_reachable_without():
+    given = {"lengths": [1000], "depths": [0, 50, 100], "repeats": 2, "model": "baseline/bm25"}
+    for shots in (1, 0):
+        settings = configure("ruler-vt", given | ({} if shots else {"task_options": {"shots": 0}}))
+        for trial in prepare(settings).trials:
+            assert trial.prompt.tokens == 1000 - 64
+            assert ("An example of a text:" in trial.prompt.messages[-1].content) == bool(shots)
+
+
+def test_repeats_of_one_noise_share_as_much_with_an_example_as_without():
+    asked = {"lengths": [1000], "depths": [0, 50, 100], "repeats": 4, "model": "baseline/bm25"}
+    shared = []
+    for shots in (0, 1):
+        prompts = [
+            trial.prompt
+            for trial in prepare(configure("ruler-vt", asked | {"task_options": {"shots": shots}})).trials
+        ]
+        shared.append(sum(reused([prompts[place] for place in walk_order(prompts)])))
+    assert shared[1] > shared[0]
+
+
 def test_noise_or_prose_and_two_languages():
     assert Trace().background(0, 0) is None
     assert Trace(haystack="repeat").background(0, 0) == Trace(haystack="repeat").background(1, 5)
@@ -141,6 +211,7 @@ def test_noise_or_prose_and_two_languages():
     ("options", "words"),
     [
         ({"chains": 0}, "chains, hops and digits are 1 or more"),
+        ({"shots": -1}, "shots 0 or more"),
         ({"span": 0}, "'span' is a percentage above 0 and up to 100, got 0"),
         ({"order": "sideways"}, "Option 'order' of Trace"),
         ({"question": "Which?"}, r"lacks the placeholder \{value\}"),

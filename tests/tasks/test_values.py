@@ -29,6 +29,31 @@ def test_each_kind_has_its_form(values, pattern):
     assert all(re.fullmatch(pattern, values.draw(random)) for _ in range(200))
 
 
+@pytest.mark.parametrize("size", [4, 8, 12, 32, 64])
+def test_a_uuid_is_neither_a_number_nor_a_word(size):
+    """A scorer tells its kind by the reference: of those with four digits one in seven was a number."""
+    random = Random(5)
+    drawn = [Values("uuid", size).draw(random).replace("-", "") for _ in range(500)]
+    assert not [value for value in drawn if value.isdecimal() or value.isalpha()]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *(Values("number", digits) for digits in (5, 7, 12)),
+        *(Values("uuid", digits) for digits in (8, 9, 16, 32, 40)),
+        Values("word", 0),
+        Values("word", 0, "chinese"),
+    ],
+)
+def test_all_values_of_a_kind_look_like_it_and_prose_does_not(values):
+    random, said = Random(6), "Well-known. On 2024-01-05 a be-fed dead-beef took page 200 of red, 众所周知。"
+    for _ in range(200):
+        value = values.draw(random)
+        assert re.findall(values.like, f"{said} {value}. 是{value}号") == [value, value]
+        assert not re.findall(values.like, f"x{value}")
+
+
 def test_fresh_values_come_once_and_are_not_in_the_haystack():
     random, taken, values = Random(2), set[str](), Values("number", 2)
     found = [values.fresh(random, taken, lambda text: text.startswith("9")) for _ in range(60)]

@@ -1,14 +1,19 @@
-"""`needlemap compare`: two runs on the same trials, paired: difference, interval, verdict."""
+"""`needlemap compare`: two runs, or two suites, on the same trials, paired: difference, interval, verdict."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-from needlemap.errors import SettingsError
+from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.maps.verdict import Verdict
 from needlemap.reports.comparison import comparison_json, comparison_text
 from needlemap.reports.paired import MARGIN, compare_loaded
+from needlemap.reports.paired_suites import compare_suites
+from needlemap.reports.suite_comparison import suite_comparison_json, suite_comparison_text
 from needlemap.runs.loaded import load_run
+from needlemap.runs.suite_folder import is_suite, open_suite
 
 
 def compare_command(
@@ -16,12 +21,34 @@ def compare_command(
 ) -> int:
     """Compare and print; 1 when B is worse and that was to fail, else 0."""
     points = _margin(margin, fail_if_worse)
+    compared = _suites if _both_suites(first, second) else _runs
+    text, plain, verdict = compared(first, second, points)
+    print(json.dumps(plain, indent=1, ensure_ascii=False) if as_json else text, end="\n" if as_json else "")
+    return int(fail_if_worse is not None and verdict.word == "worse")
+
+
+def _runs(first: Path, second: Path, points: float) -> tuple[str, dict[str, Any], Verdict]:
     comparison, names = compare_loaded(load_run(first), load_run(second), points)
-    if as_json:
-        print(json.dumps(comparison_json(comparison, names), indent=1, ensure_ascii=False))
-    else:
-        print(comparison_text(comparison, names), end="")
-    return int(fail_if_worse is not None and comparison.verdict.word == "worse")
+    text, plain = comparison_text(comparison, names), comparison_json(comparison, names)
+    return text, plain, comparison.verdict
+
+
+def _suites(first: Path, second: Path, points: float) -> tuple[str, dict[str, Any], Verdict]:
+    """The verdict is that on the mean over families."""
+    comparison, names = compare_suites(open_suite(first), open_suite(second), points)
+    text, plain = suite_comparison_text(comparison, names), suite_comparison_json(comparison, names)
+    return text, plain, comparison.verdict
+
+
+def _both_suites(first: Path, second: Path) -> bool:
+    """Whether the two are suites. Raises NeedlemapError when one is and the other is not."""
+    if is_suite(first) == is_suite(second):
+        return is_suite(first)
+    suite, run = (first, second) if is_suite(first) else (second, first)
+    raise NeedlemapError(
+        f"'{suite}' is a suite and '{run}' is not. Compare two suites, or one of its families with a run: "
+        f"{', '.join(map(str, open_suite(suite).runs)) or 'none of them is begun'}."
+    )
 
 
 def _margin(margin: float | None, fail_if_worse: float | None) -> float:

@@ -28,6 +28,7 @@ from needlemap.difficulty import (
     chosen,
     dial_of,
     in_range,
+    missed,
     read_difficulty,
 )
 from needlemap.errors import NeedlemapError, SettingsError
@@ -103,6 +104,9 @@ async def _measured(settings: Settings, dial: Sequence[Mapping[str, Any]], path:
                 break
         frozen = chosen(scores)
         _freeze(settings, dial[frozen], pilots[frozen], path, scores[frozen])
+        if not in_range(scores[frozen]):
+            found = f"{settings.model} scores {100 * scores[frozen]:.1f}, outside 60 to 95"
+            print(f"warning: {found}: {missed(scores, frozen)}", file=sys.stderr)
         final = at_step(settings, dial[frozen])
         return await _asked(final, path, [each for each in pilots if each != pilots[frozen]], model, started)
     finally:
@@ -131,11 +135,6 @@ def _freeze(settings: Settings, options: Mapping[str, Any], pilot: Path, path: P
     if not (path / RUN_FILE).is_file():
         for file in [*sorted(pilot.glob("records-*.jsonl")), pilot / RUN_FILE]:
             shutil.copy2(file, path / file.name)
-    if not in_range(score):
-        where = "no step is hard enough" if score > HIGHEST else "the step before, if any, is too easy"
-        print(
-            f"warning: {settings.model} scores {100 * score:.1f}, outside 60 to 95: {where}", file=sys.stderr
-        )
 
 
 def _score(map: Map) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import EntryPoint
 
 from needlemap.configure import preset_about, preset_files
@@ -42,8 +43,9 @@ def _rows(kind: str) -> dict[str, str]:
 
 
 def _about(kind: str, point: EntryPoint) -> str:
-    """What an extension is: a task of ours in its own first words, others by where they come from."""
+    """What an extension is: one of ours in its own first words, others by where they come from."""
     package = point.dist.name if point.dist else ""
     if package not in ("", "needlemap"):
         return f"{point.value} ({package})"
-    return str(point.load().__doc__).partition("\n")[0] if kind == "tasks" else point.value
+    about = point.load() if kind == "tasks" else import_module(point.module)
+    return str(about.__doc__).partition("\n")[0]

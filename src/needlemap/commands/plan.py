@@ -206,6 +206,13 @@ def _cut_note(row: Summary) -> str:
     return said
 
 
+def judge_notes(row: Summary) -> list[str]:
+    """What a judge costs beside the model; nothing where none is asked, or it is free."""
+    if row.usd_judge is None:
+        return ["judge: its price is not known. Give --scorer-options 'prices={input: USD, output: USD}'"]
+    return [f"judge: {_dollars(row.usd_judge)} dollars more, at most, one verdict each"] * bool(row.usd_judge)
+
+
 def _notes(settings: Settings, rows: list[Summary], bound: int | None, terms: Terms) -> list[str]:
     """What the table does not say of itself."""
     by_mode = {row.mode: row for row in rows}
@@ -224,6 +231,7 @@ def _notes(settings: Settings, rows: list[Summary], bound: int | None, terms: Te
     if any(row.usd_plain for row in rows):
         budget, source = settings.most_tokens, price_source(settings)
         notes.append(f"dollars: at most, every answer using all {budget} tokens; prices: {source}")
+    notes += judge_notes(chosen)
     if chosen.held_tokens is not None and chosen.held_tokens < 0.9 * chosen.cached:
         notes.append(
             f"warning: a cache of {_short(terms.cache_tokens or 0)} tokens serves "

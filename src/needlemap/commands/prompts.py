@@ -50,5 +50,6 @@ def prompt_line(trial: Trial) -> dict[str, Any]:
         **({"decoys": list(reference.decoys)} if reference.decoys else {}),
         **({"choices": list(reference.choices)} if reference.choices else {}),
         **({"none": reference.none} if reference.none else {}),
+        **({"like": reference.like} if reference.like else {}),
         "sha256": prompt.sha256,
     }

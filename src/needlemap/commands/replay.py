@@ -40,7 +40,8 @@ def replay_command(folder: Path, length: str, depth: float, repeat: int, ask: bo
         print(f"[{message.role}]\n{_shown(message.content)}\n")
     print(verdict, file=sys.stderr)
     if record is not None and record.answer is not None:
-        print(f"recorded answer: {record.answer!r} (score {record.score})", file=sys.stderr)
+        score = "not scored" if record.score is None else f"score {percent(record.score):g} %"
+        print(f"recorded answer: {record.answer!r} ({score})", file=sys.stderr)
     if ask:
         answer = asyncio.run(_ask(settings, trial))
         print(f"answer now: {answer.text!r} (finish {answer.finish})", file=sys.stderr)

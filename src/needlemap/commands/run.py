@@ -21,12 +21,13 @@ from needlemap.printable import printable
 from needlemap.reports.ended import ended_lines
 from needlemap.reports.live import Lines, LiveMap, Silent, Tally, Together, View
 from needlemap.reports.terminal import plain_summary, terminal_map
-from needlemap.reports.usage import usage_lines
+from needlemap.reports.usage import judge_lines, usage_lines
 from needlemap.runs.canary import begins_twice
 from needlemap.runs.contexts import SavingContexts
 from needlemap.runs.record import Record
 from needlemap.runs.runner import Outcome, Watcher
 from needlemap.runs.session import Session, about, load_map, make_model, map_of
+from needlemap.runs.store import RUN_FILE
 from needlemap.settings import Settings
 from needlemap.trials import Experiment, prepare
 
@@ -56,9 +57,10 @@ def _run(settings: Settings, path: Path, live: bool) -> int:
                     outcome = _asked(session, model, page)
                 except KeyboardInterrupt:
                     return interrupted(settings, path, ending.code)
-        show_result(load_map(path), settings, path)
-        if not settings.quiet:
-            show_usage(session)
+        if outcome.scored or session.done or not outcome.over:
+            show_result(load_map(path), settings, path)
+            if not settings.quiet:
+                show_usage(session)
         return verdict(outcome, session.experiment, path)
 
 
@@ -191,7 +193,7 @@ def show_usage(session: Session) -> None:
     experiment = session.experiment
     remote, framing = experiment.traits.remote, experiment.settings.framing_tokens
     lines = usage_lines(session.folder.records(), remote=remote, framing_tokens=framing)
-    for line in (*ended_lines(session.folder), *lines):
+    for line in (*ended_lines(session.folder), *lines, *judge_lines(session.folder.records())):
         print(printable(line), file=sys.stderr)
 
 
@@ -204,11 +206,13 @@ def warn(outcome: Outcome) -> None:
 def verdict(outcome: Outcome, experiment: Experiment, path: Path) -> int:
     """What stopped the run or failed in it, in one line each; the exit code."""
     warn(outcome)
+    kept = experiment.settings.save and (path / RUN_FILE).is_file()
+    elsewhere = f" Other settings want another folder than {path}: give one with -o, or none." if kept else ""
     if outcome.canary:
-        print(f"needlemap: stopped before spending more. {outcome.canary}", file=sys.stderr)
+        print(f"needlemap: stopped before spending more. {outcome.canary}{elsewhere}", file=sys.stderr)
         return 2
     if outcome.hopeless:
-        print(f"needlemap: stopped, every request would fail: {outcome.hopeless}", file=sys.stderr)
+        print(f"needlemap: stopped, every request would fail: {outcome.hopeless}{elsewhere}", file=sys.stderr)
         return 2
     if outcome.refused_from:
         fitting = [length for length in experiment.grid.lengths if length < outcome.refused_from]

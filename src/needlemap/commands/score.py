@@ -11,7 +11,9 @@ from typing import Any
 from needlemap.commands.run import show_result
 from needlemap.errors import NeedlemapError, SettingsError, Unmeasured, did_you_mean
 from needlemap.flags import parsed
+from needlemap.models.thinking import parted
 from needlemap.registry import find
+from needlemap.reports.usage import judge_lines
 from needlemap.runs.rescoring import rescore, with_scorer
 from needlemap.runs.retry import attempts
 from needlemap.runs.session import load_map
@@ -35,8 +37,9 @@ def _run(path: Path, scorer: str, options: dict[str, Any], out: Path | None) -> 
     experiment = with_scorer(folder, scorer, options)
     records = asyncio.run(rescore(folder, experiment, out or path))
     scored = sum(record.scored for record in records)
-    say = f"{scored} answers scored anew" if records else "nothing is left to score"
-    print(f"{say}, scorer {scorer}; nothing was asked", file=sys.stderr)
+    answers = "1 answer" if scored == 1 else f"{scored:,} answers"
+    say = f"{answers} scored anew" if records else "nothing is left to score"
+    print("\n".join([f"{say}, scorer {scorer}; nothing was asked", *judge_lines(records)]), file=sys.stderr)
     show_result(load_map(out or path), experiment.settings, out or path)
     return 0 if scored == len(records) else 1
 
@@ -74,7 +77,7 @@ async def _all(scorer: Scorer, rows: list[dict[str, Any]]) -> list[dict[str, Any
 
 
 async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
-    """A line with score (0 to 100), native score and what decided it."""
+    """A line with score (0 to 100), native score and what decided it. Thinking is no part of its answer."""
     reference = Reference(
         _text(row, _REFERENCES),
         _keywords(row),
@@ -83,9 +86,11 @@ async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
         tuple(map(str, row.get("decoys") or ())),
         tuple(map(str, row.get("choices") or ())),
         str(row.get("none") or ""),
+        str(row.get("like") or ""),
     )
+    answer = parted(_text(row, _ANSWERS)).answer  # as a run does, so that both score alike
     try:
-        score, _ = await attempts(lambda: scorer.score(_text(row, _ANSWERS), reference), _RETRIES)
+        score, _ = await attempts(lambda: scorer.score(answer, reference), _RETRIES)
     except Unmeasured as failure:
         return {
             **row,
@@ -125,7 +130,10 @@ def _checked(row: Any, file: Path, number: int) -> dict[str, Any]:
         if not isinstance(row, dict) or not any(isinstance(row.get(name), str) for name in names):
             keys = row if isinstance(row, dict) else ()
             hint = did_you_mean(names[0], map(str, keys)) if keys else ""
-            raise NeedlemapError(f"{file}, line {number}: no text in field '{names[0]}'. {hint}".rstrip())
+            held = next((name for name in names if isinstance(row, dict) and name in row), None)
+            kind = f"field '{held}' holds no text. Write it in quotation marks." if held else None
+            said = kind or f"no text in field '{names[0]}'. {hint}".rstrip()
+            raise NeedlemapError(f"{file}, line {number}: {said}")
     if not all(isinstance(word, str) for word in _keywords(row)):
         raise NeedlemapError(f"{file}, line {number}: field 'keywords' must be a list of texts.")
     return dict(row)

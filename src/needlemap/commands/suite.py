@@ -8,12 +8,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from time import monotonic
 from typing import IO, Any
 
-from needlemap.commands.plan import Terms, summary, table_lines
+from needlemap.commands.plan import Terms, judge_notes, summary, table_lines
 from needlemap.commands.prompts import prompt_line
-from needlemap.commands.run import announce, fresh, notes, show_usage, verdict, view_of
+from needlemap.commands.run import announce, fresh, interrupted, notes, show_usage, verdict, view_of
 from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models.base import Model
@@ -21,22 +20,22 @@ from needlemap.money import price_source
 from needlemap.plan.order import ordered
 from needlemap.plan.summary import Summary
 from needlemap.reports.live import Together
-from needlemap.reports.suite import RULES, Family, suite_lines
+from needlemap.reports.suite import RULES, families_of, suite_lines
+from needlemap.runs.ahead import Ahead, look_ahead
 from needlemap.runs.contexts import SavingContexts
-from needlemap.runs.loaded import load_run
 from needlemap.runs.runner import Outcome, Watcher
-from needlemap.runs.session import Session, cube_of_run, make_model
-from needlemap.runs.store import RUN_FILE
-from needlemap.runs.suite_folder import SuiteFolder, budget_beside, is_suite, make_suite, open_suite
+from needlemap.runs.session import Session
+from needlemap.runs.suite_folder import SuiteFolder, is_suite, make_suite, open_suite
+from needlemap.runs.suite_session import ask_families
 from needlemap.settings import Settings
 from needlemap.suites import Suite, load_suite
 from needlemap.trials import prepare
 
 _SUMMED = (
     *("cells", "prompts", "asked", "computed", "cached", "cut_loss"),
-    *("usd_plain", "usd_cached", "flops", "seconds", "held_tokens"),
+    *("usd_plain", "usd_cached", "usd_judge", "flops", "seconds", "held_tokens"),
 )
-_OVER = (2, 3)  # exit codes after which the other families are not asked
+OVER = (2, 3)  # exit codes after which the other families are not asked
 
 
 def run_suite(name: str, out: Path | None, flags: Mapping[str, Any], live: bool) -> int:
@@ -44,73 +43,105 @@ def run_suite(name: str, out: Path | None, flags: Mapping[str, Any], live: bool)
     suite = load_suite(name)
     settled = suite.settle(flags)
     first = next(iter(settled.values()))
-    if live:
-        raise SettingsError("--live shows one run, and a suite is several. Leave it out.")
-    if not first.save:
-        raise SettingsError("--no-save keeps no run folders, and a suite's report is made of them.")
+    refuse_for_suite(suite, first, live)
     path = out or fresh(first, f"suite-{suite.name}")
-    sessions = {
-        family: Session.open(prepare(settings), path / family) for family, settings in settled.items()
-    }
-    folder = make_suite(path, suite)
-    if not first.quiet:
-        _announce_all(suite, sessions)
-    code = _asked(folder, sessions, first)
-    show_suite(folder)
-    if not first.quiet:
-        print(f"\nsuite: {path}\nreport: needlemap report {path} -o report.html", file=sys.stderr)
+    folder = begun(suite, settled, path)
+    code = _asked(folder, settled, first)
+    end_suite(folder, first)
     return code
 
 
-def _announce_all(suite: Suite, sessions: Mapping[str, Session]) -> None:
-    experiments = [session.experiment for session in sessions.values()]
-    trials = sum(len(experiment.trials) for experiment in experiments)
-    tokens = sum(experiment.tokens_asked for experiment in experiments)
-    left = sum(len(session.todo) for session in sessions.values())
-    done = f", {trials - left:,} already scored" if left < trials else ""
-    print(
-        f"suite {suite.name}: {len(sessions)} families, {trials:,} trials, {tokens:,} prompt tokens{done}",
-        file=sys.stderr,
-        flush=True,
-    )
+def refuse_for_suite(suite: Suite, settings: Settings, live: bool) -> None:
+    """Raises SettingsError for what only one run can do."""
+    if live:
+        family, own = next(iter(suite.families.items()))
+        alone = own.get("preset") or f"--task {settings.task}"
+        raise SettingsError(
+            f"--live shows one run, and suite '{suite.name}' is several. Leave it out, and whenever you want "
+            f"to see how far they are: needlemap report FOLDER -o report.html. Or ask one family alone, as "
+            f"{family}: needlemap run {alone} --live"
+        )
+    if not settings.save:
+        raise SettingsError("--no-save keeps no run folders, and a suite's report is made of them.")
 
 
-def _asked(folder: SuiteFolder, sessions: Mapping[str, Session], settings: Settings) -> int:
-    """Ask what is left of all families; the exit code."""
-    wanted = {family: session for family, session in sessions.items() if session.wanted}
-    if not wanted:
-        return 0
-    model = make_model(settings)
+def begun(suite: Suite, settled: Mapping[str, Settings], path: Path) -> SuiteFolder:
+    """The suite's folder, when nothing is known to be wrong with any family. Says what will be asked.
+
+    Raises NeedlemapError.
+    """
+    ahead = [_ahead(family, settings, path) for family, settings in settled.items()]
+    folder = make_suite(path, suite)
+    if not next(iter(settled.values())).quiet:
+        print(_announcement(suite, ahead), file=sys.stderr, flush=True)
+    return folder
+
+
+def _ahead(family: str, settings: Settings, path: Path) -> Ahead:
+    try:
+        return look_ahead(settings, path / family)
+    except NeedlemapError as error:
+        raise NeedlemapError(f"Family '{family}': {error}") from None
+
+
+def _announcement(suite: Suite, ahead: Sequence[Ahead]) -> str:
+    """What is known before prompts are built: how many trials, and how many of them are scored."""
+    trials, scored = (_sum([getattr(each, name) for each in ahead]) for name in ("trials", "scored"))
+    counted = f", {trials:,} trials" if trials is not None else ""
+    done = f", {scored:,} already scored" if scored else ""
+    return f"suite {suite.name}: {len(ahead)} families{counted}{done}"
+
+
+def end_suite(folder: SuiteFolder, settings: Settings) -> None:
+    """Print a suite's table and where it is kept."""
+    show_suite(folder)
     if not settings.quiet:
-        notes(model)
+        report = f"needlemap report {folder.path} -o report.html"
+        print(f"\nsuite: {folder.path}\nreport: {report}", file=sys.stderr)
+
+
+def _asked(folder: SuiteFolder, settled: Mapping[str, Settings], settings: Settings) -> int:
+    """Ask what is left of all families; the exit code."""
+    asking = _Asking(folder.path)
     with terminable() as ending:
         try:
-            return asyncio.run(_families(folder, wanted, model))
+            asyncio.run(ask_families(folder, settled, asking))
         except KeyboardInterrupt:
-            print(
-                f"needlemap: interrupted. What was scored is kept; to go on: the same command with -o "
-                f"{folder.path}",
-                file=sys.stderr,
-            )
-            return ending.code
+            return interrupted(settings, folder.path, ending.code)
+    return asking.code
 
 
-async def _families(folder: SuiteFolder, sessions: Mapping[str, Session], model: Model) -> int:
-    """One family after the other, with one model, until one ends as all others would; the worst exit code."""
-    started, codes = monotonic(), [0]
-    try:
-        for family, session in sessions.items():
-            settings = session.experiment.settings
-            if not settings.quiet:
-                print(f"\n{family}", file=sys.stderr)
-            budget = budget_beside(settings, folder.beside(family), started)
-            outcome = await ask_session(replace(session, budget=budget), model)
-            codes.append(verdict(outcome, session.experiment, folder.path))
-            if codes[-1] in _OVER:
-                break
-    finally:
-        await model.close()
-    return max(codes)
+class _Asking:
+    """Asks and tells of one family after the other, until one ends as all others would.
+
+    code: the worst exit code. path: the suite's folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self.code = path, 0
+        self._noted = False
+
+    async def ask(self, family: str, session: Session, model: Model) -> bool:
+        """Whether to go on with the next family."""
+        if not session.experiment.settings.quiet:
+            if not self._noted:
+                notes(model)
+            print(f"\n{family}", file=sys.stderr)
+        self._noted = True
+        outcome = await ask_session(session, model)
+        code = verdict(outcome, session.experiment, self._path)
+        self.code = max(self.code, code)
+        return code not in OVER
+
+    def unprepared(self, family: str, error: NeedlemapError) -> None:
+        """Say so, and let the exit code say that something was not measured."""
+        say_unprepared(family, error)
+        self.code = max(self.code, 1)
+
+
+def say_unprepared(family: str, error: NeedlemapError) -> None:
+    """What is wrong with a family, which does not stop the others."""
+    print(f"\nneedlemap: family '{family}' is left out: {error}", file=sys.stderr, flush=True)
 
 
 async def ask_session(session: Session, model: Model) -> Outcome:
@@ -130,19 +161,7 @@ async def ask_session(session: Session, model: Model) -> Outcome:
 
 def show_suite(folder: SuiteFolder, rules: tuple[str, ...] | None = None) -> None:
     """Print a suite's table. rules: of effective length, instead of the usual ones."""
-    print("\n".join(suite_lines(folder.suite, measured(folder), rules or RULES)))
-
-
-def measured(folder: SuiteFolder) -> list[Family]:
-    """What each family of a suite's folder came to."""
-    found = []
-    for name in folder.families:
-        if (folder.path / name / RUN_FILE).is_file():
-            run = load_run(folder.path / name)
-            found.append(Family(name, run.map, cube_of_run(run.about, run.records)))
-        else:
-            found.append(Family(name, None, None))
-    return found
+    print("\n".join(suite_lines(folder.suite, families_of(folder), rules or RULES)))
 
 
 def plan_suite(name: str, terms: Terms, as_json: bool, flags: Mapping[str, Any]) -> None:
@@ -162,6 +181,7 @@ def plan_suite(name: str, terms: Terms, as_json: bool, flags: Mapping[str, Any])
     print("\n".join(table_lines([*rows, whole], first="family")))
     if whole.usd_plain is not None:
         print(f"\ndollars: at most, every answer using its whole budget; prices: {price_source(first)}")
+    print("".join(f"{note}\n" for note in judge_notes(whole)), end="")
 
 
 def _plain(row: Summary) -> dict[str, Any]:

@@ -34,6 +34,11 @@ class Haystack:
     sha256: str
     repeated_from: int | None = None
 
+    def broken_off(self, stop: int) -> bool:
+        """Whether its first `stop` tokens end inside a sentence or line."""
+        rest = bytes(self.text.span(int(self.cuts.sentence[stop]), stop).data).rstrip(b" \t")
+        return bool(rest) and not rest.endswith(b"\n")
+
 
 def assemble(
     source: Source,

@@ -45,12 +45,14 @@ class Rate:
 class Balance:
     """found: scores where it was there. rejected: where it was not, whether the answer said so.
 
-    false: the other answers there. named: of them, those that took a value that stands in the text.
+    false: the other answers there. named: of them, those that took a value that stands in the text; invented:
+    those that made one up.
     """
 
     found: Rate
     rejected: Rate
     named: int
+    invented: int = 0
 
     @property
     def false(self) -> Rate:
@@ -74,7 +76,7 @@ class Balance:
 def balance(records: Iterable[Record]) -> Balance | None:
     """That of a run; None where its questions were not of both kinds. Each different prompt counts once."""
     scores: dict[bool, list[float]] = {True: [], False: []}
-    named = 0
+    named = invented = 0
     for group in by_prompt(latest_records(records)):
         told = [record for record in group if _why(record, "present") is not None]
         known = known_scores(told)
@@ -82,8 +84,9 @@ def balance(records: Iterable[Record]) -> Balance | None:
             present = bool(_why(told[0], "present"))
             scores[present].append(sum(known) / len(known))
             named += not present and bool(_why(told[0], "decoys"))
+            invented += not present and bool(_why(told[0], "invented"))
     found, rejected = Rate.of(scores[True]), Rate.of(scores[False])
-    return Balance(found, rejected, named) if found and rejected else None
+    return Balance(found, rejected, named, invented) if found and rejected else None
 
 
 def _why(record: Record, what: str) -> object:

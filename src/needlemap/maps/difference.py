@@ -7,7 +7,8 @@ from math import sqrt
 
 import numpy as np
 
-from needlemap.maps.bootstrap import FEWEST, expanded_interval, weights
+from needlemap.maps.bootstrap import FEWEST, expanded_interval
+from needlemap.maps.bootstrap import weights as draws
 from needlemap.maps.clusters import Z, robust_error
 from needlemap.maps.cube import Array
 from needlemap.maps.significance import mcnemar, sign_flip
@@ -35,40 +36,50 @@ class Difference:
     gained: int
 
 
-def paired_difference(first: Array, second: Array, *, graded: bool) -> Difference | None:
+def paired_difference(
+    first: Array, second: Array, *, graded: bool, weights: Array | None = None
+) -> Difference | None:
     """Difference of scores (clusters, trials), NaN where missing; pairs with one score are left out.
 
-    None when no pair is left. Pass and fail: `adjusted_interval`. Graded: bootstrap over clusters.
+    None when no pair is left. Pass and fail: `adjusted_interval`. Graded: bootstrap over clusters. weights:
+    of each pair, same shape; all the same if not given. Counts and McNemar's p take no heed of them.
     """
     known = ~np.isnan(first - second)
-    first, second, known = (array[known.any(axis=1)] for array in (first, second, known))
+    weights = np.ones(first.shape) if weights is None else weights
+    rows = known.any(axis=1)
+    first, second, known, weights = (array[rows] for array in (first, second, known, weights))
     n = int(known.sum())
     if not n:
         return None
     apart = np.where(known, second - first, 0.0)
     apart = np.where(np.abs(apart) < 1e-12, 0.0, apart)
-    sums, counts = apart.sum(axis=1), known.sum(axis=1).astype(np.float64)
+    weights = np.where(known, weights, 0.0)
+    sums, counts = (weights * apart).sum(axis=1), weights.sum(axis=1)
     lost, gained = int((apart < 0).sum()), int((apart > 0).sum())
     bootstrapped = graded and len(sums) >= FEWEST and bool(apart.any())
-    low, high = _bootstrap(sums, counts) if bootstrapped else adjusted_interval(apart[known], sums, counts)
-    units = sums if len(sums) > 1 else apart[known]
+    each = apart[known], weights[known]
+    low, high = _bootstrap(sums, counts) if bootstrapped else adjusted_interval(*each, sums, counts)
+    units = sums if len(sums) > 1 else each[0] * each[1]
     p = sign_flip(units) if graded else mcnemar(lost, gained)
+    means = [float(np.average(scores[known], weights=each[1])) for scores in (first, second)]
     return Difference(
-        float(sums.sum() / n), low, high, p, n, len(sums),
-        float(first[known].mean()), float(second[known].mean()), lost, gained,
-    )  # fmt: skip
+        float(sums.sum() / counts.sum()), low, high, p, n, len(sums), means[0], means[1], lost, gained
+    )
 
 
-def adjusted_interval(apart: Array, sums: Array, counts: Array) -> tuple[float, float]:
+def adjusted_interval(apart: Array, weights: Array, sums: Array, counts: Array) -> tuple[float, float]:
     """Interval of a mean paired difference: adjusted Wald, or of whole clusters if wider.
 
     Half a pair is added to each of the four outcomes: n + 2 pairs, sum d, sum d^2 + 1 (Agresti and Min 2005,
-    Biometrics 61:515), so that a few equal answers do not make a certainty. apart: the pairs' differences;
-    sums, counts: per cluster.
+    Biometrics 61:515), so that a few equal answers do not make a certainty. With weights n is Kish's
+    effective size (1965, Survey Sampling), and what is added has the largest weight. apart,
+    weights: of the pairs; sums, counts: per cluster, weighted.
     """
-    n = len(apart) + 2
-    centre = float(apart.sum() / n)
-    half = Z * sqrt(max(0.0, (float((apart**2).sum()) + 1) / n - centre**2) / n)
+    shares = weights / weights.sum()
+    n = 1 / float((shares**2).sum())
+    centre = float((shares * apart).sum()) * n / (n + 2)
+    squares = float(((shares * apart) ** 2).sum() + shares.max() ** 2) * (n / (n + 2)) ** 2
+    half = Z * sqrt(max(0.0, squares - centre**2 / (n + 2)))
     low, high = _of_clusters(sums, counts) if len(sums) > 1 else (centre, centre)
     return max(-1.0, min(centre - half, low)), min(1.0, max(centre + half, high))
 
@@ -89,7 +100,7 @@ def _of_clusters(sums: Array, counts: Array) -> tuple[float, float]:
 
 
 def _bootstrap(sums: Array, counts: Array) -> tuple[float, float]:
-    drawn = weights(len(sums))
+    drawn = draws(len(sums))
     interval = expanded_interval((drawn @ sums) / (drawn @ counts), len(sums))
     assert interval is not None  # there are FEWEST clusters
     return interval

@@ -5,14 +5,14 @@ Depths and scores are shares in [0, 1], lengths are tokens. What is not known is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import NeedlemapError
 from needlemap.runs.record import Record
 
 if TYPE_CHECKING:
-    from needlemap.maps.map import CellScore
+    from needlemap.maps.map import CellScore, Map
 
 NUMBERS = ("score", "native", "low", "high", "realised", "usd", "latency_s")  # NaN where unknown
 COUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "thinking_tokens")
@@ -22,12 +22,23 @@ SAME = (
     "key",
 )  # fmt: skip
 CELL = ("length", "depth", "score", "n", "low", "high", "realised", "missing")
+MARGIN = ("family", "length", "score", "n", "low", "high")
 TRIAL = ("length", "realised", "native", "scorer", *SAME)
 
 
 def cell_frame(cells: Iterable[CellScore]) -> Any:
     """One row a cell: length, depth, score, n, low, high, realised, missing. Raises NeedlemapError."""
     return _frame([_cell(cell) for cell in cells], CELL)
+
+
+def margin_frame(maps: Mapping[str, Map]) -> Any:
+    """One row a family and length of a suite: its margin. Raises NeedlemapError when pandas is missing."""
+    rows = [
+        {"family": family, "length": length, **{name: getattr(mean, name) for name in MARGIN[2:]}}
+        for family, map in maps.items()
+        for length, mean in map.margins.items()
+    ]
+    return _frame(rows, MARGIN)
 
 
 def trial_frame(records: Iterable[Record]) -> Any:

@@ -47,7 +47,7 @@ class Map:
     total, margins: of everything and by length (without those that have no score), each different prompt
     counting once, with intervals over haystacks (`position.py`). counted: False where scores are means of
     nobody knows how many answers. model, tokenizer, task as named in the run; mode: how prompts were ordered
-    and shared.
+    and shared. depthless: whether the task asks about the whole text, so that depths of cells mean nothing.
     """
 
     cells: tuple[CellScore, ...]
@@ -59,6 +59,7 @@ class Map:
     task: str
     scorer: str
     mode: str
+    depthless: bool = False
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -125,11 +126,12 @@ def make_map(
     scorer: str,
     mode: str,
     one_haystack: bool = False,
+    depthless: bool = False,
 ) -> Map:
     """A map from records. expected: trials per (length_tokens, depth) that the run was to make.
 
     Of several records of one trial (a failure, then a score) the last scored one counts, else the last.
-    one_haystack: whether all repeats have the same.
+    one_haystack: whether all repeats have the same. depthless: as Map's.
     """
     found = latest_records(records)
     cells: dict[tuple[int, float], list[Record]] = defaultdict(list)
@@ -140,7 +142,7 @@ def make_map(
     rows = tuple(_cell(place, cells.get(place, []), expected.get(place, 0), seen) for place in places)
     cube = make_cube(found, (), one_haystack=one_haystack)
     means = total_score(cube), length_scores(cube), cube.counted
-    return Map(rows, *means, model, tokenizer, task, scorer, mode)
+    return Map(rows, *means, model, tokenizer, task, scorer, mode, depthless)
 
 
 def with_skipped(map: Map) -> Map:

@@ -14,7 +14,7 @@ from typing import Any
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import faults
 from needlemap.models.base import Answer, Decoding, Traits
-from needlemap.models.connection import base_url_of, check_request, count, key_of, reply
+from needlemap.models.connection import base_url_of, check_request, count, key_of, limits_of, reply
 from needlemap.options import Checked
 from needlemap.prompts import TEXT, Message, Prompt
 
@@ -76,7 +76,7 @@ class AnthropicModel(metaclass=Checked):
             "model": self.name,
             "messages": said,
             "max_tokens": decoding.most_tokens,
-            "timeout": decoding.timeout_s,
+            "timeout": limits_of(self._sdk, decoding.timeout_s),
         }
         # SDKs from 1.0 on have no temperature argument: all versions take it in the body
         cool = {} if decoding.temperature is None else {"temperature": decoding.temperature}

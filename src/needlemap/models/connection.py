@@ -20,6 +20,7 @@ from needlemap.models import faults
 from needlemap.models.allowance import Allowance, allowance
 
 NO_KEY = "none"  # local servers want none, the SDKs insist on some text
+CONNECT_S = 20.0  # for a connection, at most: an address that nobody answers at is not waited for
 SHORTEST_SECRET = 6  # characters; shorter ones would be found in plain words
 _PLAIN = re.compile(
     r"(accept(-encoding)?|anthropic-(version|beta)|connection|content-|host|user-agent|x-stainless)"
@@ -98,13 +99,30 @@ async def reply(
         async with asyncio.timeout(timeout_s):
             response = (await raw_response).http_response
             text: str = response.text
-    except (TimeoutError, sdk.APITimeoutError):
+    except (TimeoutError, sdk.APITimeoutError) as error:
+        if _unconnected(error):
+            raise faults.unanswered(server, connect_s(timeout_s), secret) from None
         raise faults.timed_out(timeout_s) from None
     except sdk.APIStatusError as error:
         raise _refused(error, server, secret, sent_s) from None
     except sdk.APIConnectionError as error:
         raise faults.lost(error, server, secret) from None
     return _object(unsaid(text, response, secret), server, secret), allowance(response.headers, sent_s)
+
+
+def connect_s(timeout_s: float) -> float:
+    """How long a connection may take: less than the attempt, so that the two can be told apart."""
+    return min(0.9 * timeout_s, CONNECT_S)
+
+
+def limits_of(sdk: ModuleType, timeout_s: float) -> Any:
+    """An SDK's time-outs for one attempt in seconds: less for the connection than for the answer."""
+    return sdk.Timeout(timeout_s, connect=connect_s(timeout_s))
+
+
+def _unconnected(error: BaseException) -> bool:
+    """Whether a time-out was that of the connection, so that nothing was sent."""
+    return type(error.__cause__).__name__ == "ConnectTimeout"
 
 
 def unsaid(text: str, response: Any, secret: str) -> str:

@@ -84,6 +84,12 @@ def timed_out(timeout_s: float) -> Unmeasured:
     )
 
 
+def unanswered(server: str, waited_s: float, secret: str = "") -> Unmeasured:
+    """Nobody took the connection."""
+    text = scrub(f"No connection to {server}: nobody answered for {waited_s:g} s", secret)
+    return Unmeasured(Failure.CONNECTION, text, transient=True)
+
+
 def lost(error: BaseException, server: str, secret: str = "") -> Unmeasured:
     """The connection could not be made or broke."""
     cause = error.__cause__ or error.__context__

@@ -18,7 +18,7 @@ from pydantic_core import to_json
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models import faults
 from needlemap.models.base import Answer, Decoding, Traits
-from needlemap.models.connection import at_home, base_url_of, check_request, count, key_of, reply
+from needlemap.models.connection import at_home, base_url_of, check_request, count, key_of, limits_of, reply
 from needlemap.models.escaped import Escaper
 from needlemap.models.thinking import told_apart
 from needlemap.options import Checked
@@ -88,7 +88,7 @@ class OpenAIModel(metaclass=Checked):
 
     async def _asked_once(self, prompt: Prompt, decoding: Decoding) -> Answer:
         body = self.body(prompt, decoding)
-        options: Any = {"timeout": decoding.timeout_s, "headers": RAW}
+        options: Any = {"timeout": limits_of(self._sdk, decoding.timeout_s), "headers": RAW}
         start = perf_counter()
         said, allowance = await reply(
             self._sdk,

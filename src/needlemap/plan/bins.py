@@ -14,7 +14,7 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from needlemap.boundaries import Cuts
+from needlemap.boundaries import Cuts, longest_sentence
 
 Ints = NDArray[np.int64]
 _LONE = 0.05  # half the bin of a depth that stands alone, as a share
@@ -108,13 +108,17 @@ def _reach(depths: Sequence[float], end: int, tolerance: float | None) -> float:
 
 
 def legal_positions(bins: Bins, cuts: Cuts) -> Ints:
-    """(lengths, depths): the last legal cut in each bin: a sentence end, else between words or characters."""
+    """(lengths, depths): the last sentence end in each bin.
+
+    Where none is, the last one before it: such a cell will keep its exact place. Where hardly any sentence
+    ends, the last cut in the bin between words, or else characters.
+    """
     at = np.minimum(bins.high, len(cuts.sentence) - 1)
-    best = cuts.character[at].astype(np.int64)
-    for kind in (cuts.safe_before, cuts.sentence):
-        found = kind[at].astype(np.int64)
-        best = np.where(found >= bins.low, found, best)
-    return best
+    ends, words = cuts.sentence[at].astype(np.int64), cuts.safe_before[at].astype(np.int64)
+    best = np.where(words >= bins.low, words, cuts.character[at])
+    longest = np.array([longest_sentence(size) for size in bins.sizes.tolist()])
+    sentences = cuts.sentence_after(at) - ends <= longest[:, None]
+    return np.where(sentences | (ends >= bins.low), ends, best)
 
 
 def bin_columns(bins: Bins, candidates: Ints) -> Ints:

@@ -149,10 +149,10 @@ class Cover:
 
 
 def improved(pierced: Pierced, chosen: Ints, rounds: int, random: Random) -> Ints:
-    """Chosen positions, (lengths, depths), after so many rounds."""
+    """Chosen positions, (lengths, depths), after so many rounds; none where no bin holds a legal cut."""
     best = Cover.of(pierced, chosen)
     best.prune(list(best.chains))
-    for _ in range(rounds):
+    for _ in range(rounds if best.chains else 0):
         best = _round(best, random)
     return best.assigned(chosen)
 

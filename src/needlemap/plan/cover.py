@@ -3,7 +3,7 @@
 A first cover comes from a sweep over the lengths, longest first: bins without a position get one, placed so
 that positions stay evenly spread however far the lengths shrink. `chains.py` improves it. Everything is
 drawn from a fixed seed: the same grid, the same positions. Measured on grids from 1k to 128k: 8.4 times fewer
-tokens for 15 x 15, where integer programming proves 8.43 to be the most, and 17.9 for 35 x 35, where linear
+tokens for 15 x 15, where integer programming proves 8.43 to be the most, and 17.8 for 35 x 35, where linear
 programming proves that no cover saves more than 18.7.
 """
 

@@ -70,7 +70,7 @@ def _lattice(grid: Grid, sizes: Sequence[int], cuts: Cuts) -> list[tuple[Cell, i
     longest = min(max(0, max(sizes) - _SLACK), len(cuts.sentence) - 1)
     points = sorted({int(depth * longest) for depth in grid.depths})
     return [
-        (Cell(length, point / size if point else 0.0), int(cuts.sentence[point]))
+        (Cell(length, point / size if point else 0.0), cuts.place(point, longest))
         for length, size in zip(grid.lengths, sizes, strict=True)
         for point in points
         if not point or point <= size - _SLACK  # 0 always: a length without room is an error, not left out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from needlemap.plan.cache import block_keys, cached_tokens, interleaved
 from needlemap.plan.cost import Shape, prefill_flops
 from needlemap.plan.lanes import Lanes, speed_up, useful
 from needlemap.plan.order import cut, ordered, shared
+from needlemap.scorers.base import Paid
 from needlemap.trials import Experiment
 
 WORTH = 0.9
@@ -40,7 +42,8 @@ class Summary:
     """One mode's cost. computed: prompt tokens that one cache per lane computes; cached: that it holds.
 
     usd: dollars without and with the provider's price for cached tokens, every answer using its whole budget;
-    None when no price is known. flops, seconds: None when the shape or the speed was not given.
+    None when no price is known. usd_judge: what a judge costs on top, at most; 0 without one.
+    flops, seconds: None when the shape or the speed was not given.
     speed_up: how many times faster the lanes are than one, by tokens. useful: how many of them would be worth
     `WORTH` of themselves.
     held_tokens: what a server's cache of the given capacity would serve; None when not given.
@@ -59,6 +62,7 @@ class Summary:
     useful: int
     usd_plain: float | None
     usd_cached: float | None
+    usd_judge: float | None
     flops: float | None
     seconds: float | None
     held_tokens: int | None
@@ -98,6 +102,7 @@ def summarise(
         useful=useful(walked.sizes, walked.shared, len(lanes.bounds), WORTH),
         usd_plain=_usd(prices, walked.sizes, [0] * len(shared), budget),
         usd_cached=_usd(prices, walked.sizes, [_sold(common) for common in shared], budget),
+        usd_judge=_judged(experiment),
         flops=prefill_flops(shape, zip(shared, walked.sizes, strict=True)) if shape else None,
         seconds=_lane_s(walked, shape, tokens_per_second) if tokens_per_second else None,
         held_tokens=_held(walked, cache_tokens, cache_block) if cache_tokens else None,
@@ -125,6 +130,17 @@ def _held(walked: Walked, capacity_tokens: int, block_tokens: int) -> int:
 def _usd(prices: Prices, sizes: Sequence[int], cached: Sequence[int], answer_tokens: int) -> float | None:
     costs = [prices.usd(size, held, answer_tokens) for size, held in zip(sizes, cached, strict=True)]
     known = [cost for cost in costs if cost is not None]
+    return sum(known) if len(known) == len(costs) else None
+
+
+def _judged(experiment: Experiment) -> float | None:
+    """Dollars for all verdicts, at most; None when no price is known."""
+    scorer, budget = experiment.scorer, experiment.settings.max_answer_tokens
+    if not isinstance(scorer, Paid):
+        return 0.0
+    references = Counter(trial.item.reference for trial in experiment.trials)
+    costs = [(scorer.most_usd(reference, budget), count) for reference, count in references.items()]
+    known = [cost * count for cost, count in costs if cost is not None]
     return sum(known) if len(known) == len(costs) else None
 
 

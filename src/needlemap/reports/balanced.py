@@ -18,7 +18,8 @@ def balance_lines(records: Iterable[Record]) -> list[str]:
     return [
         f"balanced accuracy: {score_label(share)} {interval_label(low, high)}, the mean of two rates: found "
         f"where it was there {_rate(found.found)}, denied where it was not {_rate(found.rejected)}",
-        f"false answers: {_rate(found.false)}; {found.named} of them took what the text holds instead",
+        f"false answers: {_rate(found.false)}; {found.named} of them took what the text holds instead, "
+        f"{found.invented} made a value up",
     ]
 
 

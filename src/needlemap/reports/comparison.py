@@ -31,17 +31,17 @@ def comparison_text(comparison: Comparison, names: Names) -> str:
     lines += _tested(comparison) if comparison.counted else _untested(comparison)
     warning = comparison.verdict.warning
     lines += [f"warning: {warning}"] if warning else []
-    lines.append(f"verdict: {verdict_label(comparison)}")
+    lines.append(f"verdict: {verdict_label(comparison.verdict, comparison.overall, comparison.margin)}")
     return "\n".join(lines) + "\n"
 
 
 def _tested(comparison: Comparison) -> list[str]:
     overall = comparison.overall
     return [
-        f"{overall.n} pairs, {_haystacks(overall.clusters)}{_left_out(comparison)}",
-        f"{_means(overall)} {interval(overall)}",
-        f"B lost {overall.lost}, gained {overall.gained}; p={p_label(overall.p)} ({_test(comparison)})",
-        *_bounds(comparison),
+        f"{overall.n} pairs, {haystacks_label(overall.clusters)}{_left_out(comparison)}",
+        f"{means_label(overall)} {interval(overall)}",
+        f"B lost {overall.lost}, gained {overall.gained}; p={p_label(overall.p)} ({_how(comparison)})",
+        *bounds_lines(comparison.bounds),
         *_noise(comparison),
         f"by length (p by Holm's correction over {len(comparison.lengths)}; intervals of one length each):",
         *_lengths(comparison.lengths),
@@ -57,7 +57,7 @@ def _untested(comparison: Comparison) -> list[str]:
     wide = max(map(len, labels.values()), default=0)
     return [
         f"{comparison.overall.n} means in both{_left_out(comparison)}",
-        _means(comparison.overall),
+        means_label(comparison.overall),
         "by length:",
         *(f"  {labels[each.length_tokens]:>{wide}}  {_row(each)}" for each in comparison.lengths),
     ]
@@ -65,16 +65,16 @@ def _untested(comparison: Comparison) -> list[str]:
 
 def comparison_json(comparison: Comparison, names: Names) -> dict[str, Any]:
     """The same as a mapping that JSON can hold; depths in percent, differences in points."""
-    bounds = comparison.bounds and [_rounded(bound) for bound in comparison.bounds]
+    bounds = comparison.bounds and [in_points(bound) for bound in comparison.bounds]
     return {
         "a": names.first,
         "b": names.second,
         "differ": names.differ,
-        "margin": _rounded(comparison.margin),
+        "margin": in_points(comparison.margin),
         "verdict": verdict_word(comparison.verdict, comparison.margin),
         "more_trials": comparison.verdict.more,
         "warning": comparison.verdict.warning,
-        "overall": _fields(comparison.overall),
+        "overall": difference_fields(comparison.overall),
         "bounds": bounds,
         "graded": comparison.graded,
         "counted": comparison.counted,
@@ -86,7 +86,7 @@ def comparison_json(comparison: Comparison, names: Names) -> dict[str, Any]:
         "lengths": [
             {
                 "length_tokens": each.length_tokens,
-                **_fields(each.difference),
+                **difference_fields(each.difference),
                 "p_holm": each.adjusted_p,
             }
             for each in comparison.lengths
@@ -94,8 +94,8 @@ def comparison_json(comparison: Comparison, names: Names) -> dict[str, Any]:
         "cells": [
             {
                 "length_tokens": cell.length_tokens,
-                "depth_percent": _rounded(cell.depth),
-                "difference": _rounded(cell.change),
+                "depth_percent": in_points(cell.depth),
+                "difference": in_points(cell.change),
                 "n": cell.n,
                 "lost": cell.lost,
                 "gained": cell.gained,
@@ -111,11 +111,10 @@ def verdict_word(verdict: Verdict, margin: float) -> str:
     return f"no worse than {_number(margin)} points" if verdict.word == "no worse" else verdict.word
 
 
-def verdict_label(comparison: Comparison) -> str:
-    """The verdict, and why or what would tell."""
-    verdict, margin = comparison.verdict, _number(comparison.margin)
-    word = verdict_word(verdict, comparison.margin)
-    if verdict.word == "worse" and comparison.overall.high < -comparison.margin:
+def verdict_label(verdict: Verdict, overall: Difference, share: float) -> str:
+    """The verdict, and why or what would tell. share: the margin."""
+    margin, word = _number(share), verdict_word(verdict, share)
+    if verdict.word == "worse" and overall.high < -share:
         return f"{word} (the whole 95 % interval is a loss of more than {margin} points)"
     if verdict.word == "worse":
         return f"{word} (the whole 95 % interval is a loss, and it reaches {margin} points or more)"
@@ -148,7 +147,8 @@ def p_label(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}".rstrip("0").rstrip(".")
 
 
-def _means(overall: Difference) -> str:
+def means_label(overall: Difference) -> str:
+    """Both scores and their difference."""
     means = f"A {score_label(overall.first)}, B {score_label(overall.second)}"
     return f"{means}: difference {points(overall.value)} points"
 
@@ -176,8 +176,9 @@ def _cells(comparison: Comparison) -> list[str]:
     lengths = length_labels([each.length_tokens for each in comparison.lengths])
     depths = depth_labels(sorted({cell.depth for cell in comparison.cells}))
     most = sorted(changed, key=_by_change)[:EXPLORED]
+    places = {depth: f" at {label}" if len(depths) > 1 else "" for depth, label in depths.items()}
     shown = [
-        f"{lengths[c.length_tokens]} at {depths[c.depth]} {points(c.change)} (n={c.n}, p={p_label(c.p)})"
+        f"{lengths[c.length_tokens]}{places[c.depth]} {points(c.change)} (n={c.n}, p={p_label(c.p)})"
         for c in most
     ]
     return [f"cells that changed most (exploration, not corrected): {', '.join(shown)}"]
@@ -187,10 +188,11 @@ def _by_change(cell: CellChange) -> tuple[float, float]:
     return cell.p, -abs(cell.change)
 
 
-def _bounds(comparison: Comparison) -> list[str]:
-    if comparison.bounds is None:
+def bounds_lines(bounds: tuple[float, float] | None) -> list[str]:
+    """How far missing scores could move the difference; nothing where none is missing."""
+    if bounds is None:
         return []
-    low, high = map(points, comparison.bounds)
+    low, high = map(points, bounds)
     return [f"whatever the missing scores were, the difference lies in [{low}, {high}]"]
 
 
@@ -213,28 +215,36 @@ def _left_out(comparison: Comparison) -> str:
     return "".join(f"; {count} {what}" for count, what in counts if count)
 
 
-def _haystacks(clusters: int) -> str:
+def haystacks_label(clusters: int) -> str:
+    """Of how many haystacks the pairs are."""
     if clusters == 1:
         return "1 haystack: what follows is about this one only"
     few = ", few: intervals are rough" if clusters < FEWEST else ""
     return f"{clusters} haystacks{few}"
 
 
-def _test(comparison: Comparison) -> str:
-    if comparison.graded and comparison.overall.clusters == 1:
+def _how(comparison: Comparison) -> str:
+    """Which test p is of, and how the interval was made where that is not one of pairs."""
+    test = tested_by(comparison.overall, graded=comparison.graded)
+    bootstrap = comparison.graded and comparison.overall.clusters > 1
+    return f"{test}; interval by bootstrap over haystacks" if bootstrap else test
+
+
+def tested_by(overall: Difference, *, graded: bool) -> str:
+    """Which test a p is of."""
+    if graded and overall.clusters == 1:
         return "sign flips of prompts, which takes them as independent"
-    if comparison.graded:
-        return "sign flips of whole haystacks; interval by bootstrap over haystacks"
-    return "exact McNemar, which takes prompts as independent"
+    return "sign flips of whole haystacks" if graded else "exact McNemar, which takes prompts as independent"
 
 
-def _fields(difference: Difference) -> dict[str, Any]:
+def difference_fields(difference: Difference) -> dict[str, Any]:
+    """A difference as JSON holds it, in points."""
     return {
-        "score_a": _rounded(difference.first),
-        "score_b": _rounded(difference.second),
-        "difference": _rounded(difference.value),
-        "low": _rounded(difference.low),
-        "high": _rounded(difference.high),
+        "score_a": in_points(difference.first),
+        "score_b": in_points(difference.second),
+        "difference": in_points(difference.value),
+        "low": in_points(difference.low),
+        "high": in_points(difference.high),
         "p": difference.p,
         "n": difference.n,
         "haystacks": difference.clusters,
@@ -247,10 +257,11 @@ def _noise_fields(comparison: Comparison) -> dict[str, Any] | None:
     noise = comparison.noise
     if noise is None:
         return None
-    return {"n": noise.n, "differing": noise.differing, "smallest": _rounded(noise.smallest(noise.n))}
+    return {"n": noise.n, "differing": noise.differing, "smallest": in_points(noise.smallest(noise.n))}
 
 
-def _rounded(share: float) -> float:
+def in_points(share: float) -> float:
+    """A share for JSON, without binary noise."""
     return round(100 * share, 6)
 
 

@@ -12,6 +12,7 @@ from needlemap.maps.noise import NoiseFloor
 from needlemap.maps.position import DepthScore
 
 NOT_ASKED = "not asked"
+WHOLE = "whole text"
 
 
 def length_labels(lengths: Sequence[int]) -> dict[int, str]:
@@ -43,6 +44,11 @@ def depth_labels(depths: Sequence[float]) -> dict[float, str]:
         if len(set(labels.values())) == len(labels):
             return labels
     return {depth: f"{percent(depth):g}%" for depth in depths}
+
+
+def row_labels(map: Map, depths: Sequence[float]) -> dict[float, str]:
+    """What rows of a map are called: depths; where a task asks about the whole text, just that."""
+    return dict.fromkeys(depths, WHOLE) if map.depthless else depth_labels(depths)
 
 
 def depth_score_labels(rows: Sequence[DepthScore], depths: Sequence[float]) -> list[str]:

@@ -14,7 +14,14 @@ from typing import Any, TypeVar
 from needlemap.grid import percent
 from needlemap.maps.map import CellScore, Map
 from needlemap.plan.bins import bin_edges
-from needlemap.reports.labels import depth_labels, interval_label, length_labels, missing_label, score_label
+from needlemap.reports.labels import (
+    WHOLE,
+    interval_label,
+    length_labels,
+    missing_label,
+    row_labels,
+    score_label,
+)
 from needlemap.reports.margins import Margin, length_margins
 from needlemap.reports.sizes import SCREEN, Style
 
@@ -31,7 +38,8 @@ class Layout:
     """width, height: points of the map itself. rows: the vertical axis runs from 0 (top) to rows.
 
     length_ticks: labels by length in tokens. depth_ticks: labels by place on the vertical axis. realised:
-    whether ticks say where in its bin the needle really was (mode bins, which chooses it).
+    whether ticks say where in its bin the needle really was (mode bins, which chooses it). depthless: as the
+    map's.
     """
 
     width: float
@@ -42,6 +50,7 @@ class Layout:
     cells: tuple[dict[str, Any], ...]
     means: tuple[dict[str, Any], ...]
     realised: bool
+    depthless: bool = False
 
 
 def make_layout(map: Map, style: Style = SCREEN, width: float | None = None) -> Layout:
@@ -57,9 +66,10 @@ def make_layout(map: Map, style: Style = SCREEN, width: float | None = None) -> 
         rows,
         {length: labels[length] for length in thinned(map.lengths, _room(labels.values(), wide, style))},
         {place: ticks[place] for place in thinned(list(ticks), _lines(high, style))},
-        tuple(_cell_row(cell, band, bins) for cell, band in zip(map.cells, bands, strict=True)),
+        tuple(_cell_row(map, cell, band, bins) for cell, band in zip(map.cells, bands, strict=True)),
         tuple(_mean_row(margin) for margin in length_margins(map)),
         bool(bins) and high / max(1.0, rows) >= TICKED * style.label,
+        map.depthless,
     )
 
 
@@ -87,7 +97,7 @@ def thinned(values: Sequence[T], most: int) -> list[T]:
 
 
 def _even_bands(map: Map) -> tuple[list[tuple[float, float]], float, dict[float, str]]:
-    labels = depth_labels(map.depths)
+    labels = row_labels(map, map.depths)
     rank = {depth: place for place, depth in enumerate(map.depths)}
     bands = [(float(rank[cell.depth]), rank[cell.depth] + 1.0) for cell in map.cells]
     return bands, float(len(rank)), {rank[depth] + 0.5: label for depth, label in labels.items()}
@@ -121,8 +131,9 @@ def _whole(size: float, parts: int) -> float:
 
 
 def _cell_row(
-    cell: CellScore, band: tuple[float, float], bins: Mapping[float, tuple[float, float]]
+    map: Map, cell: CellScore, band: tuple[float, float], bins: Mapping[float, tuple[float, float]]
 ) -> dict[str, Any]:
+    depth = f"{percent(cell.depth):.4g} %, realised {percent(cell.realised):.4g} %"
     return {
         **_realised(cell, band, bins),
         "length": cell.length_tokens,
@@ -131,7 +142,7 @@ def _cell_row(
         "score": _percent(cell.score),
         "state": _state(cell),
         "tokens": f"{cell.length_tokens:,} tokens",
-        "depth": f"{percent(cell.depth):.4g} %, realised {percent(cell.realised):.4g} %",
+        "depth": WHOLE if map.depthless else depth,
         **_counts(cell),
     }
 

@@ -40,13 +40,17 @@ class Tally:
         """Count one record."""
         self.scored += record.scored
         self.failed += not record.scored
+        self._paid(record.judge_usd)
         if record.rescored:
             return
         self.tokens += record.prompt_tokens or 0
         self.cached += record.cached_tokens or 0
         self.promised += (record.shared_tokens or 0) if record.cached_tokens is not None else 0
         if record.answer is not None:
-            self.usd = None if self.usd is None or record.usd is None else self.usd + record.usd
+            self._paid(record.usd)
+
+    def _paid(self, usd: float | None) -> None:
+        self.usd = None if self.usd is None or usd is None else self.usd + usd
 
     def line(self, *, over: bool = False) -> str:
         """Done of total, failures, tokens, money, and while it goes on rate and time left: what is known."""
@@ -86,7 +90,7 @@ class View(Protocol):
         ...
 
     def said(self, event: str) -> None:
-        """Something happened to a worker."""
+        """Something happened to a worker, or makes the run wait."""
         ...
 
 
@@ -129,6 +133,11 @@ class Together(Silent):
         """Tell each."""
         for watcher in self._watchers:
             watcher.recorded(record)
+
+    def said(self, event: str) -> None:
+        """Tell each."""
+        for watcher in self._watchers:
+            watcher.said(event)
 
 
 class Lines(Silent):

@@ -70,6 +70,7 @@ def _scalars(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float |
     yield "tokens/cached", total(record.cached_tokens for record in records)
     yield "tokens/completion", total(record.completion_tokens for record in records)
     yield "usd", total(record.usd for record in records)
+    yield "usd_judge", total(record.judge_usd for record in records)
 
 
 def _share(value: float | None) -> float | None:

@@ -158,7 +158,7 @@ class Pen:
     def _depth(self, field: str) -> Spec:
         ticks = self.layout.depth_ticks
         axis = {
-            "title": "Depth",
+            "title": None if self.layout.depthless else "Depth",
             "values": list(ticks),
             "labelExpr": _lookup({f"{place:g}": label for place, label in ticks.items()}),
             "labelOverlap": False,

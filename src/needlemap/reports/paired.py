@@ -22,8 +22,23 @@ def compare_loaded(first: Loaded, second: Loaded, margin: float = MARGIN) -> tup
     Raises NeedlemapError when their trials or scorers are not the same, and says in what they differ;
     SettingsError for a margin that means nothing, or one run given twice.
     """
+    share = margin_share(margin)
+    pairs, names = pair_loaded(first, second)
+    comparison = compare_pairs(pairs, share)
+    if comparison is None:
+        raise unfinished(first, second)
+    return comparison, names
+
+
+def margin_share(margin: float) -> float:
+    """A margin in points as a share. Raises SettingsError."""
     if not 0 < margin <= 100:
         raise SettingsError(f"A margin is in points above 0 and up to 100, got {margin:g}.")
+    return margin / 100
+
+
+def pair_loaded(first: Loaded, second: Loaded) -> tuple[Pairs, Names]:
+    """The trials that two runs share. Raises NeedlemapError when they asked or scored something else."""
     if Path(first.path).resolve() == Path(second.path).resolve():
         raise SettingsError(f"Run '{first.path}' is given twice. Give the folders of two runs.")
     found = contrast(first.about, second.about)
@@ -36,12 +51,16 @@ def compare_loaded(first: Loaded, second: Loaded, margin: float = MARGIN) -> tup
     cells = first.about["cells"], second.about["cells"]
     pairs = pair_up(first.records, second.records, cells, one_haystack=one_haystack(first.about))
     _refuse(pairs, phrase(prompt_contrast(found)), runs)
-    comparison = compare_pairs(pairs, margin / 100)
-    if comparison is None:
-        raise NeedlemapError(f"{runs} have no trial that both scored: finish them first.")
     said = {name: values for name, values in found.items() if name != "haystacks"}
     called = [f"{run.about['settings']['model']} ({run.path})" for run in (first, second)]
-    return comparison, Names(called[0], called[1], phrase(said))
+    return pairs, Names(called[0], called[1], phrase(said))
+
+
+def unfinished(first: Loaded, second: Loaded) -> NeedlemapError:
+    """What to do about two runs of which no trial has both scores."""
+    return NeedlemapError(
+        f"'{first.path}' and '{second.path}' have no trial that both scored: finish them first."
+    )
 
 
 def _refuse(pairs: Pairs, differ: str, runs: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from needlemap.maps.map import CellScore, Map
-from needlemap.reports.labels import depth_labels
+from needlemap.reports.labels import depth_labels, row_labels
 from needlemap.reports.margins import length_margins
 from needlemap.runs.outcomes import SKIPPED
 
@@ -73,7 +73,7 @@ def depth_rows(map: Map, max_rows: int) -> tuple[tuple[tuple[float, ...], ...], 
     """
     if not map.ragged:
         rows = _grouped(map.depths, max_rows)
-        labels = depth_labels([row[0] for row in rows])
+        labels = row_labels(map, [row[0] for row in rows])
         return rows, tuple(labels.values())
     parts = min(max_rows, RAGGED_ROWS)
     rows = tuple(

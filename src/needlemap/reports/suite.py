@@ -14,6 +14,9 @@ from needlemap.maps.map import Map
 from needlemap.printable import printable
 from needlemap.reports.labels import interval_label, length_labels, score_label
 from needlemap.reports.summary import effective_label
+from needlemap.runs.loaded import load_run
+from needlemap.runs.session import cube_of_run
+from needlemap.runs.suite_folder import SuiteFolder
 
 RULES = (f"absolute:{100 * PUBLISHED:g}", "absolute:85", "relative:85", "auc")
 _WIDTH = 6
@@ -26,6 +29,24 @@ class Family:
     name: str
     map: Map | None
     cube: Cube | None
+
+
+def families_of(folder: SuiteFolder) -> list[Family]:
+    """What each family of a suite's folder came to."""
+    found = []
+    for name in folder.families:
+        if folder.path / name in folder.runs:
+            run = load_run(folder.path / name)
+            found.append(Family(name, run.map, cube_of_run(run.about, run.records)))
+        else:
+            found.append(Family(name, None, None))
+    return found
+
+
+def together(families: Sequence[Family]) -> Families:
+    """Their mean: of none, until all were begun."""
+    cubes = [family.cube for family in families if family.cube is not None]
+    return Families(cubes if len(cubes) == len(families) else [])
 
 
 def suite_lines(name: str, families: Sequence[Family], rules: tuple[str, ...] = RULES) -> list[str]:
@@ -60,16 +81,15 @@ def _mean_lines(
     families: Sequence[Family], lengths: Sequence[int], wide: int, rules: tuple[str, ...]
 ) -> list[str]:
     """The mean over families, where each of them has a score, and how far it holds."""
-    cubes = [family.cube for family in families if family.cube is not None]
-    together = Families(cubes if len(cubes) == len(families) else [])
-    means = together.means()
+    mean = together(families)
+    means = mean.means()
     texts = [score_label(means[length].score if length in means else None) for length in lengths]
     whole = sum(mean.score for mean in means.values()) / len(means) if means else None
     cells = [text.rjust(_WIDTH) for text in (*texts, score_label(whole))]
     lines = [" ".join(["mean".ljust(wide), *cells])]
     if not means:
         return [*lines, "no mean over families yet: no length has a score of each of them"]
-    return [*lines, _interval_line(means), *_effective_lines(together, means, rules)]
+    return [*lines, _interval_line(means), *_effective_lines(mean, means, rules)]
 
 
 def _interval_line(means: dict[int, Mean]) -> str:
@@ -85,10 +105,10 @@ def _interval_line(means: dict[int, Mean]) -> str:
     return f"mean over families, 95 %: {' · '.join(known)}"
 
 
-def _effective_lines(together: Families, means: dict[int, Mean], rules: tuple[str, ...]) -> list[str]:
+def _effective_lines(mean: Families, means: dict[int, Mean], rules: tuple[str, ...]) -> list[str]:
     published, threshold = published_length(means), f"{100 * PUBLISHED:g}"
     said = _length(published, list(means))
-    ours = [(rule, together.effective(parse_rule(rule))) for rule in rules]
+    ours = [(rule, mean.effective(parse_rule(rule))) for rule in rules]
     shown = [f"{rule} {effective_label(each)}" for rule, each in ours if each is not None]
     return [
         f"effective length as published, the largest whose mean exceeds {threshold}: {said}",

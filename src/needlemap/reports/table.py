@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from needlemap.grid import percent
-from needlemap.maps.map import CellScore
+from needlemap.maps.map import CellScore, Map
 from needlemap.runs.loaded import Loaded
 from needlemap.runs.record import Record
 
@@ -41,11 +41,11 @@ _SAME = (
     Column("model", "text", "as set: BACKEND/NAME"),
     Column("task", "text", "the task's name"),
     Column("length_tokens", "whole number", "the cell's length"),
-    Column("depth_percent", "number", "the cell's depth"),
+    Column("depth_percent", "number", "the cell's depth; empty where a task asks about the whole text"),
 )
 CELLS = (
     *_SAME,
-    Column("realised_depth_percent", "number", "mean of where the first needle was"),
+    Column("realised_depth_percent", "number", "mean of where the first needle was; empty as that"),
     Column("score", "number", "mean score in percent; empty if nothing was measured"),
     Column("n", "whole number", "different prompts scored; of an imported run, results"),
     Column(
@@ -58,7 +58,7 @@ CELLS = (
 )
 TRIALS = (
     *_SAME,
-    Column("realised_depth_percent", "number", "where the first needle was"),
+    Column("realised_depth_percent", "number", "where the first needle was; empty as that"),
     Column("repeat", "whole number", "number of the repeat, from 0"),
     Column("seed", "whole number", "the run's seed"),
     Column("score", "number", "in percent; empty if the trial could not be measured"),
@@ -78,6 +78,7 @@ TRIALS = (
     Column("completion_tokens", "whole number", "tokens of the answer"),
     Column("thinking_tokens", "whole number", "of which a reasoning model thought with"),
     Column("usd", "number", "price of this answer in US dollars; empty if no price is known"),
+    Column("judge_usd", "number", "price of judging it; 0 without a judge"),
     Column("latency_s", "number", "seconds of the attempt that was answered"),
     Column("attempts", "whole number", "how often it was sent"),
     Column("answered_by", "text", "the model that the provider names in its reply"),
@@ -90,13 +91,19 @@ FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
 
 def cells_table(runs: Sequence[Loaded]) -> Table:
     """A row per cell of each run's map."""
-    rows = [(run.path, run.map.model, run.map.task, *_cell(cell)) for run in runs for cell in run.map.cells]
+    rows = [
+        (run.path, run.map.model, run.map.task, *_cell(cell, run.map))
+        for run in runs
+        for cell in run.map.cells
+    ]
     return Table(CELLS, tuple(rows))
 
 
 def trials_table(runs: Sequence[Loaded]) -> Table:
     """A row per trial, answers included, by length, depth and repeat."""
-    rows = [(run.path, *_trial(record)) for run in runs for record in sorted(run.records, key=_place)]
+    rows = [
+        (run.path, *_trial(record, run.map)) for run in runs for record in sorted(run.records, key=_place)
+    ]
     return Table(TRIALS, tuple(rows))
 
 
@@ -124,11 +131,10 @@ def _place(record: Record) -> tuple[int, float, int]:
     return record.length_tokens, record.depth, record.repeat
 
 
-def _cell(cell: CellScore) -> tuple[Value, ...]:
+def _cell(cell: CellScore, map: Map) -> tuple[Value, ...]:
     return (
         cell.length_tokens,
-        percent(cell.depth),
-        percent(cell.realised),
+        *_depths(map, cell.depth, cell.realised),
         _share(cell.score),
         cell.n,
         _share(cell.low),
@@ -139,18 +145,23 @@ def _cell(cell: CellScore) -> tuple[Value, ...]:
     )
 
 
-def _trial(record: Record) -> tuple[Value, ...]:
+def _trial(record: Record, map: Map) -> tuple[Value, ...]:
     realised = record.needles[0].realised if record.needles else None
     scorer, prompt = record.scorer, record.prompt
     return (
-        record.model, record.task, record.length_tokens, percent(record.depth), _share(realised),
+        record.model, record.task, record.length_tokens, *_depths(map, record.depth, realised),
         record.repeat, record.seed, _share(record.score), scorer.native if scorer else None,
         scorer.name if scorer else None, record.question, record.reference, "; ".join(record.keywords),
         record.answer, record.finish, record.outcome, record.failure, record.error, record.prompt_tokens,
         record.cached_tokens, record.shared_tokens, record.completion_tokens, record.thinking_tokens,
-        record.usd, record.latency_s, record.attempts, record.answered_by, record.finished_at,
-        prompt.sha256 if prompt else None, record.key,
+        record.usd, record.judge_usd, record.latency_s, record.attempts, record.answered_by,
+        record.finished_at, prompt.sha256 if prompt else None, record.key,
     )  # fmt: skip
+
+
+def _depths(map: Map, meant: float, realised: float | None) -> tuple[float | None, float | None]:
+    """Meant and realised depth in percent, where there is one."""
+    return (None, None) if map.depthless else (percent(meant), _share(realised))
 
 
 def _share(value: float | None) -> float | None:

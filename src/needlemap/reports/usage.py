@@ -22,7 +22,7 @@ def usage_lines(records: Iterable[Record], *, remote: bool, framing_tokens: int 
 
     framing_tokens: what the run's settings say that the server's chat template adds.
     """
-    answered = [record for record in records if record.latency_s is not None]
+    answered = [record for record in records if record.latency_s is not None and not record.rescored]
     counted = [record for record in answered if record.prompt_tokens is not None]
     if answered and remote and not counted:
         promise = sum(record.shared_tokens or 0 for record in answered)
@@ -34,9 +34,19 @@ def usage_lines(records: Iterable[Record], *, remote: bool, framing_tokens: int 
     ]
 
 
+def judge_lines(records: Iterable[Record]) -> list[str]:
+    """What a judge's verdicts cost; nothing where none was paid for."""
+    costs = [record.judge_usd for record in records if record.scorer and record.scorer.native is not None]
+    paid = sum(cost or 0.0 for cost in costs)
+    unknown = costs.count(None)
+    if not paid and not unknown:
+        return []
+    return [f"judge: ${paid:.4f}" + (f", and {unknown:,} verdicts at an unknown price" if unknown else "")]
+
+
 def cache_lines(records: Iterable[Record], *, remote: bool = False) -> list[str]:
     """Cached tokens beside the plan's promise."""
-    answered = [record for record in records if record.latency_s is not None]
+    answered = [record for record in records if record.latency_s is not None and not record.rescored]
     promise = sum(record.shared_tokens or 0 for record in answered)
     if all(record.cached_tokens is None for record in answered):
         if not (remote and promise):
@@ -69,8 +79,11 @@ def _remedy(rows: Sequence[tuple[int, int]], differences: Sequence[int], framing
     alike = max(differences) - min(differences) <= _ALIKE_TOKENS
     if alike and (rows[-1][0] > 1.5 * rows[0][0] or abs(differences[0]) <= _LONG_TEMPLATE_TOKENS):
         framing = framing_tokens + round(median(differences))
-        if framing >= LEAST_FRAMING:
-            return f"Its chat template adds as many to each: use --framing-tokens {framing}."
+        if framing >= LEAST_FRAMING and len(rows) > 1:
+            why = (
+                "Its chat template adds as many to each" if framing > 0 else "It counts as many fewer of each"
+            )
+            return f"{why}: use --framing-tokens {framing}."
     shortest, longest = (found / asked for asked, found in (rows[0], rows[-1]))
     if longest < _CUT_OFF * min(shortest, 1):
         return "It seems to cut long prompts off: start it with a longer context, or use shorter --lengths."

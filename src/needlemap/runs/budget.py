@@ -1,12 +1,14 @@
 """How much a run may spend, and what it has spent.
 
 What a request may cost at most is set aside when it is sent, and given back when the answer says what it did
-cost. So a limit holds but for what a server counts beyond our own count.
+cost. So a limit holds but for what a server counts beyond our own count, and for verdicts of a judge that are
+in flight. A request that timed out may be billed: its prompt counts as spent.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
@@ -29,7 +31,7 @@ class Reserved:
 class Budget:
     """Limits and totals of one run, over all its starts; of the time, since this start. None: no limit.
 
-    Only the tested model counts: what a judge costs is in the records' `scorer.why`.
+    usd: of the tested model and of a judge; tokens: of the tested model.
     """
 
     prices: Prices
@@ -39,6 +41,7 @@ class Budget:
     usd: float = 0.0
     tokens: int = 0
     stopped: str | None = None
+    look: Callable[[], None] | None = None  # counts what others have spent of the same limits
     _started_s: float = field(default_factory=monotonic)
     _open: list[Reserved] = field(default_factory=list)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -52,6 +55,9 @@ class Budget:
 
     def add(self, record: Record) -> None:
         """Count a record of an earlier start. One without a price is counted at today's."""
+        self.judged(record.judge_usd)
+        if not record.rescored:
+            self.lost(record.timed_out * (record.prompt.tokens if record.prompt else 0))
         if record.latency_s is None and record.answer is None:
             return
         if record.rescored:  # its answer was paid for when it was asked
@@ -70,12 +76,23 @@ class Budget:
             usd = self.prices.usd(prompt_tokens, cached_tokens, answer_tokens)
         self.usd += usd or 0.0
 
+    def judged(self, usd: float | None) -> None:
+        """Count what a judge cost; None for an unknown price, which no limit in dollars goes with."""
+        self.usd += usd or 0.0
+
+    def lost(self, prompt_tokens: int) -> bool:
+        """Count a request that timed out; whether it may be sent again."""
+        self.spend(prompt_tokens, 0, 0)
+        return self._room(Reserved(0, 0.0))
+
     async def reserve(self, prompt_tokens: int, answer_tokens: int) -> Reserved | None:
         """Set aside what a request may take, once there is room; None, and `stopped`, if there is none."""
         wanted = Reserved(
             prompt_tokens + answer_tokens, self.prices.usd(prompt_tokens, 0, answer_tokens) or 0.0
         )
         while not self.stopped:
+            if self.look is not None and (self.limit_usd is not None or self.limit_tokens is not None):
+                self.look()
             self.stopped = self._reached(wanted)
             if not self.stopped and self._room(wanted):
                 self._open.append(wanted)
@@ -98,11 +115,6 @@ class Budget:
     def left_s(self) -> float:
         """Seconds until the time is up."""
         return inf if self.limit_time_s is None else self.limit_time_s - self._ran_s
-
-    def left_share(self) -> float:
-        """The least share that is left of what may be spent; 1 without such limits, below 0 beyond one."""
-        limits = (self.usd, self.limit_usd), (self.tokens, self.limit_tokens)
-        return min((1 - used / limit for used, limit in limits if limit is not None), default=1.0)
 
     def state(self) -> str:
         """What is used of each limit, for people; '' without limits."""

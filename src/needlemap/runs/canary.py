@@ -109,7 +109,7 @@ def look(record: Record, prompt: Prompt, settings: Settings, warnings: list[str]
         if prompt.chat:
             return f"{said} {advice} {_SKIP}"
         warnings.append(f"{said} {advice}")
-    if record.outcome == REFUSED:
+    if record.outcome == REFUSED and not warnings:
         warnings.append(f"{where} was refused: {shown(record)}")
     off = (record.prompt_tokens or 0) - (record.prompt.tokens if record.prompt else 0)
     if not prompt.chat and off == 2:

@@ -30,10 +30,15 @@ _SHOWN = 3  # questions that are named
 
 
 def questions(experiment: Experiment) -> list[Trial]:
-    """Each distinct question and answer of an experiment as a trial without a haystack."""
+    """Each distinct question and answer of an experiment as a trial without a haystack.
+
+    But for those that no text answers, as with `absent`: who says so without one is right, and knows nothing.
+    """
     shared = settings_hash(experiment.settings, experiment.tokenizer.fingerprint, experiment.traits.weights)
     found: dict[str, Trial] = {}
     for trial in experiment.trials:
+        if trial.item.reference.none and not trial.item.reference.keywords:
+            continue
         asked = asked_alone(shared, trial.item)
         if asked not in found:
             key = scored_key(asked, experiment.scorer.name, experiment.scorer.options)
@@ -125,6 +130,9 @@ class _Nobody:
         """Nothing."""
 
     def recorded(self, record: Record) -> None:
+        """Nothing."""
+
+    def said(self, event: str) -> None:
         """Nothing."""
 
 

@@ -23,3 +23,6 @@ class SavingContexts:
 
     def recorded(self, record: Record) -> None:
         """Nothing: what was asked is written already."""
+
+    def said(self, event: str) -> None:
+        """Nothing."""

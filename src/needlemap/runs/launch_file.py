@@ -18,8 +18,10 @@ NAME = "launch.json"
 
 @dataclass(frozen=True, slots=True)
 class LaunchFile:
-    """One launch. number: of its folder under RUN/work. kind, options: which launcher. jobs: names, in the
-    order of their start. workers: how many at a time. cwd: where paths in the settings start."""
+    """One launch. number: of its folder under RUN/launches. kind, options: which launcher. jobs: names, in
+    the order of their start. workers: how many at a time. cwd: where paths in the settings start. families:
+    where the run is one of a suite, the names of all: what they spent counts. ran_s: how long those before it
+    were asked, in seconds, since the suite's limit on time counts that too."""
 
     number: int
     kind: str
@@ -27,6 +29,8 @@ class LaunchFile:
     workers: int
     retry: int
     cwd: str
+    families: tuple[str, ...] = ()
+    ran_s: float = 0.0
     jobs: tuple[str, ...] = ()
     started: str = field(default_factory=lambda: _now())
     ended: str | None = None
@@ -47,7 +51,7 @@ def read_launch(run: Path) -> LaunchFile | None:
         return None
     try:
         row = json.loads(file.read_bytes())
-        return LaunchFile(**{**row, "jobs": tuple(row["jobs"])})
+        return LaunchFile(**{**row, "jobs": tuple(row["jobs"]), "families": tuple(row.get("families", ()))})
     except (ValueError, TypeError, KeyError) as error:
         raise NeedlemapError(f"'{file}' is not a launch of this needlemap: {error!r}.") from None
 

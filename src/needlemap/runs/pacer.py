@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import inf
 from time import monotonic
 
+from needlemap.durations import duration_label
 from needlemap.errors import Unmeasured
 from needlemap.models.allowance import Allowance
 from needlemap.runs.bucket import Bucket
@@ -23,7 +24,9 @@ _DECREASE = 0.7  # of the open requests at a refusal
 _FIRST_PAUSE_S = 1.0  # after a refusal that does not say for how long
 _LEAST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 60.0
 _SHORTER, _LONGER = 0.8, 1.6  # a pause after one that was long enough, and after one that was not
-PATIENCE_S = 3600.0  # of refusals without an answer, before a trial is left for a resume
+FIRST_PATIENCE_S = 300.0  # of refusals alone since the start, before the run is left for a resume
+PATIENCE_S = 3600.0  # the same, of a server that has answered
+_QUIET_S, _SAID_EVERY_S = 5.0, 30.0  # of waiting, before it is told, and between two tellings
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +50,19 @@ class Pacer:
         requests_per_minute: float | None = None,
         tokens_per_minute: float | None = None,
         left_s: Callable[[], float] = lambda: inf,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """width: the most requests open at a time. left_s: how long the run may still go on."""
+        """width: the most requests open at a time. left_s: how long the run may still go on. say: is told of
+        long waits."""
         self._most, self._width, self._open = float(width), float(width), 0
-        self._left_s = left_s
+        self._left_s, self._say, self._said_s = left_s, say, -inf
+        self._answered_s = monotonic()  # when the last answer came, or all began
         self._gate, self._changed = asyncio.Lock(), asyncio.Event()
         self._given = [Bucket.even(rate) for rate in (requests_per_minute, tokens_per_minute)]
         self._learned: list[Bucket | None] = [None, None]  # requests, tokens
         self._sent = 0
         self._behind = (0.0, 0.0)
-        self._not_before_s, self._refused_since_s = 0.0, inf
+        self._not_before_s, self._refused_since_s, self._patience_s = 0.0, inf, FIRST_PATIENCE_S
         self._reduced_at = 0  # the last request sent before the width was reduced
         self._pause_s, self._paused = _FIRST_PAUSE_S, False
 
@@ -91,7 +97,7 @@ class Pacer:
         """A request was answered. tokens: what it took in the end."""
         now = monotonic()
         self._width = min(self._most, self._width + 1 / self._width)
-        self._refused_since_s = inf
+        self._refused_since_s, self._patience_s, self._answered_s = inf, PATIENCE_S, now
         if self._paused:
             self._pause_s, self._paused = max(_LEAST_PAUSE_S, _SHORTER * self._pause_s), False
         given = self._given[1]
@@ -114,7 +120,22 @@ class Pacer:
         self._not_before_s = max(self._not_before_s, now + self._wait_after(failure, fresh))
         self._refused_since_s = min(self._refused_since_s, now)
         self.ended()
-        return now - self._refused_since_s < PATIENCE_S
+        lasted = _lasted(now - self._refused_since_s)
+        self._tell(f"rate limited: {lasted}", now - self._refused_since_s, self._not_before_s - now, now)
+        return now - self._refused_since_s < self._patience_s
+
+    def failed(self, failure: Unmeasured, wait_s: float) -> None:
+        """A request failed in passing, and is sent again after so long."""
+        now = monotonic()
+        since_s = now - self._answered_s
+        self._tell(f"{str(failure).rstrip('.')}; {_lasted(since_s)}", since_s, wait_s, now)
+
+    def _tell(self, what: str, since_s: float, wait_s: float, now: float) -> None:
+        """Say that nothing comes, where that takes long, and not all the time."""
+        if since_s + wait_s < _QUIET_S or now - self._said_s < _SAID_EVERY_S:
+            return
+        self._said_s = now
+        self._say(f"{what}asking again in {duration_label(wait_s)}")
 
     def ended(self) -> None:
         """A request is no longer open."""
@@ -162,3 +183,7 @@ class Pacer:
             self._pause_s = min(_LONGEST_PAUSE_S, _LONGER * self._pause_s)
         self._paused = True
         return self._pause_s
+
+
+def _lasted(seconds: float) -> str:
+    return f"no answer for {duration_label(seconds)}; " if seconds >= 1 else ""

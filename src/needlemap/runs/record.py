@@ -52,6 +52,7 @@ class ScorerRecord(BaseModel):
     """How the answer was scored: the scorer, its options, its native scale and what decided the score.
 
     mean: whether the score is a mean of nobody knows how many answers, as in an imported summary.
+    usd: what a judge cost; None when no price is known.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -61,6 +62,7 @@ class ScorerRecord(BaseModel):
     native: float | None = None
     why: dict[str, Any] = Field(default_factory=dict)
     mean: bool = False
+    usd: float | None = 0.0
 
 
 class Record(BaseModel):
@@ -71,6 +73,7 @@ class Record(BaseModel):
     asked: hash of what can change the answer, so that answers can be scored anew; key adds the scorer.
     thinking: what a reasoning model wrote before its answer, at most 20,000 characters of it.
     rescored: whether the answer is an earlier record's, scored anew: nothing was asked.
+    timed_out: of the attempts, those that ran out of time, which a provider may bill all the same.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -102,6 +105,7 @@ class Record(BaseModel):
     usd: float | None = None
     latency_s: float | None = None
     attempts: int = 0
+    timed_out: int = 0
     rescored: bool = False
     failure: str | None = None
     error: str | None = None
@@ -118,6 +122,11 @@ class Record(BaseModel):
     def scored(self) -> bool:
         """Whether this trial is done: a failure to measure is asked again on resume."""
         return self.score is not None
+
+    @property
+    def judge_usd(self) -> float | None:
+        """What judging the answer cost; None when no price is known."""
+        return self.scorer.usd if self.scorer else 0.0
 
     def line(self) -> bytes:
         """Its JSON line."""

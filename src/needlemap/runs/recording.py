@@ -28,7 +28,14 @@ class RecordMaker:
     scorer: Scorer
     prices: Prices
 
-    def make(self, trial: Trial, answer: Answer | None, score: Score | Unmeasured, attempts: int) -> Record:
+    def make(
+        self,
+        trial: Trial,
+        answer: Answer | None,
+        score: Score | Unmeasured,
+        attempts: int,
+        timed_out: int = 0,
+    ) -> Record:
         """The record of a trial: asked, answered (or not), scored (or not)."""
         fields: dict[str, Any] = self._asked(trial)
         if answer is not None:
@@ -38,6 +45,7 @@ class RecordMaker:
             **_scored(score),
             scorer=self._scorer(score),
             attempts=attempts,
+            timed_out=timed_out,
             finished_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
 
@@ -80,7 +88,12 @@ class RecordMaker:
         native, why = (score.native, dict(score.why)) if isinstance(score, Score) else (None, {})
         scorer = self.scorer
         return ScorerRecord(
-            name=scorer.name, options=dict(scorer.options), scale=scorer.scale, native=native, why=why
+            name=scorer.name,
+            options=dict(scorer.options),
+            scale=scorer.scale,
+            native=native,
+            why=why,
+            usd=score.usd,
         )
 
 

@@ -21,7 +21,7 @@ from needlemap.runs.record import Record
 from needlemap.runs.recording import RecordMaker, answer_of, scored_anew
 from needlemap.runs.retry import attempts
 from needlemap.runs.runner import raised, whole_answer
-from needlemap.runs.session import GRID_MODES, check_same, make_ready
+from needlemap.runs.session import GRID_MODES, check_same, make_ready, scorer_about
 from needlemap.runs.store import RunFolder, Writer
 from needlemap.scorers.base import Score, Weigher
 from needlemap.settings import Settings
@@ -129,7 +129,7 @@ def _about(folder: RunFolder, target: RunFolder, experiment: Experiment) -> dict
     """What run.json says of the run once it is scored so. The folder's earlier scores stay, and are named."""
     before = folder.about()
     settings, scorer = experiment.settings, experiment.scorer
-    now = {"name": scorer.name, "options": dict(scorer.options)}
+    now = scorer_about(scorer)
     chosen = {"scorer": settings.scorer, "scorer_options": settings.scorer_options}
     about = {**before, "settings": {**before["settings"], **chosen}, "scorer": now}
     if target.path.resolve() != folder.path.resolve():

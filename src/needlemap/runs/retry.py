@@ -38,13 +38,17 @@ async def attempts(
         except Unmeasured as failure:
             failure.attempts, last = number, failure
             if failure.failure is Failure.RATE_LIMITED:
-                if _passing(failure) and pacer.refused(ticket, failure):
-                    continue
+                if _passing(failure):
+                    if pacer.refused(ticket, failure):
+                        continue
+                    failure.hopeless = True
                 raise
             failed += 1
             if failed > retries or not _passing(failure):
                 raise
-        if not await pacer.rest(_wait_s(last, failed)):
+        wait_s = _wait_s(last, failed)
+        pacer.failed(last, wait_s)
+        if not await pacer.rest(wait_s):
             raise last
     raise AssertionError("counting has no end")
 

@@ -61,6 +61,7 @@ class Run(BaseModel):
     scorer: Scorer
     haystacks: list[Haystack] = []
     cells: list[Cell] = Field(description="length in tokens, depth as a share, repeats")
+    depthless: bool = Field(False, description="whether the task asks about the whole text: no depth counts")
     earlier_scorers: list[Scorer] = Field([], description="whose scores count no more (needlemap score)")
     stopped: str = Field("", description="the limit that ended the last start, in words")
 

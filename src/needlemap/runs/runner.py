@@ -9,6 +9,7 @@ a `Keeper` keeps the records.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -29,10 +30,17 @@ from needlemap.scorers.base import Connected, Score, Scorer, Weigher
 from needlemap.settings import Settings
 from needlemap.trials import Trial
 
+_JUDGED_S = 60.0  # for verdicts on what was answered in time
 _UNSCORED = 4  # answers of one lane that may wait for their score
 _HOPELESS = (Failure.UNAUTHORISED,)  # every further request would fail in the same way
 # So would the next after the first three of these, all attempts included, when nothing was ever scored.
-_HOPELESS_AT_FIRST = (Failure.REJECTED, Failure.CONNECTION, Failure.MODEL, Failure.RATE_LIMITED)
+_HOPELESS_AT_FIRST = (
+    Failure.REJECTED,
+    Failure.CONNECTION,
+    Failure.SERVER,
+    Failure.MODEL,
+    Failure.RATE_LIMITED,
+)
 _FIRST = 3
 
 
@@ -45,6 +53,10 @@ class Watcher(Protocol):
 
     def recorded(self, record: Record) -> None:
         """A trial ended; its record is already kept."""
+        ...
+
+    def said(self, event: str) -> None:
+        """Something else that people want to know, such as a long wait."""
         ...
 
 
@@ -99,13 +111,16 @@ class Runner:
         self._decoding = decoding_of(settings)
         self._already, self._answers = already, answers or {}
         self._outcome = Outcome()
+        self._timed_out = Counter[str]()  # attempts that ran out of time, by the trial's key
         self._pacer = Pacer(
             settings.concurrency,
             requests_per_minute=settings.requests_per_minute,
             tokens_per_minute=settings.tokens_per_minute,
             left_s=budget.left_s,
+            say=watcher.said,
         )
-        self._scoring = Pacer(left_s=budget.left_s)  # a judge's server has limits of its own
+        # A judge's server has limits of its own. An answer in hand is scored, also when the run's time is up.
+        self._scoring = Pacer(left_s=lambda: budget.left_s() + _JUDGED_S)
         # Asked here, not for each trial: Python 3.11 takes 0.03 ms to look at a protocol.
         self._connected = isinstance(scorer, Connected)
         self._weigher = scorer if isinstance(scorer, Weigher) else None
@@ -198,15 +213,22 @@ class Runner:
     async def _said(self, trial: Trial) -> Answer:
         """What the model says, or how likely it finds the reference answer if that is what is scored."""
         decoding = replace(self._decoding, seed=crc32(trial.key.encode()))
-        if self._teacher is not None:
-            return await self._teacher.force(trial.prompt, trial.item.reference.answer, decoding)
-        return await self._model.answer(trial.prompt, decoding)
+        try:
+            if self._teacher is not None:
+                return await self._teacher.force(trial.prompt, trial.item.reference.answer, decoding)
+            return await self._model.answer(trial.prompt, decoding)
+        except Unmeasured as failure:
+            if failure.failure is Failure.TIMED_OUT:
+                self._timed_out[trial.key] += 1
+                failure.transient &= self._budget.lost(trial.prompt.tokens)
+            raise
 
     async def _finish(self, trial: Trial, answered: Answer | Unmeasured, tried: int) -> Record:
         """Score, record, keep."""
         answer = answered if isinstance(answered, Answer) else None
         score = answered if isinstance(answered, Unmeasured) else await self._score(trial, answered)
-        record = self._maker.make(trial, answer, score, tried)
+        record = self._maker.make(trial, answer, score, tried, self._timed_out.pop(trial.key, 0))
+        self._budget.judged(record.judge_usd)
         if trial.asked in self._answers:
             record = scored_anew(self._answers[trial.asked], record)
         self._note(record, score)
@@ -219,6 +241,8 @@ class Runner:
             if self._weigher is not None and answer.forced is not None:
                 return self._weigher.weigh(answer.forced)
             said = whole_answer(trial.prompt.answer_prefix, answer.text)
+            if not self._connected:
+                return await self._scorer.score(said, trial.item.reference)
             score, _ = await attempts(
                 lambda: self._scorer.score(said, trial.item.reference), self._settings.retries, self._scoring
             )
@@ -244,8 +268,8 @@ class Runner:
     def _hopeless(self, failure: Unmeasured) -> bool:
         """Whether every further request would fail in the same way."""
         outcome = self._outcome
-        if failure.failure is Failure.RATE_LIMITED and failure.transient:
-            return (failure.retry_after_s or 0.0) > LONGEST_WAIT_S  # a day's allowance is used up
+        if failure.failure is Failure.RATE_LIMITED and failure.transient:  # a day's allowance is used up
+            return failure.hopeless or (failure.retry_after_s or 0.0) > LONGEST_WAIT_S
         at_first = failure.failure in _HOPELESS_AT_FIRST and not (outcome.scored or self._already)
         return failure.failure in _HOPELESS or (at_first and outcome.failures[failure.failure] >= _FIRST)
 

@@ -5,6 +5,7 @@ The same call again resumes: trials that were scored are not asked twice, those 
 
 from __future__ import annotations
 
+import json
 import platform
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -28,7 +29,7 @@ from needlemap.plan.order import cut, ordered, promised
 from needlemap.plan.places import SHARING
 from needlemap.printable import printable
 from needlemap.registry import find
-from needlemap.resolve import model_options
+from needlemap.resolve import Resolved, model_options
 from needlemap.runs.budget import Budget
 from needlemap.runs.canary import send
 from needlemap.runs.closed_book import ask, kept, unasked
@@ -36,13 +37,14 @@ from needlemap.runs.launch_file import refuse_launched
 from needlemap.runs.record import SCHEMA, Record
 from needlemap.runs.runner import Outcome, Runner, Watcher, raised
 from needlemap.runs.store import RunFolder, Writer
-from needlemap.scorers.base import Connected, Scorer, Weigher
+from needlemap.scorers.base import Connected, Paid, Scorer, Weigher
 from needlemap.settings import Settings
+from needlemap.tasks.base import is_depthless
 from needlemap.trials import Experiment, Trial
 
 GRID_MODES = ("bins", "lattice")  # the whole grid decides where needles go, so the first start fixes it
 _GRID = ("lengths", "depths", "sigmoid_ends", "depth_rounding")  # all but its repeats
-_SCORING = {"scorer", "scorer_options"}
+_SCORING = {"scorer", "scorer_options"}  # compared by what they come to
 _PACKAGES = ("openai", "anthropic", "quicktok-v1", "tokenizers", "rapidfuzz", "numpy")
 
 
@@ -61,7 +63,9 @@ class Session:
 
     @classmethod
     def open(cls, experiment: Experiment, path: str | Path) -> Session:
-        """Look at the folder, which may not be there yet. Raises NeedlemapError when it holds another run."""
+        """Look at the folder, which may not be there yet. Raises NeedlemapError when it holds another run,
+        SettingsError when a limit in dollars cannot hold."""
+        check_judge(experiment)
         folder = RunFolder(path)
         todo = unscored(folder, experiment)
         return cls(
@@ -158,6 +162,19 @@ def make_model(settings: Settings) -> Model:
     return made
 
 
+def check_judge(experiment: Experiment) -> None:
+    """Raises SettingsError when nobody knows what a judge costs, and dollars are limited."""
+    settings, scorer = experiment.settings, experiment.scorer
+    if settings.limit_usd is None or not isinstance(scorer, Paid):
+        return
+    if scorer.most_usd(experiment.trials[0].item.reference, settings.max_answer_tokens) is None:
+        raise SettingsError(
+            "No price is known for the judge, so --limit-usd cannot hold. Give --scorer-options "
+            "'prices={input: USD, output: USD}' (per million tokens; 0 where it costs nothing), or use "
+            "--limit-tokens."
+        )
+
+
 def about(experiment: Experiment, folder: RunFolder) -> dict[str, Any]:
     """What run.json holds: the resolved settings, versions, hashes, and which repeats each cell is to have.
 
@@ -177,9 +194,10 @@ def about(experiment: Experiment, folder: RunFolder) -> dict[str, Any]:
         "packages": dict(filter(lambda row: row[1], ((name, _version(name)) for name in _PACKAGES))),
         "settings": experiment.settings.model_dump(mode="json"),
         "tokenizer": {"name": experiment.tokenizer.name, "fingerprint": experiment.tokenizer.fingerprint},
-        "scorer": {"name": experiment.scorer.name, "options": dict(experiment.scorer.options)},
+        "scorer": scorer_about(experiment.scorer),
         "haystacks": [{"name": name, "sha256": sha256} for name, sha256 in experiment.haystacks],
         "cells": [[length, depth, sorted(repeats)] for (length, depth), repeats in sorted(expected.items())],
+        **({"depthless": True} if is_depthless(experiment.task) else {}),
         **({"earlier_scorers": before["earlier_scorers"]} if "earlier_scorers" in before else {}),
     }
 
@@ -211,23 +229,26 @@ def unscored(folder: RunFolder, experiment: Experiment) -> list[Trial]:
     return [trial for trial in experiment.trials if trial.key not in done]
 
 
-def check_same(folder: RunFolder, experiment: Experiment) -> None:
+def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
     """Raises NeedlemapError when a folder's run asks something else: two mixed would make a false map."""
-    theirs, ours = folder.about(), experiment.settings.model_dump(mode="json")
-    fixed = ours["mode"] in GRID_MODES or experiment.ready  # the first start chose the places
-    free = FREE.difference(_GRID) if fixed else FREE
+    theirs, ours = folder.about(), wanted.settings.model_dump(mode="json")
+    fixed = ours["mode"] in GRID_MODES or wanted.ready  # the first start chose the places
+    free = _SCORING | (FREE.difference(_GRID) if fixed else FREE)
     differing = [
         name
         for name, value in theirs["settings"].items()
         if name not in free and name in ours and _meant(name, ours[name], ours) != _meant(name, value, ours)
     ]
-    if not differing and theirs["tokenizer"]["fingerprint"] != experiment.tokenizer.fingerprint:
+    scorers = [dict(theirs["scorer"]), scorer_about(wanted.scorer)]
+    if scorers[0] != scorers[1]:
+        differing.append("scorer")
+    if not differing and theirs["tokenizer"]["fingerprint"] != wanted.tokenizer.fingerprint:
         differing = ["tokenizer"]
     if differing:
         name = differing[0]
-        was, now = theirs["settings"].get(name), ours.get(name)
+        was, now = scorers if name == "scorer" else (theirs["settings"].get(name), ours.get(name))
         scoring = f" To score its answers anew: needlemap score {folder.path} --scorer NAME"
-        advice = scoring if _SCORING.issuperset(differing) else ""
+        advice = scoring if differing == ["scorer"] else ""
         raise NeedlemapError(
             f"'{folder.path}' holds a run with other settings: {', '.join(differing)} ({name} was {was!r}, "
             f"is {now!r}). Give another folder with -o, or the settings of that run.{advice}"
@@ -237,6 +258,12 @@ def check_same(folder: RunFolder, experiment: Experiment) -> None:
 def _meant(name: str, value: Any, settings: Mapping[str, Any]) -> Any:
     """What a setting comes to: of an address only whose it is."""
     return place(settings["model"].partition("/")[0], value) if name == "base_url" else value
+
+
+def scorer_about(scorer: Scorer) -> dict[str, Any]:
+    """A scorer's name and resolved options, as run.json holds them: what was typed for them may differ."""
+    options: dict[str, Any] = json.loads(json.dumps(dict(scorer.options), default=str))
+    return {"name": scorer.name, "options": options}
 
 
 def load_map(path: str | Path) -> Map:
@@ -264,6 +291,7 @@ def map_of(about: Mapping[str, Any], records: Iterable[Record]) -> Map:
         scorer=printable(str(about["scorer"]["name"]), line=True),
         mode=settings["mode"],
         one_haystack=one_haystack(about),
+        depthless=bool(about.get("depthless")),
     )
     return with_skipped(map) if about.get("stopped") else map
 

@@ -24,6 +24,7 @@ from needlemap.runs.record import SCHEMA, Record
 from needlemap.runs.run_file import what_is_wrong
 
 RUN_FILE = "run.json"
+_SHOWN = 3  # runs that stand in a folder that is none
 
 
 class RunFolder:
@@ -41,7 +42,9 @@ class RunFolder:
         """What run.json says. Raises NeedlemapError when there is none, or it cannot be read."""
         file = self.path / RUN_FILE
         if not file.is_file():
-            raise NeedlemapError(f"No run at '{self.path}': it holds no {RUN_FILE}.")
+            inside = sorted(str(file.parent) for file in self.path.glob(f"*/{RUN_FILE}"))
+            hint = f" Runs in it: {', '.join(inside[:_SHOWN])}." if inside else ""
+            raise NeedlemapError(f"No run at '{self.path}': it holds no {RUN_FILE}.{hint}")
         text = file.read_bytes()
         try:
             about = dict(json.loads(text))

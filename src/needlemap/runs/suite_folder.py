@@ -53,8 +53,10 @@ class SuiteFolder:
 
 def budget_beside(settings: Settings, others: Iterable[Path], started_s: float) -> Budget:
     """The limits of one of several runs: what the others have spent counts, as does time since `started_s`,
-    by the monotonic clock."""
+    by the monotonic clock. Nothing is read where nothing is limited."""
     budget = Budget.of(settings, started_s)
+    if settings.limit_usd is None and settings.limit_tokens is None:
+        return budget
     for folder in map(RunFolder, others):
         for record in [*folder.every_record(), *kept(folder)]:
             budget.add(record)

@@ -24,12 +24,12 @@ from needlemap.models.base import Model
 from needlemap.plan.order import cut, promised
 from needlemap.plan.units import next_unit
 from needlemap.reports.live import Lines, Tally, Together
-from needlemap.runs.budget import Budget
 from needlemap.runs.claims import Claim, Claims, Ending
 from needlemap.runs.closed_book import kept
 from needlemap.runs.contexts import SavingContexts
+from needlemap.runs.launch_budget import launched_budget
 from needlemap.runs.launch_file import read_launch
-from needlemap.runs.presence import Leaving, Presence, Worker, began_s, worker_name
+from needlemap.runs.presence import Leaving, Presence, Worker, worker_name
 from needlemap.runs.runner import Outcome, Runner, Watcher
 from needlemap.runs.session import make_model, make_ready, marked, to_be_scored, unscored
 from needlemap.runs.store import RunFolder, Writer
@@ -39,7 +39,6 @@ from needlemap.settings import Settings
 from needlemap.trials import Experiment, Trial, prepare
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)
-_LOOK_S, _LEAST_LOOK_S = 5.0, 0.5  # how often a worker looks what the others spent: at first, near a limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +129,11 @@ class _Hands:
         self._units = unit_trials(self._work, experiment)
         self._claims: Claims = self._work.claims
         settings = experiment.settings
-        self._budget = Budget.of(settings, began_s(folder))
+        self._budget = launched_budget(run.path, folder, settings)
         for record in kept(run):
             self._budget.add(record)
         self._tail, self._scored = Tail(run.path, besides=writer.name), set[str]()
+        self._budget.look = self._look  # before each request, so that no more than is in flight goes beyond
         self._look()
         self._runner = Runner(
             model,
@@ -151,7 +151,6 @@ class _Hands:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         for number in SIGNALS:
             loop.add_signal_handler(number, task.cancel)  # type: ignore[union-attr]
-        watch = asyncio.create_task(self._watch())
         try:
             async with AsyncExitStack() as stack:
                 stack.push_async_callback(self._model.close)
@@ -159,8 +158,6 @@ class _Hands:
                 await self._all()
         except asyncio.CancelledError:
             return Leaving.TOLD, "", self._runner.outcome
-        finally:
-            watch.cancel()
         outcome = self._runner.outcome
         stopped = outcome.hopeless or outcome.stopped
         return (Leaving.LIMIT, stopped, outcome) if stopped else (Leaving.DONE, "", outcome)
@@ -228,13 +225,6 @@ class _Hands:
             self._budget.add(record)
             if record.scored:
                 self._scored.add(record.key)
-
-    async def _watch(self) -> None:
-        """Count what the others spend, where there is a limit."""
-        settings = self._experiment.settings
-        while settings.limit_usd or settings.limit_tokens:
-            await asyncio.sleep(max(_LEAST_LOOK_S, _LOOK_S * self._budget.left_share()))
-            self._look()
 
 
 def _share(settings: Settings, run: RunFolder) -> Settings:

@@ -17,7 +17,8 @@ class Reference:
     question: as it was asked. decoys: what the prompt holds of the same kind as the keywords, but wrong.
     choices: the right and the wrong ones in the prompt's order, where one of them is asked for by its number.
     none: the answer by which a question lets one say that the text holds none, right where there are no
-    keywords; '' where it does not.
+    keywords; '' where it does not. like: a pattern of what would look like an answer there, for texts as
+    `matching.plain` leaves them; '' where nobody knows.
     """
 
     answer: str
@@ -27,16 +28,18 @@ class Reference:
     decoys: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
     none: str = ""
+    like: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
     """share: in [0, 1], else ValueError. native: on the scorer's own scale. why: what decided it (distance,
-    words, ...)."""
+    words, ...). usd: what it cost to be told; None when no price is known."""
 
     share: float
     native: float
     why: Mapping[str, Any] = field(default_factory=dict)
+    usd: float | None = 0.0
 
     def __post_init__(self) -> None:
         """A plug-in's slip here would make a false map."""
@@ -65,6 +68,15 @@ class Weigher(Protocol):
 
     def weigh(self, forced: Forced) -> Score:
         """The score of a reference answer that was given to the model."""
+        ...
+
+
+@runtime_checkable
+class Paid(Protocol):
+    """A scorer whose scores may cost money."""
+
+    def most_usd(self, reference: Reference, answer_tokens: int) -> float | None:
+        """US dollars for one score of an answer of so many tokens, at most; None when no price is known."""
         ...
 
 

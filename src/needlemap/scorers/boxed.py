@@ -1,6 +1,7 @@
 """Whether what an answer puts into \\boxed{...} last is the reference answer, and nothing else.
 
 The box says which of the names in a long derivation is meant as the answer; without one an answer is wrong.
+Empty boxes, and \\boxed{...} with dots, speak of boxes and are none.
 """
 
 from __future__ import annotations
@@ -8,17 +9,33 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
+from unicodedata import normalize
 
 from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
 from needlemap.scorers.matching import plain
+from needlemap.scorers.numerals import in_digits
 
-_OPEN = "\\boxed{"
-_DRESS = re.compile(r"\\(?:(?:text|math)(?:rm|bf|it|sf|tt|normal)?|emph)\s*\{([^{}]*)\}|\\[ ,;]|[$*~\"]")
+_OPEN = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_DRESS = re.compile(  # LaTeX that changes how its words look, not what they say; quotes of all kinds
+    r"\\(?:text|math|operatorname|emph|underline|mbox|hbox|bm|boldsymbol|left|right|q?quad|displaystyle|tiny"
+    r"|small|normalsize|large|huge|bf|it|rm|tt)[a-z]*\*?"
+    r"|\\[ ,;:!\\]|[{}$*~`\"“”‘’「」『』《》]",
+    re.IGNORECASE,
+)
+_HAN = re.compile("(?<=[\u2e80-\u9fff]) (?=[\u2e80-\u9fff])")
+_COUNT = re.compile(r"(|[^0-9]*[^0-9a-z.-])([0-9]+)(?:\.0+)?(|[^0-9a-z.][^0-9]*)")  # what, how many, of what
+_OF = re.compile(r"[\w\s=:()]*")
+_TURNED = re.compile(
+    r"\b(?:no|not|or|less|more|than|least|most|about|around|minus|plus|times|half|over|under)\b"
+    r"|[不非没少多负或超近约]|以[上下]"
+)
+_WORDS = 3  # beside a number
 
 
 class Boxed(metaclass=Checked):
-    """Case, white space, and LaTeX around a name are ignored. why: what is in the box, or None."""
+    """Case, white space, quotes and LaTeX around a name are ignored, and where the reference is a number what
+    it counts, and whether it stands there in digits. why: what is in the box, or None."""
 
     name = "boxed"
     scale = (0.0, 1.0)
@@ -28,29 +45,46 @@ class Boxed(metaclass=Checked):
 
     async def score(self, answer: str, reference: Reference) -> Score:
         """Never raises: an answer without a box is an answer."""
-        said = boxed(answer)
-        right = float(said is not None and _bare(said) == _bare(reference.answer))
+        said, wanted = boxed(answer), _bare(reference.answer)
+        holds = "" if said is None else _bare(said)
+        right = float(holds == wanted or (wanted.isdecimal() and counted(holds) == int(wanted)))
         return Score(right, right, {"said": said})
 
 
 def boxed(answer: str) -> str | None:
-    """What the last box that is closed holds; None without one.
+    """What the last box holds that is closed and not empty; None without one.
 
-    >>> boxed(r"So \\boxed{5}, or rather \\boxed{\\text{Ada}}."), boxed("Ada")
+    >>> boxed(r"So \\boxed{5}, or rather \\boxed{\\text{Ada}} (in a \\boxed{})."), boxed("Ada")
     ('\\\\text{Ada}', None)
     """
-    start = len(answer)
-    while (start := answer.rfind(_OPEN, 0, start)) >= 0:
-        depth = 1
-        for place in range(start + len(_OPEN), len(answer)):
-            depth += {"{": 1, "}": -1}.get(answer[place], 0)
-            if not depth:
-                return answer[start + len(_OPEN) : place]
+    text = normalize("NFKC", answer)
+    held = (_held(text, opened.end()) for opened in reversed(list(_OPEN.finditer(text))))
+    return next((one for one in held if one is not None and _bare(one)), None)
+
+
+def counted(text: str) -> int | None:
+    """The only number in a bare text, where a few words say what it counts, and none turns it round.
+
+    >>> counted("4 generations"), counted("四代"), counted("four"), counted("3 or 4"), counted("not 4")
+    (4, 4, 4, None, None)
+    """
+    found = _COUNT.fullmatch(in_digits(text))
+    around = f"{found[1]} {found[3]}" if found else ""
+    if not found or not _OF.fullmatch(around) or _TURNED.search(around) or len(around.split()) > _WORDS:
+        return None
+    return int(found[2])
+
+
+def _held(text: str, start: int) -> str | None:
+    """What stands from a place to the brace that closes it."""
+    depth = 1
+    for place in range(start, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[place], 0)
+        if not depth:
+            return text[start:place]
     return None
 
 
 def _bare(text: str) -> str:
-    bare, dressed = plain(text), ""
-    while bare != dressed:
-        bare, dressed = _DRESS.sub(lambda match: match[1] or " ", bare), bare
-    return " ".join(bare.split()).strip(". 。")
+    words = " ".join(_DRESS.sub(" ", plain(text)).split())
+    return _HAN.sub("", words).strip(". 。")

@@ -1,7 +1,8 @@
 """Which of some lettered choices an answer takes: LongBench v2's letters.
 
-An answer says its letter as it was asked to ("The correct answer is (B)"), or begins with it, or puts one
-alone into brackets. One that says several takes none.
+An answer says its letter as it was asked to ("The correct answer is (B)"), or in other words of that kind, or
+puts one alone into brackets, or stands it alone at its beginning or end. What is said last holds. A letter
+that is called wrong is not taken, and an answer that takes two in one breath takes none.
 """
 
 from __future__ import annotations
@@ -9,18 +10,49 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
+from unicodedata import normalize
 
 from needlemap.errors import SettingsError
 from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
 
-# A lower-case letter only where nothing follows: "the answer is a dog" says none.
-_SAID = re.compile(
-    r"(?i:\banswer\b)\s*(?i:is)?[\s:*\"'`]*"
-    r"(?:\(([A-Za-z])\)|([A-Z])(?![\w'])|([a-z])(?=[\s*\"'`]*(?:[.,;:!)]|$)))"
+_MARKS = re.compile(r"[*`\"“”$#|<>]|\\(?:text|math)\w*")
+_BOXED = re.compile(r"\\boxed\s*\{[\s{(]*([A-Za-z])(?![A-Za-z])[^{}]*\}+")
+_LOWER = re.compile(r"((?i:\banswer)\s*(?:is|:)\s*)\(?([a-z])\)?(?=\s*(?:[.,;:!]|$))")
+_REASON = r"(?:because|since|as|for|given|based|which|but|not|rather|according|and|or|is)\b"
+_ARTICLE = re.compile(rf"(?<![\w'])[AI](?=\s+(?!{_REASON})[a-z])")  # 'A dog', 'I think': no letters
+_BARE = re.compile(r"(?<![A-Za-z0-9_'(\[])([A-Z])(?![A-Za-z0-9_'\])])|(?<![A-Za-z0-9_'(\[])([A-Z])(?=\))")
+_BRACKETED = re.compile(r"[(\[]\s*([A-Z])\s*[)\]]")
+
+# From here on texts as `_marked` leaves them: (B) was in brackets, <B> was not.
+_ONE = r"[(<][A-Z][)>]"
+_SEVERAL = rf"{_ONE}(?:\s*(?:,|/|&|\b(?:and|or|nor)\b|和|或|、)+\s*{_ONE})*"
+_NOUN = r"(?i:\b(?:answer|choice|option|solution)\b)"
+_DENIED = re.compile(
+    rf"(?:(?i:\b(?:not|cannot|neither|nor|than|except)\b)|n't|不是|并非|排除)\s*"
+    rf"(?:(?:the|be|is|either|with|choose|pick|select|{_NOUN})\s*)*{_SEVERAL}"
+    rf"|{_SEVERAL}\s*are\s*(?:n't|(?:\w+\s+)?(?:not|wrong|incorrect|false|ruled)\b)"
+    rf"|(?:{_NOUN}\s*)?{_ONE}\s*(?:(?:is|was|seems)\s+(?:\w+\s+)?(?:not|wrong|incorrect|false|ruled)\b"
+    rf"|(?:is|was|ca|does)n't\b|cannot\b|不|是?错)"
 )
-_ALONE = re.compile(r"[\s*\"'`]*([A-Z])(?:[).:,*\"'`]|\s*$)")  # not 'A dog'
-_BRACKETS = re.compile(r"\(([A-Z])\)")
+_ADVERBS = r"(?:(?:clearly|therefore|thus|likely|most|probably|indeed|but|rather|the|option|choice)\b,?\s*)*"
+_STATED = re.compile(
+    rf"(?:{_NOUN}(?:,?\s+[a-z']+){{0,6}}?\s*(?:\bis\b|\bbe\b|'s|:|=)\s*{_ADVERBS}"
+    rf"|答案\s*(?:应该|应当|应|就)?\s*[是为选:]+\s*(?:选项)?\s*)({_ONE})"
+)
+_CHOSEN = re.compile(
+    rf"(?:(?i:\b(?:choose|chose|pick|select|go\s+with|opt\s+for))\s+(?:the\s+)?(?:{_NOUN}\s*)?"
+    rf"|(?i:\banswer)\s*|选择?\s*(?:选项|项)?\s*)({_ONE})"
+    rf"|({_ONE})\s*(?:is\s+(?:\w+\s+){{0,2}}(?:correct|right|best)\b|(?:选项|项)?是?(?:正确|对)的)"
+)
+_ALONE = re.compile(
+    rf"\A\s*(?:{_NOUN}\s*)?(<[A-Z]>)(?=\s*(?:[.):,;!—-]|\n|\Z|{_REASON}))|\n[ \t]*(<[A-Z]>)[.)!]?\s*\Z"
+)
+_LISTED = re.compile(r"^\s*<([A-Z])>[.):]", re.MULTILINE)
+_OTHER = re.compile(
+    rf"\s*(?:,|/|&|\b(?:and|or)\b|和|或|、)+\s*(?:(?:maybe|perhaps|possibly|also|the|{_NOUN})\s+)*{_ONE}"
+    r"(?!\s*(?:is|was|says|does)\b)"
+)
 
 
 class Choice(metaclass=Checked):
@@ -47,11 +79,31 @@ def letter(answer: str) -> str:
     >>> letter("The correct answer is (B)."), letter("C. Because"), letter("(A) or (D)"), letter("A dog")
     ('B', 'C', '', '')
     """
-    said = ["".join(groups) for groups in _SAID.findall(answer)]
-    if said:
-        return said[-1].upper()
-    bracketed = set(_BRACKETS.findall(answer))
-    if len(bracketed) == 1:
-        return str(bracketed.pop())
-    alone = _ALONE.match(answer)
-    return alone[1] if alone and not bracketed else ""
+    said = _DENIED.sub(" ", _marked(answer))
+    for way in (_STATED, _CHOSEN):
+        if found := list(way.finditer(said)):
+            return _taken(said, found[-1])
+    bracketed = set(re.findall(r"\(([A-Z])\)", said))
+    if bracketed:
+        return str(bracketed.pop()) if len(bracketed) == 1 else ""
+    alone = _ALONE.search(said)
+    return _taken(said, alone) if alone and len(set(_LISTED.findall(said))) < 2 else ""
+
+
+def _marked(answer: str) -> str:
+    """An answer in which letters that may be choices are marked, and words that look like one are not.
+
+    >>> _marked("A dog: B, or (C)?"), _marked("**Answer: c**")
+    ('a dog: <B>, or (C)?', 'Answer: <C>')
+    """
+    text = _MARKS.sub("", normalize("NFKC", answer).replace("\u2019", "'"))
+    text = _BOXED.sub(lambda box: f" answer: {box[1].upper()}. ", text)
+    text = _LOWER.sub(lambda said: said[1] + said[2].upper(), text)
+    text = _ARTICLE.sub(lambda article: article[0].lower(), text)
+    return _BARE.sub(lambda bare: f"<{bare[1] or bare[2]}>", _BRACKETED.sub(r"(\1)", text))
+
+
+def _taken(said: str, found: re.Match[str]) -> str:
+    """The letter of a way to say it; '' where another stands beside it."""
+    which = next(number for number, group in enumerate(found.groups(), 1) if group)
+    return "" if _OTHER.match(said, found.end(which)) else found[which][1]

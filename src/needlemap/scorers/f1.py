@@ -14,21 +14,21 @@ from rapidfuzz.distance import LCSseq
 from needlemap.errors import SettingsError
 from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
-from needlemap.scorers.matching import named, plain
+from needlemap.scorers.listing import alike, alone, beside, items
+from needlemap.scorers.matching import named, place, plain, ungrouped
 
-_BETWEEN = re.compile(r"[\n,;、，；]|\band\b|和")
-_HEADING = (":", "：")
-_WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
-_BULLET = re.compile(r"^[\s\-*•]*(\d+[.)])?[\s\"'`*\[]*|[\s\"'`*\].:。]+$")
+_SHORT = 3  # digits of numbers that a list without spaces cannot tell from thousands
 
 
 class F1(metaclass=Checked):
-    """item: what an item looks like, a regular expression; by default an item is what stands between commas,
-    line breaks and 'and'.
+    """item: what an item looks like, a regular expression.
 
-    Wanted are the keywords. Wrong are the decoys that the answer names; of a task without decoys, or where
-    `item` is given, all items that name nothing wanted. native: F1. why: recall, precision, found, missing,
-    wrong, and ordered: the share of the wanted that the answer names in their order, which costs nothing.
+    Wanted are the keywords. Wrong is, where the task says what else its text holds (the reference's decoys)
+    or what an item looks like (its `like`): all of that, wherever the answer names it, and what stands alone
+    in its list and is of the wanted's kind; prose around the list costs nothing. Of other tasks every item
+    that names nothing wanted is wrong, an item being what stands between commas, line breaks and 'and'; with
+    `item`, whatever it finds. native: F1. why: recall, precision, found, missing, wrong, and ordered: the
+    share of the wanted that the answer names in their order, which costs nothing.
     """
 
     name = "f1"
@@ -47,8 +47,11 @@ class F1(metaclass=Checked):
             raise SettingsError("Scorer 'f1' needs a task whose answer is a list. Type: --scorer recall")
         compared, asked = plain(answer), plain(reference.question)
         wanted = [text for text in dict.fromkeys(map(plain, reference.keywords)) if not named(asked, text)]
+        if any(text.isdecimal() and len(text) > _SHORT for text in wanted):
+            compared = ungrouped(compared)
         found = [text for text in wanted if named(compared, text)]
-        wrong = self._wrong(compared, asked, wanted, reference)
+        listed = dict.fromkeys(self._listed(compared, wanted, reference))
+        wrong = [text for text in listed if text not in wanted and not named(asked, text)]
         recall = len(found) / len(wanted) if wanted else 0.0
         precision = len(found) / (len(found) + len(wrong)) if found else 0.0
         share = 2 * recall * precision / (recall + precision) if found else 0.0
@@ -56,37 +59,15 @@ class F1(metaclass=Checked):
         why = {"recall": recall, "precision": precision, "found": found, "missing": missing, "wrong": wrong}
         return Score(share, share, why | {"ordered": in_order(compared, found) / max(1, len(wanted))})
 
-    def _wrong(self, compared: str, asked: str, wanted: list[str], reference: Reference) -> list[str]:
-        if reference.decoys and not self.options["item"]:
-            others = [text for text in dict.fromkeys(map(plain, reference.decoys)) if text not in wanted]
-            return [text for text in others if named(compared, text) and not named(asked, text)]
+    def _listed(self, compared: str, wanted: list[str], reference: Reference) -> list[str]:
+        """What the answer lists, but for items that name something wanted."""
         pattern = self.options["item"]
-        listed = []
-        for item in items(compared, pattern):
-            if not any(named(item, one) for one in wanted):
-                listed.append(item)
-            elif not pattern:
-                listed += beside(item, wanted)
-        return [text for text in dict.fromkeys(listed) if not named(asked, text)]
-
-
-def beside(item: str, wanted: list[str]) -> list[str]:
-    """What looks like the wanted and is not, in an item that names some: a list may have spaces alone.
-
-    >>> beside("red-fox (30) sad-dog shy-cat", ["red-fox", "shy-cat"]), beside("1) 6713 2) 1392", ["6713"])
-    (['sad-dog'], ['1392'])
-    """
-    return [
-        word
-        for word in _WORD.findall(item)
-        if word not in wanted and any(_kind(word) == _kind(one) for one in wanted)
-    ]
-
-
-def _kind(text: str) -> tuple[bool, bool, int, int]:
-    """Digits or not, spaced script or not, how many hyphens; and without one, how long."""
-    hyphens = text.count("-")
-    return text.isdecimal(), text.isascii(), hyphens, 0 if hyphens else len(text)
+        if pattern or not (reference.decoys or reference.like):
+            pieces = items(compared, pattern)
+            others = [item for item in pieces if not any(named(item, one) for one in wanted)]
+            return others if pattern else others + [word for item in pieces for word in beside(item, wanted)]
+        decoys = [text for text in map(plain, reference.decoys) if named(compared, text)]
+        return [*decoys, *alike(compared, reference.like), *alone(compared, wanted, reference.like)]
 
 
 def in_order(answer: str, texts: list[str]) -> int:
@@ -95,18 +76,5 @@ def in_order(answer: str, texts: list[str]) -> int:
     >>> in_order("fig, plum, pear", ["fig", "pear", "plum"])
     2
     """
-    said = sorted(texts, key=answer.find)
+    said = sorted(texts, key=lambda text: place(answer, text))
     return LCSseq.similarity(texts, said)
-
-
-def items(answer: str, pattern: str = "") -> list[str]:
-    """The items that an answer lists, each once; what ends with a colon is a heading.
-
-    >>> items("1. fig\\n2. plum, and pear")
-    ['fig', 'plum', 'pear']
-    """
-    if pattern:
-        return list(dict.fromkeys(match.group() for match in re.finditer(pattern, answer, re.IGNORECASE)))
-    pieces = (piece for piece in _BETWEEN.split(answer) if not piece.rstrip().endswith(_HEADING))
-    stripped = (_BULLET.sub("", _BULLET.sub("", piece)) for piece in pieces)
-    return list(dict.fromkeys(piece for piece in stripped if piece))

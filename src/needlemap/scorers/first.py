@@ -15,9 +15,11 @@ from rapidfuzz.distance import Levenshtein
 from needlemap.errors import SettingsError
 from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
-from needlemap.scorers.matching import named, plain
+from needlemap.scorers.matching import named, plain, ungrouped
+from needlemap.scorers.shape import shape
 
-_HEXADECIMAL = re.compile(r"[0-9a-f]+(-[0-9a-f]+)+")
+_DASH = "\u2014"  # parts words, where `plain` takes it for a hyphen
+_WORD = re.compile("[0-9a-z]+(?:-[0-9a-z]+)*")
 
 
 class First(metaclass=Checked):
@@ -39,29 +41,26 @@ class First(metaclass=Checked):
 
     async def score(self, answer: str, reference: Reference) -> Score:
         """Raises SettingsError if there is nothing to look for."""
-        wanted = plain(reference.answer.strip())
+        texts = (reference.answer.strip(), answer, reference.question)
+        wanted, answered, asked = (plain(text.replace(_DASH, " ")) for text in texts)
         if not wanted:
             raise SettingsError("Scorer 'first' needs a reference answer.")
-        found = re.finditer(self.options["pattern"] or shape(wanted), plain(answer))
-        asked = plain(reference.question)
-        taken = next((match.group() for match in found if not named(asked, match.group())), "")
+        answered = ungrouped(answered) if wanted.isdecimal() else answered
+        taken = first_of(self.options["pattern"] or shape(wanted), answered, asked)
         right = float(taken == wanted)
         why = {"said": taken, "similarity": Levenshtein.normalized_similarity(taken, wanted)}
         return Score(right, right, why)
 
 
-def shape(wanted: str) -> str:
-    """A pattern for what looks like a text: a number, hexadecimal groups, or words joined as its are.
+def first_of(pattern: str, answered: str, asked: str) -> str:
+    """What a pattern finds first that the question does not say, nor a part of what it says; '' for none.
 
-    Nothing looks like a word of a script without spaces but the word itself.
-
-    >>> shape("48213"), shape("red-fox")
-    ('[0-9]+', '[^\\\\W_]+-[^\\\\W_]+')
+    >>> first_of("[0-9]+", "the value of 4a-b7 is 31", "what is the value of 4a-b7?")
+    '31'
     """
-    if wanted.isdecimal():
-        return "[0-9]+"
-    if _HEXADECIMAL.fullmatch(wanted):
-        return _HEXADECIMAL.pattern
-    if not wanted.isascii():
-        return re.escape(wanted)
-    return re.sub(r"[^\W_]+", lambda _: r"[^\W_]+", re.escape(wanted).replace(r"\-", "-"))
+    repeated = [word.span() for word in _WORD.finditer(answered) if named(asked, word.group())]
+    for match in re.finditer(pattern, answered):
+        part = any(start <= match.start() and match.end() <= end for start, end in repeated)
+        if not part and not named(asked, match.group()):
+            return match.group()
+    return ""

@@ -8,19 +8,21 @@ that were published as "score times 10 percent" show 10 % for the worst.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding, Model
 from needlemap.models.faults import scrub
+from needlemap.money import Prices
 from needlemap.options import Checked
 from needlemap.prompts import Prompt
 from needlemap.registry import find
 from needlemap.scorers.base import Reference, Score
 
 LOWEST, HIGHEST = 1, 10
+_LEAST_BYTES = 3  # of text in a token, for upper bounds: English has 4 to 5, Chinese 3 to 4
 RUBRIC = """\
 Score 1: The response is completely unrelated to the reference.
 Score 3: The response has some relevance but does not fully align with the reference.
@@ -61,7 +63,8 @@ class Judge(metaclass=Checked):
     """model: any back end and name. attempts: how often an unreadable verdict is asked for.
 
     judge_options: the back end's options (base_url, ...). temperature, max_answer_tokens, timeout_s: as for
-    the tested model. `open` raises SettingsError if the judge's key is missing; `score` opens it if need be.
+    the tested model. prices: US dollars per million tokens of input, output and maybe cached_input, where
+    none is listed. `open` raises SettingsError if the judge's key is missing; `score` opens it if need be.
     """
 
     name = "judge"
@@ -76,6 +79,7 @@ class Judge(metaclass=Checked):
         temperature: float | None = 0.0,
         max_answer_tokens: int = 300,
         timeout_s: float = 120.0,
+        prices: dict[str, float] | None = None,
     ) -> None:
         if attempts < 1:
             raise SettingsError(f"Option 'attempts' of Judge must be at least 1, got {attempts}.")
@@ -83,6 +87,8 @@ class Judge(metaclass=Checked):
         self.decoding = Decoding(max_answer_tokens, temperature, timeout_s)
         self._options = dict(judge_options or {})
         self._judge: Model | None = None
+        backend, _, name = model.partition("/")
+        self._prices = Prices.named(backend, name, prices, "option 'prices' of Judge")
         self.options: Mapping[str, Any] = {
             "model": model,
             "attempts": attempts,
@@ -93,9 +99,10 @@ class Judge(metaclass=Checked):
 
     async def score(self, answer: str, reference: Reference) -> Score:
         """Raises Unmeasured when no readable verdict comes, or when the judge's back end fails."""
-        prompt = question(answer, reference)
+        prompt, costs = question(answer, reference), list[float | None]()
         for attempt in range(1, self.attempts + 1):
-            said = await self._ask(prompt)
+            said = await self._ask(prompt, costs)
+            costs.append(self._usd(prompt, said))
             native = verdict(said.text)
             if native is not None:
                 why = {
@@ -104,12 +111,28 @@ class Judge(metaclass=Checked):
                     "attempts": attempt,
                     "usage": said.usage,
                 }
-                return Score((native - LOWEST) / (HIGHEST - LOWEST), float(native), why)
+                return Score((native - LOWEST) / (HIGHEST - LOWEST), float(native), why, summed(costs))
         times = "once" if self.attempts == 1 else f"{self.attempts} times"
         words = scrub(
             f"Judge '{self.model}' was asked {times} and gave no whole number 1..10; it said: {said.text}"
         )
-        raise Unmeasured(Failure.JUDGE, words)
+        unread = Unmeasured(Failure.JUDGE, words)
+        unread.usd = summed(costs)
+        raise unread
+
+    def most_usd(self, reference: Reference, answer_tokens: int) -> float | None:
+        """US dollars for one verdict, at most; None when no price is known."""
+        around = _most_tokens(question("", reference))
+        return self._prices.usd(around + answer_tokens, 0, self.decoding.most_tokens)
+
+    def _usd(self, prompt: Prompt, said: Answer) -> float | None:
+        """What one reply cost; one that nobody counted, at most."""
+        sent, told = said.prompt_tokens, said.completion_tokens
+        return self._prices.usd(
+            _most_tokens(prompt) if sent is None else sent,
+            said.cached_tokens or 0,
+            self.decoding.most_tokens if told is None else told,
+        )
 
     def open(self) -> None:
         """Bind the judge's back end. Raises SettingsError."""
@@ -121,19 +144,32 @@ class Judge(metaclass=Checked):
             await self._judge.close()
             self._judge = None
 
-    async def _ask(self, prompt: Prompt) -> Answer:
+    async def _ask(self, prompt: Prompt, costs: Sequence[float | None]) -> Answer:
         if self._judge is None:
             self.open()
         assert self._judge is not None
         try:
             return await self._judge.answer(prompt, self.decoding)
         except Unmeasured as error:
-            raise Unmeasured(
+            failure = Unmeasured(
                 error.failure,
                 f"Judge '{self.model}': {error}",
                 transient=error.transient,
                 retry_after_s=error.retry_after_s,
-            ) from None
+            )
+            failure.usd = summed(costs)
+            raise failure from None
+
+
+def _most_tokens(prompt: Prompt) -> int:
+    """Tokens of a prompt by a tokenizer that nobody here knows, at most."""
+    return sum(len(message.data) for message in prompt.messages) // _LEAST_BYTES
+
+
+def summed(costs: Sequence[float | None]) -> float | None:
+    """A sum; None where any is unknown."""
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if len(known) == len(costs) else None
 
 
 def build(model: str, options: Mapping[str, Any]) -> Model:

@@ -1,7 +1,8 @@
-"""Whether the first sentence of an answer names exactly one of a few possible labels, and the right one.
+"""Whether an answer names exactly one of a few possible labels, and the right one, where it first names any.
 
-Labels are found whole, so that 'no' is not in 'know'; those that the question names do not count, as an
-answer may repeat them. Reads no 'not'.
+The first sentence that names a label is judged: list marks, headings and a friendly word before it say
+nothing. Labels are found whole, so that 'no' is not in 'know'; those that the question names do not count, as
+an answer may repeat them, nor those that the sentence denies ("in the barn, not the hall").
 """
 
 from __future__ import annotations
@@ -15,8 +16,14 @@ from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
 from needlemap.scorers.matching import named, plain
 
-_END = re.compile(r"[.!?](?=\s|$)|[。！？]|\n")
+_END = re.compile(r"[.!?](?=[\s*_\"'”’)\]]|$)|[。！？]|\n")
 _HEADING = (":", "：")
+_DENIED = re.compile(  # from a denial to where the sentence goes on to say what is
+    r"(\b(?:not|never|neither|nor|no longer|instead of|rather than|without)\b|n['’]t\b"
+    r"|不在|不是|不再|没在|没有|并非|而非)"
+    r"(?!\W*(?:sure|certain|mistaken|wrong|left|leave|leaving|moved?|only|离开|弄错)\b|离开|移动|弄错)"
+    r".*?(?=\bbut\b|[;:]|,\s*(?:it|he|she|they|rather|instead)\b|,?\s*(?:而是|而在)|,\s*[在是他她它]|$)"
+)
 
 
 class Label(metaclass=Checked):
@@ -34,18 +41,30 @@ class Label(metaclass=Checked):
             raise SettingsError(
                 "Scorer 'label' needs a task that says which other labels there are. Type: --scorer substring"
             )
-        said, asked = plain(first_sentence(answer)), plain(reference.question)
-        labels = [plain(text) for text in (reference.answer, *reference.decoys)]
-        found = [label for label in dict.fromkeys(labels) if named(said, label) and not named(asked, label)]
-        right = float(found == labels[:1])
-        return Score(right, right, {"sentence": said, "labels": found})
+        asked = plain(reference.question)
+        labels = dict.fromkeys(plain(text) for text in (reference.answer, *reference.decoys))
+        known = [label for label in labels if not named(asked, label)]
+        said = [(each, claimed(each, known)) for each in map(plain, sentences(answer))]
+        sentence, found = next((one for one in said if one[1]), (said or [("", [])])[0])
+        right = float(found == list(labels)[:1])
+        return Score(right, right, {"sentence": sentence, "labels": found})
 
 
-def first_sentence(text: str) -> str:
-    """The first sentence or line that is not blank; a line that ends with a colon is a heading.
+def claimed(sentence: str, labels: list[str]) -> list[str]:
+    """The labels that a plain sentence names and does not deny.
 
-    >>> first_sentence(" In the hall. Or the barn?"), first_sentence("答案：\\n大厅。谷仓。")
-    ('In the hall', '大厅')
+    >>> claimed("in the barn, not in the hall", ["hall", "barn"]), claimed("not the hall", ["hall", "barn"])
+    (['barn'], [])
+    """
+    left = _DENIED.sub(r"\1 ", sentence)  # a denial may be a label itself
+    return [label for label in labels if named(left, label)]
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences and lines of a text that are not blank; a line that ends with a colon is a heading.
+
+    >>> sentences(" In the hall. Or the barn?"), sentences("答案：\\n大厅。谷仓。")
+    (['In the hall', 'Or the barn'], ['大厅', '谷仓'])
     """
     pieces = (piece.strip() for piece in _END.split(text))
-    return next((piece for piece in pieces if piece and not piece.endswith(_HEADING)), "")
+    return [piece for piece in pieces if piece and not piece.endswith(_HEADING)]

@@ -1,16 +1,28 @@
-"""Whether an answer names something: the one rule of `recall`, `f1` and `first`.
+"""Whether an answer names something: the one rule of all scorers that look for words and values.
 
 Text is compared after Unicode's NFKC and case folding, with one kind of hyphen; and a word is only found
 whole: '12' is not in '3124', nor 'red-fox' in 'red-foxes'. Scripts without spaces have no such ends.
+Thousands may be parted (1,234), a hyphen may be a space, and a name's number may stand apart (x 7, x_{7}).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import lru_cache
 from unicodedata import normalize
 
 _HYPHENS = re.compile("[\u2010-\u2015\u2212]")
 _UNSPACED = 0x2E80  # from here on: Han, kana, Hangul
+_GROUP = 3  # digits
+_GROUPED = re.compile(
+    r"(?<![0-9a-z])(?<![0-9][,.'])"  # no part of a longer number
+    r"[0-9]{1,3}([,.' ]|\{,\}|\\,)[0-9]{3}(?:\1[0-9]{3})*"
+    r"(?![0-9a-z]|[,.'][0-9])"
+)
+_NUMBERED = re.compile("[a-z]+[0-9]+")  # a name such as x7
+_APART = re.compile(r"(?<=[a-z])[ _\\{}-]{1,4}(?=[0-9])")
+_JOINTS = str.maketrans("-_", "  ")
 
 
 def plain(text: str) -> str:
@@ -28,18 +40,70 @@ def named(said: str, wanted: str) -> bool:
     >>> named("it is 12, not 3124", "12"), named("it is 3124", "12"), named("密码是12号", "12")
     (True, False, True)
     """
-    start = said.find(wanted) if wanted else -1
+    return place(said, wanted) >= 0
+
+
+def held(said: str, wanted: str) -> bool:
+    """Whether a plain text holds another anywhere, but for numbers in longer ones.
+
+    >>> held("two sandwiches", "sandwich"), held("it is 3124", "12")
+    (True, False)
+    """
+    return place(said, wanted, _one_number) >= 0
+
+
+def place(said: str, wanted: str, one: Callable[[str, str], bool] | None = None) -> int:
+    """Where a plain text names another, -1 where it does not. one: which neighbours are not to be parted.
+
+    >>> place("a red fox", "red-fox"), place("no red foxes", "red-fox")
+    (2, -1)
+    """
+    said, wanted = _alike(said, wanted)
+    together, start = one or _one_word, said.find(wanted) if wanted else -1
     while start >= 0:
         end = start + len(wanted)
-        if not _one_word(said[start - 1 : start], wanted[0]) and not _one_word(
-            wanted[-1], said[end : end + 1]
-        ):
-            return True
+        if not together(said[start - 1 : start], wanted[0]) and not together(wanted[-1], said[end : end + 1]):
+            return start
         start = said.find(wanted, start + 1)
-    return False
+    return -1
+
+
+@lru_cache(maxsize=64)
+def ungrouped(text: str) -> str:
+    """A plain text without what parts the thousands of its numbers.
+
+    >>> ungrouped("51,328 and 7 000 000, not 12,34 nor 2.500,0")
+    '51328 and 7000000, not 12,34 nor 2.500,0'
+    """
+    return _GROUPED.sub(lambda match: re.sub(r"[^0-9]", "", match[0]), text)
+
+
+def _alike(said: str, wanted: str) -> tuple[str, str]:
+    """Two texts, written alike as far as the wanted one's kind allows."""
+    if wanted.isdecimal():
+        return (ungrouped(said) if len(wanted) > _GROUP else said), wanted
+    if "-" in wanted:
+        return _spaced(said), _spaced(wanted)
+    return (_joined(said), wanted) if _NUMBERED.fullmatch(wanted) else (said, wanted)
+
+
+@lru_cache(maxsize=64)
+def _spaced(text: str) -> str:
+    return text.translate(_JOINTS)
+
+
+@lru_cache(maxsize=64)
+def _joined(text: str) -> str:
+    """A text in which numbers stand right behind their names: mab22 for mab 22 and mab_{22}."""
+    return _APART.sub("", text)
 
 
 def _one_word(left: str, right: str) -> bool:
     """Whether two neighbours belong to one word."""
     both = left + right
     return len(both) == 2 and both.isalnum() and all(ord(character) < _UNSPACED for character in both)
+
+
+def _one_number(left: str, right: str) -> bool:
+    """Whether two neighbours belong to one number."""
+    return left.isdecimal() and right.isdecimal()

@@ -7,6 +7,7 @@ ratio two unlike English texts are half alike (0.53), by difflib's hardly at all
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
@@ -17,22 +18,28 @@ from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
 
 PERFECT = 0.99  # an answer above it is the text but for a slip or two
+_BEFORE = re.compile(
+    r"[\s*_`\"'“‘\[({<>#]*(?:(?:the\s+)?code(?:\s+is)?\b[\s*_`\"'“‘\[({<:=-]*)?", re.IGNORECASE
+)
+_BEHIND = " \t\r\n*_`\"'”’])}>:.,;=-\u2013\u2014"
 
 
 class Verbatim(metaclass=Checked):
     """0 unless the answer begins with the code, else its ratio to the wanted text. Spaces around are ignored.
 
-    why: code (whether it was there), similarity (the ratio, code or no code), perfect (a score of 0.99 or
-    more). Where the task tells of which texts one was to be chosen also asked and picked: the numbers of the
-    wanted one and of that which the answer is most like, 0 for an answer that is like none; and noise: what
-    one of them, chosen at random and repeated word for word, would score.
+    Marks around the code are ignored too, and the word before it: **x7Kq**, "x7Kq", Code: x7Kq; not so with
+    bare, which is MRCR's own rule. why: code (whether it was there), similarity (the ratio,
+    code or no code), perfect (a score of 0.99 or more). Where the task tells of which texts one was to be
+    chosen also asked and picked: the numbers of the wanted one and of that which the answer is most like, 0
+    for an answer that is like none; and noise: what one of them, chosen at random and repeated word for word,
+    would score.
     """
 
     name = "verbatim"
     scale = (0.0, 1.0)
 
-    def __init__(self) -> None:
-        self.options: Mapping[str, Any] = {}
+    def __init__(self, *, bare: bool = False) -> None:
+        self.options: Mapping[str, Any] = {"bare": bare}
 
     async def score(self, answer: str, reference: Reference) -> Score:
         """Raises SettingsError if the task gives no text to repeat."""
@@ -40,11 +47,27 @@ class Verbatim(metaclass=Checked):
         if len(reference.keywords) != 1 or not wanted or not whole.endswith(wanted):
             raise SettingsError("Scorer 'verbatim' needs a task with a text to repeat, as --task ordinal.")
         code, said = whole.removesuffix(wanted).strip(), answer.strip()
-        told = said.removeprefix(code).strip()
+        if not self.options["bare"]:
+            said = undressed(said, code, wanted)
+        coded, told = said.startswith(code), said.removeprefix(code).strip()
         similarity = ratio(told, wanted)
-        share = similarity if said.startswith(code) else 0.0
-        why = {"code": said.startswith(code), "similarity": similarity, "perfect": share >= PERFECT}
+        share = similarity if coded else 0.0
+        why = {"code": coded, "similarity": similarity, "perfect": share >= PERFECT}
         return Score(share, share, why | picked(told, wanted, reference.choices))
+
+
+def undressed(said: str, code: str, wanted: str) -> str:
+    """An answer that begins with its code, without marks around that; any other as it is.
+
+    >>> undressed("**Code:** `x7Kq`\\nthe sea", "x7Kq", "the sea"), undressed("Sure! x7Kq", "x7Kq", "the sea")
+    ('x7Kq the sea', 'Sure! x7Kq')
+    """
+    begins = _BEFORE.match(said)
+    start = begins.end() if begins else 0
+    if not code or not said.startswith(code, start):
+        return said
+    told = said[start + len(code) :]
+    return f"{code} {told.lstrip(_BEHIND.replace(wanted[0], ''))}"
 
 
 def picked(told: str, wanted: str, choices: Sequence[str]) -> dict[str, Any]:

@@ -21,7 +21,8 @@ ORDERS = ("direct", "inverted")  # whether the name or the anchor comes first
 class Association:
     """One fact, asked for over so many hops.
 
-    needles: by order, with {name}. watch: texts that would let a haystack answer the question too.
+    needles: by order, with {name}. watch: texts that would let a haystack answer the question too: every step
+    from the anchor on, whichever is asked for.
     """
 
     relation: str
@@ -58,16 +59,20 @@ def knowledge(language: str) -> Knowledge:
     """That of a language, 'english' or 'chinese', read once."""
     text = files("needlemap.tasks").joinpath("data", f"latent-{language}.yaml").read_text("utf-8")
     read: dict[str, Any] = read_yaml(text)
-    found = [each for name, row in read["relations"].items() for each in _relation(name, row)]
+    found = [
+        each for name, row in read["relations"].items() for each in _relation(name, row, read["through"])
+    ]
     return Knowledge(tuple(read["names"]), tuple(found))
 
 
-def _relation(name: str, row: Mapping[str, Any]) -> Iterator[Association]:
+def _relation(name: str, row: Mapping[str, Any], through: Mapping[str, str]) -> Iterator[Association]:
+    """Its associations. through: by anchor, a step that no question names."""
     for anchor, *targets in row["facts"]:
         needles = {order: row[order].replace("{anchor}", anchor) for order in ORDERS}
         for hops, target in enumerate(targets, 1):
             if target is None:
                 continue
             question = row[("one", "two")[hops - 1]].replace("{target}", target)
-            watch = tuple(row.get("watch", (anchor, target)))
+            steps = (anchor, *filter(None, targets), through.get(anchor))
+            watch = tuple(row.get("watch", filter(None, steps)))
             yield Association(name, hops, anchor, target, needles, question, watch)

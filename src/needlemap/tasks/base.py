@@ -118,6 +118,11 @@ class Depthless(Protocol):
         ...
 
 
+def is_depthless(task: Task) -> bool:
+    """Whether a task asks about the whole text."""
+    return isinstance(task, Depthless) and task.depthless
+
+
 @dataclass(frozen=True, slots=True)
 class Whole:
     """A prompt that exists already. messages: role and text. depth: where its answer stands, a share; None
@@ -146,6 +151,13 @@ class Dialled(Protocol):
     """A task that can be made harder. dial: sets of options, each harder than the one before."""
 
     dial: Sequence[Mapping[str, Any]]
+
+
+@runtime_checkable
+class Scored(Protocol):
+    """A task whose scorer has options for it. scorer_options: those, where the settings do not say others."""
+
+    scorer_options: Mapping[str, Any]
 
 
 @runtime_checkable

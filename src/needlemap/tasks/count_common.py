@@ -19,7 +19,7 @@ from needlemap.placement import Needle
 from needlemap.scorers.base import Reference
 from needlemap.tasks.base import Background, Draw, Item, holds_nothing
 from needlemap.tasks.values import Values
-from needlemap.tasks.wording import worded
+from needlemap.tasks.wording import solved, worded
 
 _LINES = 64  # of a document
 _SPREAD = 600  # lines over which a word's occurrences are mixed with those of others
@@ -104,7 +104,7 @@ class CommonWords(metaclass=Checked):
                 for number, (word, place) in enumerate(zip(lines, depths, strict=True))
             ),
             question,
-            Reference(self._comma.join(asked), tuple(asked), question=question),
+            Reference(self._comma.join(asked), tuple(asked), question=question, like=self._pool.like),
             prologue=examples + self._around[-1] if examples else "",
             answer_prefix=self._prefix,
             unique=tuple(asked),
@@ -117,9 +117,9 @@ class CommonWords(metaclass=Checked):
         drawn = [self._pool.fresh(random, taken, draw.holds) for _ in range(words + others)]
         lines = [*(drawn[:words] * times), *drawn[words:]]
         random.shuffle(lines)
-        before, between, _ = self._around
-        question, shown = self._question.format(words=words), "\n".join(lines)
-        return f"{before}{shown}\n{question}\n{between}{self._comma.join(drawn[:words])}\n\n"
+        headed, begun, _ = self._around
+        question, answer = self._question.format(words=words), self._comma.join(drawn[:words])
+        return solved("\n".join(lines), question, answer, headed=headed, begun=begun)
 
 
 @dataclass(frozen=True, slots=True)

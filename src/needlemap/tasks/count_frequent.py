@@ -25,6 +25,7 @@ from needlemap.tasks.wording import worded
 
 _DOTS = "..."  # the most frequent of all, and not asked for
 _RANKS = 4096  # words that there are
+_KNOWN = 512  # of them are known as wrong answers: at 128k tokens all but a few of those that come once
 _LINE, _LINES = 12, 32  # words of a line, lines of a document
 _TEXTS = {  # question, beginning of its answer
     "english": (
@@ -86,7 +87,7 @@ class FrequentWords(metaclass=Checked):
             )
         asked = source.leading
         question = self._question.format(words=self._words)
-        reference = Reference(", ".join(asked), asked, question=question)
+        reference = Reference(", ".join(asked), asked, question=question, decoys=source.others)
         return Item((), question, reference, answer_prefix=self._prefix, unique=())
 
     def _source(self, repeat: int, seed: int) -> Coded:
@@ -112,6 +113,11 @@ class Coded:
     def leading(self) -> tuple[str, ...]:
         """The words that are asked for."""
         return _coded(self.letters, self.source)[1 : self.asked + 1]
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The words that come most often after them."""
+        return _coded(self.letters, self.source)[self.asked + 1 : _KNOWN]
 
     @property
     def settled(self) -> int:

@@ -92,6 +92,7 @@ class ScatteredCounts(metaclass=Checked):
                 "\n".join(texts),
                 self._question,
                 tuple(wrong) if self._corrected else (),
+                like=self._values.like,
             ),
             answer_prefix=self._prefix,
         )

@@ -7,6 +7,8 @@ of somebody or something holds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from random import Random
 from typing import Literal
 
@@ -18,6 +20,8 @@ from needlemap.tasks.base import Draw, Item, Scope
 from needlemap.tasks.spread import anywhere, behind, share
 from needlemap.tasks.world import Cast, Fact, cast, sentence, state, world
 
+_SLOT = -1.0  # no chance: what stands there is known
+_BETWEEN = {"english": " ", "chinese": ""}  # sentences
 _THINGS = 3  # and as many boxes, where the question needs them
 
 
@@ -25,9 +29,10 @@ class Facts(metaclass=Checked):
     """Sentences about where people are, what they carry and what is inside what; one place is asked for.
 
     support: how many facts the answer takes: 1 (where somebody is), 2 (something that somebody carries) or 3
-    (something in a box that somebody carries). facts: how many others there are. people, places: how many.
-    span: over how much of the haystack, in percent, the supporting facts go on behind their first. fresh: how
-    often the asked ones are drawn, as for `magic`; the others are drawn for each length at most.
+    (something in a box that somebody carries). facts: how many others there are, but for the walks of others
+    behind the first supporting fact, one to each other place. people, places: how many. span: over how much
+    of the haystack, in percent, supporting facts and walks go on behind the first. fresh: how often the asked
+    ones are drawn, as for `magic`; the others are drawn for each length at most.
     """
 
     name = "facts"
@@ -60,18 +65,22 @@ class Facts(metaclass=Checked):
         self._fresh, self._language = fresh, language
 
     def item(self, draw: Draw) -> Item:
-        """The supporting facts, the first of them at the cell's depth, then the others."""
+        """The supporting facts, the first of them at the cell's depth, walks behind it, then the others."""
         scope: Scope = "repeat" if self._fresh == "repeat" else "length"
         beside, own = draw.random("facts", scope), draw.random("facts asked", self._fresh)
         told = cast(beside, self._language, self._size, draw.holds)
-        depths = behind(beside, draw.cell.depth, self._support, self._span)
+        start = [Fact("go", who, beside.choice(told.places)) for who in told.people]
+        prologue = opening(start, self._language)
+        slots = behind(beside, draw.cell.depth, self._support + len(told.places) - 1, self._span)
         moments = [(moment, beside.random(), beside.random()) for moment in anywhere(beside, self._facts)]
-        chain, shown, said = story(own, told, depths, [(moment, which) for moment, which, _ in moments])
-        words = [sentence(own.random(), fact, self._language) for fact in shown]
-        needles = [Needle(*both, still=n > 0) for n, both in enumerate(zip(words, depths, strict=True))]
-        for (moment, _, how), fact in zip(moments, said, strict=True):
+        chances = [(moment, which) for moment, which, _ in moments]
+        tale = story(own, told, start, self._support, slots, chances)
+        words = [sentence(own.random(), fact, self._language) for fact in tale.behind]
+        needles = [Needle(*both, still=n > 0) for n, both in enumerate(zip(words, slots, strict=True))]
+        for (moment, _, how), fact in zip(moments, tale.others, strict=True):
             needles.append(Needle(sentence(how, fact, self._language), moment, still=True))
-        return self._asked(told, chain, tuple(needles), words)
+        evidence = [text for text, fact in zip(words, tale.behind, strict=True) if fact in tale.chain]
+        return replace(self._asked(told, tale.chain, tuple(needles), evidence), prologue=prologue)
 
     def _asked(self, told: Cast, chain: list[Fact], needles: tuple[Needle, ...], words: list[str]) -> Item:
         """The question about the first of a chain of facts, whose last says the place."""
@@ -87,24 +96,64 @@ class Facts(metaclass=Checked):
         return Item(needles, question, reference, answer_prefix=begun, unique=unique)
 
 
-def story(
-    random: Random, told: Cast, depths: Sequence[float], moments: Sequence[tuple[float, float]]
-) -> tuple[list[Fact], list[Fact], list[Fact]]:
-    """A chain of facts that answers a question, the same as the text has them, and what else is said.
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A chain of facts that answers a question; what is said from its first fact on, the chain and walks; and
+    the other facts. Both as the text has them."""
 
-    depths: where the facts of the chain stand. moments: where the others do, ascending, with a chance each
-    that says which it is. The others before the chain do not depend on it.
+    chain: list[Fact]
+    behind: list[Fact]
+    others: list[Fact]
+
+
+def opening(start: Sequence[Fact], language: str) -> str:
+    """Where people are when the text begins: before it, so that the first place named decides nothing."""
+    said = [world(language)["start"].format(who=fact.subject, where=fact.to) for fact in start]
+    return f"{_BETWEEN[language].join(said)}\n\n"
+
+
+def story(
+    random: Random,
+    told: Cast,
+    start: Sequence[Fact],
+    support: int,
+    slots: Sequence[float],
+    moments: Sequence[tuple[float, float]],
+) -> Story:
+    """A chain of so many facts, in slots of which the first is its own, and what else is said.
+
+    start: how things are before. slots: depths, ascending; the others are walks, one to each place but the
+    chain's, so that from its first fact on, each place is named as often. moments: where the other facts
+    stand, ascending, with a chance each that says which it is. Those before the chain do not depend on it.
     """
-    possible, said, now = told.possible(), list[Fact](), dict[str, str]()
-    early = sum(moment < depths[0] for moment, _ in moments)
+    possible, now, others, behind = told.possible(), state(start), list[Fact](), list[Fact]()
+    early = sum(moment < slots[0] for moment, _ in moments)
     for _, chance in moments[:early]:
-        tell(another(chance, possible, now), said, now)
-    chain = supporting(random, possible, said, len(depths))
-    shown = random.sample(chain, len(chain))
-    for moment, chance in moments[early:]:
-        settled = [fact.subject for fact, depth in zip(shown, depths, strict=True) if depth <= moment]
-        tell(another(chance, possible, now, settled, state(chain)), said, now)
-    return chain, shown, said
+        tell(another(chance, possible, now), others, now)
+    chain = supporting(random, told, [*start, *others], support)
+    shown = in_slots(random, chain, len(slots))
+    walkers = [who for who in told.people if who != chain[-1].subject]
+    free = random.sample([place for place in told.places if place != chain[-1].to], len(slots) - support)
+    for _, chance in sorted([*((slot, _SLOT) for slot in slots), *moments[early:]], key=itemgetter(0)):
+        if chance != _SLOT:
+            settled = [fact.subject for fact in behind if fact in chain]
+            tell(another(chance, possible, now, settled, state(chain)), others, now)
+        elif len(behind) in shown:
+            behind.append(shown[len(behind)])
+        else:
+            tell(walk(random, walkers, free.pop(), now), behind, now)
+    return Story(chain, behind, others)
+
+
+def in_slots(random: Random, chain: Sequence[Fact], slots: int) -> dict[int, Fact]:
+    """In which of so many slots the facts of a chain stand: in any order, the first slot among them."""
+    places = [0, *random.sample(range(1, slots), len(chain) - 1)]
+    return dict(zip(places, random.sample(chain, len(chain)), strict=True))
+
+
+def walk(random: Random, people: Sequence[str], place: str, now: Mapping[str, str]) -> Fact:
+    """One of some people goes to a place, who is not there already unless all of them are."""
+    return Fact("go", random.choice([who for who in people if now.get(who) != place] or people), place)
 
 
 def another(
@@ -133,15 +182,14 @@ def tell(fact: Fact, said: list[Fact], now: dict[str, str]) -> None:
     now[fact.subject] = fact.to
 
 
-def supporting(random: Random, possible: Sequence[Fact], said: Sequence[Fact], support: int) -> list[Fact]:
+def supporting(random: Random, told: Cast, said: Sequence[Fact], support: int) -> list[Fact]:
     """Facts that lead from something to a place, none of them said before where that can be.
 
-    The first's subject is asked for; each other one is about what the one before leads to.
+    The first's subject is asked for; each other one is about what the one before leads to. The place is drawn
+    before the others, so that one named before is as likely as any.
     """
-    chain: list[Fact] = []
-    for kind in ("put", "have", "go")[-support:]:
-        fitting = [
-            fact for fact in possible if fact.kind == kind and (not chain or fact.subject == chain[-1].to)
-        ]
-        chain.append(random.choice([fact for fact in fitting if fact not in said] or fitting))
-    return chain
+    possible, place, before = told.possible(), random.choice(told.places), set(said)
+    chains = [[fact] for fact in possible if fact.to == place]
+    for _ in range(support - 1):
+        chains = [[fact, *chain] for chain in chains for fact in possible if fact.to == chain[0].subject]
+    return random.choice([chain for chain in chains if not before & set(chain)] or chains)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from needlemap.errors import SettingsError
 from needlemap.scorers.base import Reference
@@ -33,17 +34,18 @@ class Format:
     """One set's rows. fields: those by which it is told. scorer: the name of the one that fits.
 
     read: a row, and all rows' right answers, to a prompt. Raises KeyError, TypeError, ValueError for a row
-    that is none.
+    that is none. scorer_options: by which the scorer's rule is the set's own.
     """
 
     fields: frozenset[str]
     scorer: str
     read: Callable[[Row, Sequence[str]], Whole]
+    scorer_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def ruler(row: Row, _answers: Sequence[str]) -> Whole:
     """`input` is the prompt, `outputs` the answers; newer files keep the answer's beginning apart."""
-    text, outputs = _text(row, "input"), [str(output) for output in row["outputs"]]
+    text, outputs = _text(row, "input"), _texts(row["outputs"])
     if not outputs or not all(output.strip() for output in outputs):
         raise ValueError("outputs are empty")
     question = text.rstrip().rpartition("\n")[2].strip()
@@ -60,6 +62,9 @@ def mrcr(row: Row, _answers: Sequence[str]) -> Whole:
     code, answer = _text(row, "random_string_to_prepend"), _text(row, "answer")
     if not answer.startswith(code) or not turns or turns[-1][0] != "user":
         raise ValueError("the answer does not begin with random_string_to_prepend, or no user speaks last")
+    asked = row.get("desired_msg_index")
+    if isinstance(asked, int) and not 0 <= asked < len(turns):
+        raise ValueError(f"desired_msg_index is {asked}, but there are {len(turns)} messages, from 0")
     wanted, question = answer.removeprefix(code), turns[-1][1]
     sizes = [len(said) for _, said in turns]
     place = next((at for at, (_, said) in enumerate(turns) if said.strip() == wanted.strip()), None)
@@ -109,9 +114,11 @@ def longbench(row: Row, _answers: Sequence[str]) -> Whole:
 
 
 FORMATS: Mapping[str, Format] = {
-    "ruler": Format(frozenset({"input", "outputs"}), "recall", ruler),
-    "mrcr": Format(frozenset({"prompt", "answer", "random_string_to_prepend"}), "verbatim", mrcr),
-    "mrcr2": Format(frozenset({"queries", "answer"}), "verbatim", mrcr2),
+    "ruler": Format(frozenset({"input", "outputs"}), "recall", ruler, {"rule": "ruler"}),
+    "mrcr": Format(
+        frozenset({"prompt", "answer", "random_string_to_prepend"}), "verbatim", mrcr, {"bare": True}
+    ),
+    "mrcr2": Format(frozenset({"queries", "answer"}), "verbatim", mrcr2, {"bare": True}),
     "babilong": Format(frozenset({"input", "question", "target"}), "label", babilong),
     "longbench": Format(
         frozenset({"context", "question", "answer", *(f"choice_{letter}" for letter in _LETTERS)}),
@@ -135,6 +142,17 @@ def _text(row: Row, name: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"'{name}' is no text")
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _texts(value: object) -> list[str]:
+    """Right answers: a list of them, or one that stands alone."""
+    if isinstance(value, str) and value.strip().startswith("["):
+        raise ValueError(f"outputs are a text, {value[:40]}, not a list")
+    if isinstance(value, (str, int, float)):
+        return [str(value)]
+    if not isinstance(value, (list, tuple)):
+        raise TypeError("outputs are no list of texts")
+    return [str(each) for each in value]
 
 
 def _depth_of(text: str, wanted: str) -> float | None:

@@ -1,12 +1,14 @@
 """Ancestors to be traced from parent to parent, and descendants from child to child.
 
-Facts are scattered in prose, lie among other families, or are all there is: `haystack=none` is dense, every
-line of it is needed. After NeedleBench (Li et al. 2024, arXiv 2407.11963); people and wording are our own.
-Everybody has one parent and one child in the text, so that answers are unique.
+Facts are scattered in prose, lie among other families, or are all there is: `haystack=none` is dense. After
+NeedleBench (Li et al. 2024, arXiv 2407.11963); people and wording are our own. Everybody has one parent and
+one child in the text, so that answers are unique. All lines are as long and stand anywhere: neither how often
+nor where a name is said tells whose ancestor it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Literal
 
@@ -14,27 +16,26 @@ from needlemap.errors import SettingsError
 from needlemap.options import Checked
 from needlemap.scorers.base import Reference
 from needlemap.tasks.base import Background, Draw, Item, Scope, holds_nothing
-from needlemap.tasks.lineage import Families, Lines, Link, kinship, line, links, sample_lines
-from needlemap.tasks.people import Person
-from needlemap.tasks.spread import Order, following, ordered, scattered, share
+from needlemap.tasks.lineage import Families, Line, Lines, kinship, line, links, sample_lines
+from needlemap.tasks.people import Person, fresh_person
+from needlemap.tasks.spread import Order, following, ordered, scattered
 
 _MOST = 512  # facts of a line
 _OTHERS = 32  # facts of another family's line where the asked one's fit the length
-_FILLED, _FRAME = (
-    0.9,
-    150,
-)  # of a length: what the line's facts fill, and tokens that are question and template
+_FILLED = 0.9  # of a length, by the line's facts where as many as fit are asked for
+_FRAME = 150  # tokens that are question and template, about
 
 
 class Kinship(metaclass=Checked):
-    """A line of descent, of which somebody's ancestor, descendant or distance to another is asked for.
+    """Lines of descent; somebody's ancestor, descendant or distance to another is asked for.
 
     ask: the 'eldest' ancestor, an 'ancestor' or 'descendant' so many steps away, or the 'distance'. facts: of
-    the line, 2 to 512; 'fit': as many as the length holds, with haystack=families. steps: how many the answer
+    a line, 2 to 512; 'fit': as many as the length holds, with haystack=families. steps: how many the answer
     takes; by default drawn for each trial, from one to all. haystack: 'prose' (what the settings name),
-    'families' (lines about other families) or 'none' (the line's facts alone, whatever the length). families:
-    other ones, as long, among prose. order: in which the facts stand. span: over how much of the haystack, in
-    percent, they go on behind the first. fresh: as for `magic`.
+    'families' (lines about other families) or 'none' (facts alone, whatever the length). families: other
+    ones, as long, in prose or with none. order: in which a line's facts stand, but for the first person's
+    own. fresh: how often a line, and its first person, are drawn to be asked about, as for `magic`; other
+    people are drawn for each length at most.
     """
 
     name = "kinship"
@@ -48,9 +49,8 @@ class Kinship(metaclass=Checked):
         facts: int | Literal["fit"] = 4,
         steps: int | None = None,
         haystack: Literal["prose", "families", "none"] = "prose",
-        families: int = 1,
+        families: int = 3,
         order: Order = "random",
-        span: float = 100.0,
         fresh: Scope = "trial",
         language: Literal["english", "chinese"] = "english",
     ) -> None:
@@ -58,50 +58,76 @@ class Kinship(metaclass=Checked):
         _check(ask, most, steps, families)
         if facts == "fit" and haystack != "families":
             raise SettingsError("facts=fit fills a length with facts. Add --task-options haystack=families")
+        if ask == "eldest" and haystack != "families" and not families:
+            raise SettingsError(
+                "With families=0 the eldest is the only other name that is said once, so no step need be "
+                "traced. Give families=3, or ask=ancestor."
+            )
         self._facts = None if facts == "fit" else facts
         self._ask, self._steps, self._up = ask, steps, ask != "descendant"
-        self._haystack, self._families = haystack, families if haystack == "prose" else 0
-        self._order, self._span, self._fresh, self._language = order, share(span), fresh, language
+        self._haystack, self._lines = haystack, 1 + (families if haystack != "families" else 0)
+        self._order, self._fresh, self._language = order, fresh, language
+        self._end = "" if haystack == "prose" else "\n"
 
     def background(self, repeat: int, seed: int) -> Background | None:
-        """Lines of other families, or all of the asked line but its first fact; None for prose."""
+        """Lines of other families, or all facts but the first of each line; None for prose."""
         source = f"{seed}:{repeat}"
         if self._haystack == "families":
             return Background(Families(self._facts or _OTHERS, self._language, source), "line")
         if self._haystack == "none":
-            random = Random(f"kinship lines:{source}")
-            facts = [fact.said(random, self._language) for fact in links(self._rest(source), up=self._up)]
-            return Background(Lines(tuple(ordered(random, facts, self._order))), "line")
+            facts = [fact for each in self._dense(source) for fact in each.facts]
+            facts.sort(key=lambda fact: fact.depth)
+            return Background(Lines(tuple(fact.text for fact in facts)), "line")
         return None
 
     def item(self, draw: Draw) -> Item:
-        """The facts of the asked line, the first in the text at the cell's depth, then those of others.
+        """The fact about whom the question starts from at the cell's depth, those of others behind it.
 
-        Where they are all there is: the fact about whom the question starts from, at the cell's depth.
+        What the lines go on with stands anywhere, the same at all depths of a length.
         """
-        beside = draw.random("kinship beside", "repeat" if self._fresh == "repeat" else "length")
-        own, taken, size = draw.random("kinship", self._fresh), set[str](), self._size(draw) + 1
-        others = [line(beside, self._language, size, taken, draw.holds) for _ in range(self._families)]
-        if self._haystack == "none":
-            people = line(own, self._language, 1, taken, draw.holds)
-            people += self._rest(f"{draw.seed}:{draw.repeat}")
-            facts = links(people[:2], up=self._up)
-        else:
-            people = line(own, self._language, size, taken, draw.holds)
-            facts = ordered(beside, links(people, up=self._up), self._order)
-        texts = self._said(own, facts)
-        needles = following(beside, texts, draw.cell.depth, self._span)
-        for other in others:
-            said = ordered(beside, self._said(beside, links(other, up=True)), self._order)
-            needles += scattered(beside, said)
-        question, answer = self._asked(own, people)
+        lines, own = self._shared(draw), draw.random("kinship", self._fresh)
+        own.shuffle(lines)
+        taken = {one.name for each in lines for one in each.people}
+        first = [fresh_person(own, self._language, taken, draw.holds) for _ in lines]
+        said = [self._begun(own, *both) for both in zip(first, lines, strict=True)]
+        needles = following(own, said, draw.cell.depth, 1.0)
+        people = first
+        if self._haystack != "none":
+            needles += [fact for each in lines for fact in each.facts]
+            people = first + [one for each in lines for one in each.people]
+        question, answer = self._asked(own, [first[0], *lines[0].people])
+        evidence = [said[0], *(fact.text for fact in lines[0].facts)]
         return Item(
             tuple(needles),
             question,
-            Reference(answer, (answer,), "\n".join(text.strip() for text in texts), question),
+            Reference(answer, (answer,), "\n".join(text.strip() for text in evidence), question),
             answer_prefix=kinship(self._language)["begun"].format(),
-            unique=(people[0].name,) if self._haystack == "none" else tuple(one.name for one in people),
+            unique=tuple(one.name for one in people),
         )
+
+    def _shared(self, draw: Draw) -> list[Line]:
+        """The lines of a length or repeat, without their first people."""
+        if self._haystack == "none":
+            return self._dense(f"{draw.seed}:{draw.repeat}")
+        scope: Scope = "repeat" if self._fresh == "repeat" else "length"
+        beside, taken, size = draw.random("kinship beside", scope), set[str](), self._size(draw)
+        return [self._told(beside, size, taken, draw.holds) for _ in range(self._lines)]
+
+    def _dense(self, source: str) -> list[Line]:
+        """The lines of a repeat that are its haystack."""
+        random, taken = Random(f"kinship:{source}"), set[str]()
+        return [self._told(random, self._facts or _MOST, taken, holds_nothing) for _ in range(self._lines)]
+
+    def _told(self, random: Random, facts: int, taken: set[str], holds: Callable[[str], bool]) -> Line:
+        """A line of so many facts without its first person, and so without its first fact."""
+        people = line(random, self._language, facts, taken, holds)
+        said = [f"{link.said(random, self._language)}{self._end}" for link in links(people, up=self._up)]
+        return Line(people, scattered(random, ordered(random, said, self._order)))
+
+    def _begun(self, random: Random, first: Person, rest: Line) -> str:
+        """The fact that leads from a line's first person to the others."""
+        (link,) = links([first, rest.people[0]], up=self._up)
+        return f"{link.said(random, self._language)}{self._end}"
 
     def _size(self, draw: Draw) -> int:
         """How many facts the line has: as given, or as fill most of the length, the rest being other ones."""
@@ -116,15 +142,6 @@ class Kinship(metaclass=Checked):
                 f"Use longer --lengths, or fewer steps."
             )
         return fitting
-
-    def _rest(self, source: str) -> list[Person]:
-        """The line of a repeat without its first person, who is another one in each trial."""
-        random, nobody = Random(f"kinship:{source}"), set[str]()
-        return line(random, self._language, self._facts or _MOST, nobody, holds_nothing)
-
-    def _said(self, random: Random, facts: list[Link]) -> list[str]:
-        end = "" if self._haystack == "prose" else "\n"
-        return [fact.said(random, self._language) + end for fact in facts]
 
     def _asked(self, random: Random, people: list[Person]) -> tuple[str, str]:
         """Question and answer about a line that starts from whom the question names."""

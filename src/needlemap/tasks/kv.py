@@ -15,7 +15,7 @@ from needlemap.scorers.base import Reference
 from needlemap.tasks.backgrounds import Pairs
 from needlemap.tasks.base import Background, Draw, Item, Scope
 from needlemap.tasks.values import Kind, Values
-from needlemap.tasks.wording import KEY_VALUE, worded
+from needlemap.tasks.wording import KEY_VALUE, solved, worded
 
 _PAIR = '"{key}": "{value}"'
 _SHOWN = 4  # pairs of an example
@@ -87,7 +87,7 @@ class KeyValue(metaclass=Checked):
         pairs = [self._pair(draw, taken, f"example {number}.{place}") for place in range(_SHOWN)]
         key, value = draw.random(f"kv asked {number}", "repeat").choice(pairs)
         lines = ",\n".join(_PAIR.format(key=one, value=other) for one, other in pairs)
-        return f"{{\n{lines}\n}}\n{self._question.format(key=key)}\n{value}\n\n"
+        return solved(f"{{\n{lines}\n}}", self._question.format(key=key), value)
 
     def _pair(self, draw: Draw, taken: set[str], purpose: str) -> tuple[str, str]:
         random = draw.random(f"kv {purpose}", "repeat")

@@ -13,6 +13,7 @@ from needlemap.errors import SettingsError
 from needlemap.options import Checked
 from needlemap.placement import Needle
 from needlemap.scorers.base import Reference
+from needlemap.scorers.shape import any_of
 from needlemap.tasks.absent import Absence
 from needlemap.tasks.associations import ORDERS, Association, knowledge, with_so_many
 from needlemap.tasks.base import Draw, Item, Scope
@@ -79,7 +80,7 @@ class Latent(metaclass=Checked):
         sought = fact if asked == "present" else self._missed(hidden, draw, same=asked == "near")
         question = self._absence.question(sought.question + self._alone)
         if asked != "present":
-            reference = self._absence.unanswered(question, self._people)
+            reference = self._absence.unanswered(question, tuple(names), any_of(self._people))
             return Item(needles, question, reference, answer_prefix=self._prefix, unique=(*texts, *names))
         name, decoys = names[0], tuple(each for each in self._people if each != names[0])
         reference = Reference(name, (name,), texts[0], question, decoys, none=self._absence.none)

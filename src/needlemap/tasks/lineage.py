@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from needlemap.haystacks.base import Document
+from needlemap.placement import Needle
 from needlemap.tasks.base import holds_nothing
 from needlemap.tasks.people import Person, fresh_person
 
@@ -57,6 +58,14 @@ def links(people: list[Person], *, up: bool) -> list[Link]:
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """People who descend from one another, and the facts that say so, where they stand."""
+
+    people: list[Person]
+    facts: list[Needle]
+
+
+@dataclass(frozen=True, slots=True)
 class Families:
     """Lines about families without end, of so many facts each, those of a few shuffled together."""
 
@@ -82,7 +91,7 @@ class Families:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Some lines, and nothing else: a haystack that ends."""
+    """Some lines, each with its end, and nothing else: a haystack that ends."""
 
     lines: tuple[str, ...]
     name: str = "facts"
@@ -90,7 +99,7 @@ class Lines:
 
     def documents(self, first: int = 0) -> Iterator[Document]:
         """One document."""
-        yield from [Document(self.name, "".join(f"{text}\n" for text in self.lines))][first:]
+        yield from [Document(self.name, "".join(self.lines))][first:]
 
 
 @cache

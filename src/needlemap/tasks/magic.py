@@ -14,6 +14,7 @@ from needlemap.errors import SettingsError
 from needlemap.options import Checked
 from needlemap.placement import Needle
 from needlemap.scorers.base import Reference
+from needlemap.scorers.shape import but
 from needlemap.tasks.absent import Absence, one_edit
 from needlemap.tasks.backgrounds import Noise, Pairs
 from needlemap.tasks.base import Background, Draw, Item, Scope
@@ -129,7 +130,7 @@ class Magic(metaclass=Checked):
                 needles, question, self._reference(asked, hidden, texts, question), answer_prefix=prefix
             )
         values = tuple(one.value for one in hidden)
-        reference = self._absence.unanswered(question, values)
+        reference = self._absence.unanswered(question, values, self._like(hidden))
         unique = (*(text.strip() for text in texts), *values, *named)
         return Item(needles, question, reference, answer_prefix=prefix, unique=unique)
 
@@ -142,6 +143,11 @@ class Magic(metaclass=Checked):
         decoys = tuple(one.value for one in hidden if one.key not in asked)
         answer = self._wording.listed(list(wanted))
         return Reference(answer, wanted, sought, question, decoys, none=self._absence.none)
+
+    def _like(self, hidden: list[Hidden]) -> str:
+        """What looks like a value and is none of the keys: to say which ones there are is to invent none."""
+        like = self._values.like
+        return but(like, [one.key for one in hidden]) if self._keys == self._values else like
 
     def _elsewhere(self, asked: list[str], hidden: list[Hidden], draw: Draw, *, near: bool) -> list[str]:
         """Keys that are nowhere in the text instead of the asked ones: near to them, or quite others."""

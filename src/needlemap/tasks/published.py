@@ -38,6 +38,7 @@ class Published(metaclass=Checked):
         rows = read_rows(file)[:limit]
         self.format = told_format(rows[0]) if format == "auto" else format
         self.scorer, self._file = FORMATS[self.format].scorer, file
+        self.scorer_options = FORMATS[self.format].scorer_options
         answers = [str(row.get("target", "")).strip() for row in rows]
         self._prompts = [self._read(number, row, answers) for number, row in enumerate(rows, 1)]
 

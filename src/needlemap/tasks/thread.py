@@ -91,11 +91,12 @@ class Thread(metaclass=Checked):
         question = self._question.format(key=asked[0])
         wanted = tuple(asked[-1:] if self._ask == "last" else asked[1:])
         wrong = [*asked[1:-1], *(value for other in others for value in other[1:])]
-        decoys = tuple(wrong) if self._ask == "last" else ()  # of a list, all that is not wanted is wrong
+        decoys = tuple(wrong) if self._ask == "last" else ()
+        like = "" if self._ask == "last" else self._values.like  # of a list, all that is not wanted is wrong
         return Item(
             tuple(needles),
             question,
-            Reference("\n".join(wanted), wanted, "".join(texts), question, decoys),
+            Reference("\n".join(wanted), wanted, "".join(texts), question, decoys, like=like),
             prologue="{\n",
             epilogue=f"{_PAIR.format(key=last[0], value=last[1])}\n}}",
             answer_prefix=self._prefix.format(),

@@ -8,33 +8,42 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from random import Random
 from typing import Literal
 
 from needlemap.errors import SettingsError
 from needlemap.options import Checked
+from needlemap.placement import Needle
 from needlemap.scorers.base import Reference
 from needlemap.tasks.backgrounds import Noise
 from needlemap.tasks.base import Background, Draw, Item, Scope
 from needlemap.tasks.spread import Order, following, ordered, scattered, share
 from needlemap.tasks.values import Values
-from needlemap.tasks.wording import WORDINGS, worded
+from needlemap.tasks.wording import WORDINGS, solved, worded
 
 _CONSONANTS, _VOWELS = "BDFGHJKLMNPRSTVZ", "AEIOU"
 _TRIES = 2000  # draws of one name
-_SAID = {  # line, question, beginning of its answer, what stands between names
+_SHOWN = (3, 2)  # variables of an example's chains, the asked one first: as few as tell a chain from another
+_SAID = {  # line, question, beginning of its answer, comma; before an example, its answer, and the text
     "english": (
         "Let {name} = {source}.",
         "Which variables have the value {value}? A variable may have got it from another one. List the names "
         "of all of them, and nothing else.",
         "The variables with the value {value}:",
         ", ",
+        "An example of a text:\n",
+        "Answer: ",
+        "Now the text that is asked about:\n",
     ),
     "chinese": (
         "设 {name} = {source}。",
         "哪些变量的值是{value}？变量的值可能来自另一个变量。请列出所有这些变量的名字，不要写别的。",
         "值为{value}的变量：",
         "、",
+        "文本示例：\n",
+        "答案：",
+        "下面是要回答的文本：\n",
     ),
 }
 
@@ -59,7 +68,9 @@ class Trace(metaclass=Checked):
 
     chains, of hops + 1 variables each; one is asked for. order: in which a chain's lines stand. span: over
     how much of the haystack, in percent, the asked chain goes on behind its first line. digits: of numbers.
-    haystack, fresh, noise: as for `magic`. question, prefix: other wording, with {value}.
+    shots: solved examples on small texts of their own, with names and values that nothing else has; the same
+    in all trials, as noise is, so that repeats go on sharing it. haystack, fresh, noise: as for `magic`.
+    question, prefix: other wording, with {value}.
     """
 
     name = "trace"
@@ -78,18 +89,19 @@ class Trace(metaclass=Checked):
         order: Order = "forward",
         span: float = 100.0,
         digits: int = 5,
+        shots: int = 0,
         fresh: Scope = "trial",
         question: str = "",
         prefix: str = "",
         noise: str = "",
         language: Literal["english", "chinese"] = "english",
     ) -> None:
-        if min(chains, hops, digits) < 1:
-            raise SettingsError("Options of trace: chains, hops and digits are 1 or more.")
+        if min(chains, hops, digits) < 1 or shots < 0:
+            raise SettingsError("Options of trace: chains, hops and digits are 1 or more, shots 0 or more.")
         self._haystack, self._noise = haystack, noise or WORDINGS[language].noise
         self._chains, self._hops, self._order, self._span = chains, hops, order, share(span)
-        self._fresh, self._values = fresh, Values("number", digits, language)
-        self._line, asked, begun, self._comma = _SAID[language]
+        self._fresh, self._shots, self._values = fresh, shots, Values("number", digits, language)
+        self._line, asked, begun, self._comma, *self._around = _SAID[language]
         self._question = worded(question or asked, "question", ("value",), {})
         self._prefix = worded(prefix or begun, "prefix", ("value",), {})
 
@@ -101,25 +113,40 @@ class Trace(metaclass=Checked):
         """The asked chain's lines, the first of them at the cell's depth, then those of the others."""
         beside = draw.random("trace beside", "repeat" if self._fresh == "repeat" else "length")
         taken: set[str] = set()
-        others = [self._chain(beside, taken, draw) for _ in range(self._chains - 1)]
-        asked = self._chain(draw.random("trace", self._fresh), taken, draw)
+        examples = [self._example(draw, taken, number) for number in range(self._shots)]
+        size = self._hops + 1
+        others = [self._chain(beside, taken, draw, size) for _ in range(self._chains - 1)]
+        asked = self._chain(draw.random("trace", self._fresh), taken, draw, size)
         texts = ordered(beside, asked.lines(self._line), self._order)
         needles = following(beside, texts, draw.cell.depth, self._span)
         for other in others:
             needles += scattered(beside, ordered(beside, other.lines(self._line), self._order))
         question = self._question.format(value=asked.value)
-        decoys = tuple(name for other in others for name in other.names)
+        elsewhere = [*others, *(chain for _, chains in examples for chain in chains)]
+        decoys = tuple(name for chain in elsewhere for name in chain.names)
         return Item(
             tuple(needles),
             question,
             Reference(self._comma.join(asked.names), asked.names, "\n".join(texts), question, decoys),
+            prologue="".join([*(text for text, _ in examples), self._around[-1]]) if examples else "",
             answer_prefix=self._prefix.format(value=asked.value),
         )
 
-    def _chain(self, random: Random, taken: set[str], draw: Draw) -> Chain:
-        """A chain of names and a value that nothing has yet."""
+    def _chain(self, random: Random, taken: set[str], draw: Draw, size: int) -> Chain:
+        """A chain of so many names and a value that nothing has yet."""
         value = self._values.fresh(random, taken, draw.holds)
-        return Chain(value, tuple(fresh_name(random, taken, draw.holds) for _ in range(self._hops + 1)))
+        return Chain(value, tuple(fresh_name(random, taken, draw.holds) for _ in range(size)))
+
+    def _example(self, draw: Draw, taken: set[str], number: int) -> tuple[str, list[Chain]]:
+        """A small text with its question and answer; and its chains, the asked one first."""
+        random, (headed, begun, _) = Random(f"trace example {number}:{draw.seed}"), self._around
+        chains = [self._chain(random, taken, draw, size) for size in _SHOWN]
+        lines = list[Needle]()
+        for chain in chains:
+            lines += scattered(random, ordered(random, chain.lines(self._line), self._order))
+        text = "\n".join(line.text for line in sorted(lines, key=attrgetter("depth")))
+        question = self._question.format(value=chains[0].value)
+        return solved(text, question, self._comma.join(chains[0].names), headed=headed, begun=begun), chains
 
 
 def fresh_name(random: Random, taken: set[str], holds: Callable[[str], bool]) -> str:

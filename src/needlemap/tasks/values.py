@@ -10,10 +10,12 @@ from random import Random
 from typing import Literal
 
 from needlemap.errors import SettingsError
+from needlemap.scorers.shape import any_of, hexadecimal, number
 
 Kind = Literal["word", "number", "uuid"]
 _TRIES = 2000  # draws of one value before its kind is given up as used up
 _UUID = (8, 4, 4, 4, 12)  # digits in each group, where there are 32
+_GROUP = 8  # digits in each group otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +35,23 @@ class Values:
         if self.kind == "number":
             return str(random.randrange(10 ** (self.digits - 1), 10**self.digits))
         if self.kind == "uuid":
-            return grouped(f"{random.getrandbits(4 * self.digits):0{self.digits}x}")
+            return grouped(_hexadecimal(random, self.digits))
         adjectives, nouns = words(self.language)
         return f"{random.choice(adjectives)}{_JOINTS[self.language]}{random.choice(nouns)}"
+
+    @property
+    def like(self) -> str:
+        """A pattern of what looks like a value of the kind; of words, only those that `draw` knows.
+
+        >>> from re import findall
+        >>> findall(Values("number", 7).like, "none of the 3, or 7394821")
+        ['7394821']
+        """
+        if self.kind == "number":
+            return number(self.digits)
+        if self.kind == "uuid":
+            return hexadecimal(self.digits, hyphens=self.digits > _GROUP)
+        return any_of(*words(self.language), joint=_JOINTS[self.language])
 
     def fresh(self, random: Random, taken: set[str], holds: Callable[[str], bool]) -> str:
         """A value that is neither taken, and is from now on, nor held.
@@ -56,13 +72,22 @@ class Values:
 _JOINTS = {"english": "-", "chinese": ""}
 
 
+def _hexadecimal(random: Random, digits: int) -> str:
+    """Hexadecimal digits, of which some are letters and some are not: else it were a number or a word."""
+    while True:
+        found = f"{random.getrandbits(4 * digits):0{digits}x}"
+        if not found.isdecimal() and not found.isalpha():
+            return found
+
+
 def grouped(digits: str) -> str:
     """Hexadecimal digits as a UUID has them: 8-4-4-4-12 where there are 32, else in groups of 8.
 
     >>> grouped("0123456789abcdef")
     '01234567-89abcdef'
     """
-    sizes = _UUID if len(digits) == sum(_UUID) else (8,) * (len(digits) // 8) + (len(digits) % 8,)
+    full, rest = divmod(len(digits), _GROUP)
+    sizes = _UUID if len(digits) == sum(_UUID) else (_GROUP,) * full + (rest,)
     starts = [sum(sizes[:place]) for place in range(len(sizes))]
     return "-".join(digits[start : start + size] for start, size in zip(starts, sizes, strict=True) if size)
 

@@ -81,6 +81,15 @@ PASS_KEY = {  # needle, question, beginning of its answer
 }
 
 
+def solved(text: str, question: str, answer: str, *, headed: str = "", begun: str = "") -> str:
+    """An example that stands before what is asked about: a text of its own, a question, and its answer.
+
+    >>> solved("Ann swims.", "Who swims?", "Ann", headed="An example:\\n", begun="Answer: ")
+    'An example:\\nAnn swims.\\nWho swims?\\nAnswer: Ann\\n\\n'
+    """
+    return f"{headed}{text}\n{question}\n{begun}{answer}\n\n"
+
+
 def worded(text: str, what: str, needed: Sequence[str], known: Mapping[str, str]) -> str:
     """A wording with its known placeholders replaced, ready for `format` with those that are needed.
 

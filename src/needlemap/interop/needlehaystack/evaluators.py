@@ -121,7 +121,7 @@ class Evaluator(Parameters):
         """Model and scorer, not yet connected. Raises SettingsError if one cannot work (no key, say)."""
         model = self._built(self.BACKEND, self.base_url)
         if not self.judged:
-            return model, Substring(words=tuple(self.substr_validation_words))
+            return model, Substring(words=tuple(self.substr_validation_words), anywhere=True)
         backend = self.judge_model.partition("/")[0]
         url = self.judge_base_url or (self.base_url if backend == self.BACKEND else None)
         with lent(self._key(backend)) as key:

@@ -15,6 +15,7 @@ function runView(summary, number) {
     depths: run.depths,
     rows: run.rows,
     ragged: run.ragged,
+    depthless: run.depthless,
     ticks: run.depth_ticks,
     share: (cell) => cells.score[cell],
     colours: (palette) => palette,
@@ -41,12 +42,13 @@ function differenceView(summary, difference) {
     depths: first.depths,
     rows: first.rows,
     ragged: first.ragged,
+    depthless: first.depthless,
     ticks: first.depth_ticks,
     share: (cell) => maybe(cells.difference[cell], (change) => (change / most + 1) / 2),
     colours: () => DIVERGING,
     missing: (cell) => (cells.difference[cell] === null ? "none" : ""),
     value: (cell) => maybe(cells.difference[cell], wholePoints) ?? "",
-    facts: (cell) => differenceFacts(cells, cell),
+    facts: (cell) => differenceFacts(first, cells, cell),
     trialCells: (cell) => sameCells(summary, difference, first, cells, cell),
   };
 }
@@ -59,8 +61,8 @@ function cellFacts(run, cell) {
     ["score", cells.n[cell] ? `${percent(cells.score[cell])} %` : "not measured"],
     ["n", restsOn(run, cells.n[cell])],
     ["95 % interval", cells.n[cell] && run.counted ? interval(cells.low[cell], cells.high[cell]) : null],
-    ["needle at", maybe(known("realised"), depthWords)],
-    ["meant for", depthWords(cells.depth[cell])],
+    ["needle at", run.depthless ? null : maybe(known("realised"), depthWords)],
+    ["meant for", run.depthless ? null : depthWords(cells.depth[cell])],
     ["prompt", maybe(known("tokens"), (tokens) => `${count(tokens)} tokens`)],
     ["cached", cacheWords(known("cached"), known("planned"))],
     ["missing", cells.missing[cell] ? missingWords(cells.missing[cell], known("failures")) : null],
@@ -71,19 +73,20 @@ function cellFacts(run, cell) {
   ].filter(([, value]) => value !== null);
 }
 
-function differenceFacts(cells, cell) {
+function differenceFacts(first, cells, cell) {
   return [
     ["difference", `${points(cells.difference[cell])} points`],
     ["n", counted(cells.n[cell], "pair")],
     ["changed", `${cells.lost[cell]} lost, ${cells.gained[cell]} gained`],
     ["p", maybe(cells.p[cell], (p) => `${probability(p)}, not corrected: exploration only`)],
-    ["depth", depthWords(cells.depth[cell])],
+    ["depth", first.depthless ? null : depthWords(cells.depth[cell])],
   ].filter(([, value]) => value !== null);
 }
 
-// '11k tokens at 50 %', the name of a cell.
+// '11k tokens at 50 %', the name of a cell; '11k tokens' where depth means nothing.
 function cellName(view, cell) {
-  return `${view.lengths[view.cells.length[cell]][1]} tokens at ${depthLabel(view, view.cells.depth[cell])}`;
+  const length = `${view.lengths[view.cells.length[cell]][1]} tokens`;
+  return view.depthless ? length : `${length} at ${depthLabel(view, view.cells.depth[cell])}`;
 }
 
 function depthLabel(view, share) {

@@ -99,6 +99,7 @@ function rowElement(view, [key, cells]) {
     : depthName(
         (view.cells.top[cells[0]] + 0.5) / view.rows,
         view.depths.find(([share]) => share === key)?.[1] ?? "",
+        view.depthless ? { role: "rowheader" } : undefined,
       );
   const boxes = cells.map((cell) =>
     cellBox(view, cell, "div", { role: "gridcell", tabindex: "-1", "data-cell": cell }),

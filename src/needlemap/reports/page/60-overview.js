@@ -66,7 +66,12 @@ function runReadings(run) {
       : [
           "Cost",
           maybe(totals.usd, dollars) ?? "not known",
-          maybe(totals.seconds, (value) => `${seconds(value)} of latency`),
+          [
+            maybe(totals.judge_usd, (value) => `and ${dollars(value)} for the judge`),
+            maybe(totals.seconds, (value) => `${seconds(value)} of latency`),
+          ]
+            .filter(Boolean)
+            .join("\n"),
         ],
   ].filter(Boolean);
 }

@@ -27,8 +27,17 @@ function drawRunMargins(view) {
     }),
     marks.map(markName),
     counts(lengths, "x"),
-    hoverBars(lengths, "x", (at) => [`${run.lengths[at][1]} tokens, all depths`, marginFacts(lengths[at])]),
+    hoverBars(lengths, "x", (at) => [overDepths(view, run.lengths[at][1]), marginFacts(lengths[at])]),
   );
+  if (run.depthless) dropDepthMargin();
+  else drawDepthMargin(run, depths, scale);
+}
+
+function overDepths(view, length) {
+  return `${length} tokens${view.depthless ? "" : ", all depths"}`;
+}
+
+function drawDepthMargin(run, depths, scale) {
   put(
     at("by-depth"),
     bandChart(depths, "y", { ...scale, label: marginSpoken("Score by depth", depths, run.by_depth.label) }),
@@ -36,6 +45,11 @@ function drawRunMargins(view) {
     hoverBars(depths, "y", (at) => [`depth ${run.by_depth.label[at]}, all lengths`, marginFacts(depths[at])]),
   );
   put(at("beside-name"), scaleNames(["0", "50", "100"]), el("span", {}, "by depth, %"));
+}
+
+function dropDepthMargin() {
+  put(at("by-depth"));
+  put(at("beside-name"));
 }
 
 // The difference at each length, about a line of none.
@@ -53,7 +67,7 @@ function drawDifferenceMargins(view) {
     high: known ? onScale(each.high) : null,
   }));
   const words = (at) => [
-    `${view.lengths[places.get(lengths[at].length_tokens)][1]} tokens, all depths`,
+    overDepths(view, view.lengths[places.get(lengths[at].length_tokens)][1]),
     lengthFacts(lengths[at], known),
   ];
   const spoken = lengths.map((_, at) => words(at).flat(2).join(" "));
@@ -68,8 +82,7 @@ function drawDifferenceMargins(view) {
     counts(shown, "x"),
     hoverBars(shown, "x", words),
   );
-  put(at("by-depth"));
-  put(at("beside-name"));
+  dropDepthMargin();
 }
 
 function lengthFacts(each, known) {

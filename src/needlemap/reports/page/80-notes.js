@@ -7,7 +7,7 @@ function drawNotes(summary, view) {
   );
   const runs = summary.runs;
   const sections = [
-    ...(view.difference ? [] : [note("Numbers by length and depth", marginTables(view.run))]),
+    ...(view.difference ? [] : [note(marginName(view.run), marginTables(view.run))]),
     note(
       "What could not be measured",
       failureTables(runs),
@@ -29,6 +29,10 @@ function note(title, content, open = false) {
   return el("details", { open, "data-keep": title }, el("summary", {}, el("h2", {}, title)), content);
 }
 
+function marginName(run) {
+  return `Numbers by length${run.depthless ? "" : " and depth"}`;
+}
+
 function marginTables(run) {
   const row = (margin, name, at) => [
     name,
@@ -45,11 +49,13 @@ function marginTables(run) {
       run.lengths.map(([tokens], at) => row(run.by_length, count(tokens), at)),
       { class: "numbers" },
     ),
-    table(
-      head("Depth"),
-      run.by_depth.label.map((label, at) => row(run.by_depth, label, at)),
-      { class: "numbers" },
-    ),
+    run.depthless
+      ? null
+      : table(
+          head("Depth"),
+          run.by_depth.label.map((label, at) => row(run.by_depth, label, at)),
+          { class: "numbers" },
+        ),
   );
 }
 
@@ -69,6 +75,7 @@ function failureTables(runs) {
   return el("div", { class: "wide" }, table(head, shown));
 }
 
+const RARE = ["thinking_tokens", "judge_usd"]; // told where there is any
 const TOTALS = [
   ["trials", "trials", count],
   ["scored", "scored", count],
@@ -79,11 +86,12 @@ const TOTALS = [
   ["answer tokens", "completion_tokens", count],
   ["of which thinking", "thinking_tokens", count],
   ["cost, US dollars", "usd", dollars],
+  ["the judge's cost, US dollars", "judge_usd", dollars],
   ["sum of latencies", "seconds", seconds],
 ];
 
 function totalsTable(runs) {
-  const known = TOTALS.filter(([, key]) => key !== "thinking_tokens" || runs.some((run) => run.totals[key]));
+  const known = TOTALS.filter(([, key]) => !RARE.includes(key) || runs.some((run) => run.totals[key]));
   const rows = known.map(([name, key, word]) => [
     name,
     ...runs.map((run) => maybe(run.totals[key], word) ?? "not known"),

@@ -95,10 +95,10 @@ function drawHead(view) {
   );
   at("grid").setAttribute(
     "aria-label",
-    plain(`Map of ${view.name}: prompt length across, depth of the needle down`),
+    plain(`Map of ${view.name}: prompt length across${view.depthless ? "" : ", depth of the needle down"}`),
   );
   put(at("below-name"), "prompt length, tokens");
-  put(at("left-name"), el("span", {}, "depth of the needle"));
+  put(at("left-name"), view.depthless ? null : el("span", {}, "depth of the needle"));
   put(
     at("palette"),
     Object.keys(state.summary.palettes).map((name) =>

@@ -12,7 +12,7 @@ from needlemap.maps.cube import Cube
 from needlemap.maps.effective import RULES, effective_length, parse_rule
 from needlemap.maps.map import Map
 from needlemap.reports.balanced import balance_lines
-from needlemap.reports.labels import depth_labels, length_labels, told_apart
+from needlemap.reports.labels import length_labels, row_labels, told_apart
 from needlemap.reports.layout import Layout, make_layout
 from needlemap.reports.page.cells import cell_columns
 from needlemap.reports.page.change import difference
@@ -101,8 +101,9 @@ def _identity(run: Loaded) -> dict[str, Any]:
 def _axes(map: Map, layout: Layout) -> dict[str, Any]:
     return {
         "lengths": [[length, label] for length, label in length_labels(map.lengths).items()],
-        "depths": [[share(depth), label] for depth, label in depth_labels(map.depths).items()],
+        "depths": [[share(depth), label] for depth, label in row_labels(map, map.depths).items()],
         "ragged": map.ragged,
+        "depthless": map.depthless,
         "counted": map.counted,
         "rows": layout.rows,
         "depth_ticks": [[share(at), label] for at, label in layout.depth_ticks.items()],

@@ -1,0 +1,131 @@
+"""What an answer lists: its items, told from what is said around them. Texts are `matching.plain`'s.
+
+What an answer names of the wanted is no matter of this module; nor does it know a language's words, so that
+an item in the midst of a sentence stays unseen.
+"""
+
+from __future__ import annotations
+
+import re
+
+from needlemap.errors import SettingsError
+from needlemap.scorers.matching import named
+
+_BETWEEN = re.compile(r"[\n,;、，]|\band\b|和")
+_HEADING = (":", "：")
+_WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
+_BULLET = re.compile(r"^[\s\-*•]*(\d+[.)])?[\s\"'`*\[]*|[\s\"'`*\].:。]+$")
+
+_PARTS = re.compile(r"[,;、/]|->|\b(?:and|or)\b|[和或与及]")
+_INTRODUCED = re.compile(r"^\s*#.*|^.*:[\s*_]*(?=[^\s*_0-9]|$)")  # a heading; what leads to a list
+_COUNT = re.compile(  # fig (30 times), fig - 30, fig: 30
+    r"(?<=\w)(?:[*_`\"]*\s*\(|\s+\W*[0-9]|[^\w\s-]\W*[0-9]).*$"
+)
+_TALK = frozenset(  # words of five letters or more that stand alone in front of a list
+    (
+        *("answer", "answers", "clearly", "finally", "first", "indeed", "lastly", "output", "overall"),
+        *("please", "result", "results", "second", "surely", "thanks", "third"),
+    )
+)
+
+
+def items(answer: str, pattern: str = "") -> list[str]:
+    """What a pattern finds, each once; without one, all pieces of an answer, but what ends with a colon.
+
+    >>> items("1. fig\\n2. plum, and pear")
+    ['fig', 'plum', 'pear']
+    """
+    if pattern:
+        return list(dict.fromkeys(match.group() for match in re.finditer(pattern, answer, re.IGNORECASE)))
+    pieces = (piece for piece in _BETWEEN.split(answer) if not piece.rstrip().endswith(_HEADING))
+    return list(dict.fromkeys(filter(None, map(_bare, pieces))))
+
+
+def beside(item: str, wanted: list[str]) -> list[str]:
+    """What looks like the wanted and is not, in an item that names some: a list may have spaces alone.
+
+    >>> beside("red-fox (30) sad-dog shy-cat", ["red-fox", "shy-cat"]), beside("1) 6713 2) 1392", ["6713"])
+    (['sad-dog'], ['1392'])
+    """
+    return [word for word in _WORD.findall(item) if word not in wanted and _of_kind(word, wanted)]
+
+
+def alike(answer: str, like: str) -> list[str]:
+    """What looks like an item anywhere, by a pattern. With a space inside, any prose may: that `alone` sees.
+
+    Raises SettingsError for what is no pattern.
+    """
+    try:
+        found = [match.group() for match in re.finditer(like, answer)] if like else []
+    except re.error as error:
+        raise SettingsError(f"like: '{like}' is no pattern ({error}).") from None
+    return [text for text in found if len(text.replace("_", " ").split()) == 1]
+
+
+def alone(answer: str, wanted: list[str], like: str = "") -> list[str]:
+    """Words that stand alone as items do: between two wanted ones any, elsewhere those that look like them.
+
+    like: a pattern of items, for those that are written with a space where they have a hyphen.
+
+    >>> alone("Sure, these are the words: pear, plum (30), of course", ["pear"])
+    ['pear', 'plum']
+    """
+    pieces = [piece for line in answer.split("\n") for piece in _told(line, wanted)]
+    clean = [place for place, piece in enumerate(pieces) if _name(piece) in wanted]
+    found = list[str]()
+    for place, piece in enumerate(pieces):
+        found += _listed(piece, wanted, like, inside=bool(clean) and clean[0] < place < clean[-1])
+    return found
+
+
+def _told(line: str, wanted: list[str]) -> list[str]:
+    """The pieces of a line, but for what introduces them: a heading, or the sentence that names the first."""
+    pieces = [_bare(piece) for piece in _PARTS.split(_INTRODUCED.sub("", line))]
+    naming = (place for place, piece in enumerate(pieces) if any(named(piece, one) for one in wanted))
+    first = next(naming, 0)
+    return pieces if _name(pieces[first]) in wanted else pieces[first:]
+
+
+def _listed(piece: str, wanted: list[str], like: str, *, inside: bool) -> list[str]:
+    """The items of one piece: itself, or its words where they are a list with spaces alone."""
+    words = _words(piece)
+    if len(words) == 1:
+        numbering = words[0] not in wanted and any(named(piece, one) for one in wanted)  # | 1 | fig |
+        item = words[0] not in _TALK and (inside or _of_kind(words[0], wanted, near=True))
+        return words if item and not numbering else []
+    if sum(word in wanted for word in words) > 1:
+        return words if all(_of_kind(word, wanted) for word in words) else []
+    return [_name(piece)] if like and re.fullmatch(like, _name(piece)) else []
+
+
+def _name(piece: str) -> str:
+    return "-".join(_words(piece))
+
+
+def _words(piece: str) -> list[str]:
+    """The words of a piece, without a count behind them."""
+    return list(_WORD.findall(_COUNT.sub("", piece)))
+
+
+def _bare(piece: str) -> str:
+    return _BULLET.sub("", _BULLET.sub("", piece))
+
+
+def _of_kind(word: str, wanted: list[str], *, near: bool = False) -> bool:
+    """Whether a word is of some wanted one's kind: signs, script, hyphens; and without hyphens, length.
+
+    near: it may be a quarter longer or shorter, a number as it likes; but what is not ASCII is a sentence.
+    """
+    if near and not word.isascii():
+        return False
+    for one in wanted:
+        length, other = len(one), len(word)
+        slip = (max(length, other) if one.isdecimal() else length // 4) if near else 0
+        if _signs(word) == _signs(one) and ("-" in one or abs(length - other) <= slip):
+            return True
+    return False
+
+
+def _signs(text: str) -> tuple[bool, bool, bool, int]:
+    digits = any(sign.isdecimal() for sign in text)
+    return digits, any(sign.isalpha() for sign in text), text.isascii(), text.count("-")

@@ -1,0 +1,114 @@
+"""`needlemap compare SUITE_A SUITE_B`: family by family, and the mean over families, which decides."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+MINE = (
+    "settings: {lengths: [900, 1200], depths: [0, 50, 100], max_answer_tokens: 40, repeats: 6}\n"
+    "families: {key: {task: passkey}, one: {task: magic}, all: {task: multivalue}}\n"
+)
+
+
+@pytest.fixture(scope="module")
+def suites(tmp_path_factory: pytest.TempPathFactory, command_in: Any) -> Any:
+    """A folder with a suite, one whose model sees less, one of another seed, and one with a family less."""
+    command = command_in(tmp_path_factory.mktemp("compared"))
+    (command.folder / "mine.yaml").write_text(MINE)
+    (command.folder / "less.yaml").write_text(MINE.replace(", all: {task: multivalue}", ""))
+    command("run", "suite:mine.yaml", "--quiet", "-o", "whole")
+    command("run", "suite:mine.yaml", "--quiet", "-o", "short", "--model-options", "window=700")
+    command("run", "suite:mine.yaml", "--quiet", "-o", "seeded", "--seed", 3)
+    command("run", "suite:less.yaml", "--quiet", "-o", "less")
+    return command
+
+
+@pytest.fixture
+def compare(suites: Any, typed: Any) -> Callable[..., Any]:
+    """`needlemap compare` in that folder."""
+    return lambda *arguments, code=0: typed("compare", *arguments, code=code, folder=suites.folder)
+
+
+def test_it_shows_a_row_a_family_and_the_verdict_on_their_mean(compare):
+    assert compare("whole", "short").stdout.splitlines() == [
+        "A  suite mine · baseline/bm25 (whole)",
+        "B  suite mine · baseline/bm25 (short)",
+        "differ in model_options ({}, {'window': 700})",
+        "by family (p by Holm's correction over 3; intervals and verdicts of one family each):",
+        "  key  100.0  66.7   -33.3  [-47.2, -15.9]  n=36  p=0.001  worse",
+        "  one  100.0  66.7   -33.3  [-47.2, -15.9]  n=36  p=0.001  worse",
+        "  all   25.0  25.0    +0.0  [-5.2, +5.2]  n=36  p=1        cannot tell",
+        "mean over 3 families, each counting the same, however many pairs it has:",
+        "A 75.0, B 52.8: difference -22.2 points [-29.7, -13.9]",
+        "108 pairs, 6 haystacks",
+        "B lost 24, gained 0; p=0.031 (sign flips of whole haystacks)",
+        "3 families' verdicts are 3 chances to err: go by the one on their mean",
+        "verdict: worse (the whole 95 % interval is a loss of more than 2 points)",
+    ]
+
+
+def test_a_familys_row_is_what_is_said_of_its_two_runs(compare):
+    whole = json.loads(compare("whole", "short", "--json").stdout)
+    alone = json.loads(compare("whole/key", "short/key", "--json").stdout)
+    assert whole["families"]["key"] == alone | {"p_holm": whole["families"]["key"]["p_holm"]}
+    assert alone["overall"]["p"] < whole["families"]["key"]["p_holm"] <= 3 * alone["overall"]["p"]
+    differences = [family["overall"]["difference"] for family in whole["families"].values()]
+    assert whole["overall"]["difference"] == pytest.approx(sum(differences) / 3)
+    assert (whole["verdict"], whole["margin"], whole["overall"]["n"]) == ("worse", 2.0, 108)
+
+
+def test_the_exit_code_is_that_of_the_mean(compare):
+    compare("whole", "short", code=0)
+    compare("whole", "short", "--fail-if-worse", 2, code=1)
+    compare("short", "whole", "--fail-if-worse", 2, code=0)
+    ended = compare("whole", "short", "--fail-if-worse", 30, code=0)  # families lost 33, their mean 22
+    assert ended.stdout.endswith("verdict: no worse than 30 points\n")
+
+
+def test_families_of_one_suite_alone_are_left_out_and_named(compare):
+    text = compare("whole", "less").stdout
+    assert "left out, as only A has begun them: all\n" in text
+    assert "mean over 2 families" in text
+    assert json.loads(compare("less", "whole", "--json").stdout)["only_b"] == ["all"]
+
+
+def test_missing_scores_are_bounded(suites, compare):
+    holed = shutil.copytree(suites.folder / "whole", suites.folder / "holed", dirs_exist_ok=True)
+    for file in (holed / "key").glob("records-*.jsonl"):
+        rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+        lost = [row | {"score": None, "failure": "timed out"} if row["repeat"] == 2 else row for row in rows]
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in lost), "utf-8")
+    text = compare("whole", "holed").stdout
+    assert "102 pairs, 6 haystacks\n" in text
+    assert "whatever the missing scores were, the difference lies in [-5.6, +0.0]\n" in text  # 6/36 / 3
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        ("seeded", "Family 'key': 'whole/key' and 'seeded/key' ask different prompts in 36 trials"),
+        (
+            "short/key",
+            "'whole' is a suite and 'short/key' is not. Compare two suites, or one of its families",
+        ),
+        ("nowhere", "'whole' is a suite and 'nowhere' is not."),
+        ("short/../whole", "Suite 'whole' is given twice."),
+    ],
+)
+def test_what_cannot_be_compared_says_why(compare, second, said):
+    ended = compare("whole", second, "--fail-if-worse", 2, code=2)
+    assert said in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_suites_without_a_family_in_common_name_what_they_have(suites, compare):
+    (suites.folder / "empty").mkdir(exist_ok=True)
+    about = {"suite": "mine", "families": ["key"]}
+    (suites.folder / "empty" / "suite.json").write_text(json.dumps(about))
+    said = compare("whole", "empty", code=2).stderr
+    assert "have begun no family of one name (key, one, all; none)" in said

@@ -1,0 +1,159 @@
+"""The Python interface to suites: `run_suite`, `load_suite`, `compare_suites`, and what they show."""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+from pathlib import Path
+
+import pytest
+
+import needlemap
+from needlemap.errors import NeedlemapError, SettingsError
+
+MINE = (
+    "settings: {lengths: [900, 1200], depths: [0, 50, 100], max_answer_tokens: 40}\n"
+    "families: {key: {task: passkey}, one: {task: magic}, all: {task: multivalue}}\n"
+)
+FAMILIES = ["key", "one", "all"]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A suite of three families."""
+    made = tmp_path_factory.mktemp("suites") / "mine.yaml"
+    made.write_text(MINE)
+    return made
+
+
+@pytest.fixture(scope="module")
+def made(file: Path) -> needlemap.SuiteRun:
+    """That suite, asked of the baseline."""
+    return needlemap.run_suite(file, out=file.parent / "s", repeats=5, quiet=True)
+
+
+@pytest.fixture(scope="module")
+def lossy(file: Path) -> needlemap.SuiteRun:
+    """The same trials with so small a window that needles are lost."""
+    options = {"window": 700}
+    return needlemap.run_suite(file, out=file.parent / "l", repeats=5, quiet=True, model_options=options)
+
+
+def test_a_suite_asks_its_families_and_keeps_each_as_a_run(made):
+    assert {family: outcome.scored for family, outcome in made.outcomes.items()} == dict.fromkeys(
+        FAMILIES, 30
+    )
+    assert list(made.runs) == FAMILIES
+    assert made.runs["one"].map().overall == 1.0
+    assert len(made.runs["all"].records()) == 30
+
+
+def test_its_figures_are_those_of_the_table(made):
+    assert made.scores()["all"] == {900: 0.25, 1200: 0.25}
+    assert {length: mean.score for length, mean in made.means().items()} == {900: 0.75, 1200: 0.75}
+    assert made.means()[900].low < 0.75 < made.means()[900].high
+    assert (made.effective("absolute:70").value, made.effective("absolute:85").value) == (inf, 0)
+    assert made.effective().rule.name == "absolute:85"
+    assert made.published_length() == 0
+    with pytest.raises(SettingsError, match="Unknown rule 'absolut:85'"):
+        made.effective("absolut:85")
+
+
+def test_it_is_printed_as_the_command_prints_it(made, typed):
+    assert repr(made) == made.text == typed("report", made.path).stdout
+    assert made.text.startswith("suite mine · baseline/bm25\n")
+
+
+def test_the_same_call_again_asks_nothing(file, made):
+    again = needlemap.run_suite(file, out=made.path, repeats=5, quiet=True)
+    assert (again.outcomes, again.text) == ({}, made.text)
+
+
+def test_what_is_on_the_disk_is_loaded(made):
+    loaded = needlemap.load_suite(str(made.path))
+    assert (loaded.text, loaded.outcomes) == (made.text, {})
+    with pytest.raises(NeedlemapError, match=r"No suite at .nowhere.: it holds no suite\.json"):
+        needlemap.load_suite("nowhere")
+
+
+def test_functions_of_runs_say_which_take_suites(made, lossy):
+    with pytest.raises(NeedlemapError, match=r"a suite's folder\. Type: needlemap\.load_suite"):
+        needlemap.load(made.path)
+    with pytest.raises(SettingsError, match=r"several runs\. Type: needlemap\.run_suite\('smoke', \.\.\.\)"):
+        needlemap.run("suite:smoke")
+    with pytest.raises(NeedlemapError, match=r"needlemap\.compare_suites"):
+        needlemap.compare(made.path, lossy.path)
+
+
+def test_a_table_has_a_row_a_family_and_length(made):
+    pytest.importorskip("pandas")
+    frame = made.to_pandas()
+    assert frame["family"].tolist() == ["key", "key", "one", "one", "all", "all"]
+    assert frame["length"].tolist() == [900, 1200] * 3
+    assert frame["n"].tolist() == [15] * 6
+    assert frame["score"].tolist() == [1.0] * 4 + [0.25] * 2
+
+
+def test_it_is_drawn_and_saved_with_all_families_side_by_side(made, tmp_path):
+    import altair
+
+    assert len(made.plot().to_dict()["concat"]) == 3
+    assert made.save(tmp_path / "maps.svg").read_text().startswith("<svg")
+    assert len(made.save(tmp_path / "cells.csv").read_text().splitlines()) == 1 + 3 * 6
+    assert "baseline/bm25@one" in made.save(tmp_path / "page.html").read_text()
+    with altair.renderers.enable("png"):
+        bundle, _ = made._repr_mimebundle_()
+    assert bundle["image/png"].startswith(b"\x89PNG")
+    assert bundle["text/plain"] == made.text
+
+
+def test_it_works_where_a_loop_runs_already(file, tmp_path):
+    async def cell() -> needlemap.SuiteRun:
+        return needlemap.run_suite(file, out=tmp_path / "s", quiet=True)
+
+    assert list(asyncio.run(cell()).outcomes) == FAMILIES
+
+
+def test_a_suite_that_cannot_succeed_says_so_after_its_first_family(file, tmp_path, wire):
+    wire.schedule("401", cycle=True)
+    asked = {"model": "openai/m", "base_url": wire.base_url, "tokenizer": "cl100k_base", "quiet": True}
+    with pytest.raises(NeedlemapError, match="every request would fail"):
+        needlemap.run_suite(file, out=tmp_path / "s", canary=False, **asked)
+    assert list(needlemap.load_suite(tmp_path / "s").runs) == ["key"]
+
+
+def test_wrong_settings_are_named_and_nothing_is_written(file, tmp_path):
+    for settings, said in [
+        ({"modle": "baseline/bm25"}, "Unknown setting 'modle'"),
+        ({"task": "kv"}, "has its own task"),
+        ({"save": False}, "--no-save keeps no run folders"),
+    ]:
+        with pytest.raises(SettingsError, match=said):
+            needlemap.run_suite(file, out=tmp_path / "s", **settings)
+    with pytest.raises(SettingsError, match="Unknown suite 'smok'"):
+        needlemap.run_suite("suite:smok")
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_limit_stops_the_suite_and_the_families_after_it_are_not_begun(file, tmp_path):
+    run = needlemap.run_suite(file, out=tmp_path / "s", quiet=True, limit_tokens=9000, concurrency=1)
+    assert list(run.outcomes) == ["key", "one"]
+    assert run.outcomes["one"].stopped
+    assert run.scores().keys() == {"key", "one"}
+    assert (run.means(), run.effective(), run.published_length()) == ({}, None, None)
+
+
+def test_two_suites_are_compared(made, lossy, typed):
+    found = needlemap.compare_suites(made, lossy, margin=5)
+    assert (found.verdict, found.difference) == ("worse", pytest.approx(-200 / 9))
+    assert found.interval[0] < found.difference < found.interval[1] < 0
+    assert [row["family"] for row in found.families] == FAMILIES
+    assert repr(found) == typed("compare", made.path, lossy.path, "--margin", 5).stdout
+    assert found.text == needlemap.compare_suites(str(made.path), lossy.path, margin=5).text
+    pytest.importorskip("pandas")
+    assert found.to_pandas()["verdict"].tolist() == ["worse", "worse", "cannot tell"]
+
+
+def test_a_run_is_no_suite_to_compare(made):
+    with pytest.raises(NeedlemapError, match=r"it holds no suite\.json\. Runs: needlemap\.compare"):
+        needlemap.compare_suites(made, made.path / "key")
