@@ -77,7 +77,7 @@ MEANINGS = {
     "usd": "price of this answer in US dollars; null if no price is known",
     "latency_s": "seconds of the attempt that was answered",
     "attempts": "how often it was sent; 0 if it was not (a shorter prompt was already too long)",
-    "timed_out": "of these, those that ran out of time: a provider may bill them, so limits count their prompts",
+    "timed_out": "how many of these ran out of time: a provider may bill them, so limits count them",
     "rescored": "whether the answer is an earlier record's, scored anew: nothing was asked",
     "failure": "why it could not be measured; null if it was",
     "error": "the same in the server's or library's words, without keys",

@@ -34,12 +34,11 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+Version = typer.Option("--version", is_eager=True, callback=_version, help="Print the version and leave.")
+
+
 @app.callback()
-def common(
-    version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version and leave.")
-    ] = False,
-) -> None:
+def common(version: Annotated[bool, Version] = False) -> None:
     """What stands before any command."""
 
 
@@ -227,7 +226,7 @@ def import_(
 
 @app.command()
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="RUN_A", help="The reference: a run's folder or a suite's.")],
+    first: Annotated[Path, typer.Argument(metavar="RUN_A", help="The reference, a run's or suite's folder.")],
     second: Annotated[Path, typer.Argument(metavar="RUN_B", help="What to judge: another of the same kind.")],
     margin: Annotated[
         float | None, typer.Option(help="The loss in points that does not matter (2 if not given).")

@@ -26,7 +26,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "passkey": {"task": "passkey"},
     "trace": {"task": "trace", "task_options": {"order": "random"}},
     "thread": {"task": "thread", "task_options": {"uuid_digits": 8, "order": "backward"}},
-    "facts": {"task": "facts", "task_options": {"support": 3}},
+    "facts": {"task": "facts", "task_options": {"support": 3, "facts": 4, "people": 3, "places": 3}},
     "kinship": {"task": "kinship", "task_options": {"haystack": "families"}},
     "dense": {
         "task": "kinship",

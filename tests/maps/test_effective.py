@@ -38,6 +38,16 @@ def test_what_a_rule_says_of_a_curve(curve, rule, expected):
     assert value(curve, rule) == pytest.approx(expected)
 
 
+def test_a_share_of_what_a_model_hardly_knows_is_no_length(cube):
+    """A model at 31.6 of 100 at the shortest length, and 35.8 at twice that, was said to hold for both."""
+    weak, fair = (cube([[[share] * 10, [share] * 10]] * 6, LENGTHS[:2]) for share in (0.49, 0.5))
+    rule = parse_rule("relative:85")
+    assert effective_length(weak, rule).value is None
+    assert effective_length(weak, rule).high is None
+    assert effective_length(fair, rule).value == inf
+    assert effective_length(weak, parse_rule("absolute:40")).value == inf
+
+
 def test_worst_depth_goes_by_the_worst_depth(cube):
     map = cube([[[1.0, 1.0], [1.0, 0.0]]] * 6, (1_000, 2_000))
     assert effective_length(map, parse_rule("absolute:40")).value == inf

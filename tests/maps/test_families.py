@@ -35,6 +35,12 @@ def test_of_one_family_it_says_what_effective_length_says():
         assert Families([one]).effective(rule) == effective_length(one, rule)
 
 
+def test_of_families_hardly_known_at_the_shortest_length_no_share_is_taken():
+    weak = Families([cube({1000: 0.25, 2000: 0.25}), cube({1000: 0.5, 2000: 0.5})])
+    assert weak.effective(parse_rule("relative:85")).value is None
+    assert weak.effective(parse_rule("absolute:30")).value == inf
+
+
 def test_lengths_at_which_a_family_has_no_score_are_left_out():
     both = Families([cube({1000: 1.0, 2000: 1.0}), cube({1000: 0.5})])
     assert list(both.means()) == [1000]

@@ -79,6 +79,9 @@ def share(answer: str, reference: Reference) -> float:
         "**Answer:** tugteo, hzyfdy, ykgbfd",
         "### Answer\ntugteo, hzyfdy, ykgbfd",
         "Answer\n\ntugteo, hzyfdy, ykgbfd",
+        "Words:\ntugteo, hzyfdy, ykgbfd",
+        "## Ranking\ntugteo, hzyfdy, ykgbfd",
+        "Ranked, the words are tugteo, hzyfdy and ykgbfd.",
         "Indeed, the words are tugteo, hzyfdy and ykgbfd.",
         "Leaving out the dots, the most common coded words are: tugteo, hzyfdy, ykgbfd",
         "The 3 words that appear most often are tugteo, hzyfdy, and ykgbfd.",
@@ -105,7 +108,7 @@ def test_prose_around_coded_words_costs_nothing(answer):
         ("tugteo, hzyfdy, ykgbfd, dktbwq", 6 / 7),
         ("tugteo, hzyfdy, ykgbfd, zzzzzz", 6 / 7),  # made up
         ("zzzzzz, tugteo, hzyfdy, ykgbfd", 6 / 7),
-        ("tugteo, apple, hzyfdy, ykgbfd", 6 / 7),  # of no kind of ours, but in the midst of the list
+        ("tugteo, fig, hzyfdy, ykgbfd", 6 / 7),  # of no kind of ours, but in the midst of the list
         ("tugteo hzyfdy ykgbfd zzzzzz", 6 / 7),
         ("tugteo, hzyfdy, ykgbfd, and perhaps there is dktbwq too", 6 / 7),
         ("tugteo, hzyfdy, ykgbf", 2 / 3),  # a letter lost
@@ -142,6 +145,11 @@ def test_a_coded_word_of_the_text_and_one_that_is_made_up_cost_precision(answer,
 )
 def test_words_of_two_parts_may_have_a_space_and_prose_around_them(answer):
     assert share(answer, COMMON) == 1
+
+
+def test_the_order_is_told_however_the_words_are_written():
+    for answer in ("calm-lantern, rash-plough, rocky-waffle", "calm lantern, rash plough, rocky waffle"):
+        assert asyncio.run(F1().score(answer, COMMON)).why["ordered"] == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize(
@@ -216,6 +224,19 @@ def test_a_names_number_may_stand_apart(answer):
     assert share(answer, NAMES) == 1
     for wrong in ("XYZ99", "XYZ 99", "QQQ11"):
         assert share(f"{answer}, {wrong}", NAMES) == pytest.approx(6 / 7)
+
+
+def test_who_lists_everything_gains_nothing_by_writing_it_otherwise():
+    """As 'rash plough' is found, every pair of words must count, where an answer writes pairs so."""
+    everything = "rash-plough green-elbow rocky-waffle amber-anchor calm-lantern"
+    for answer in (everything, everything.replace("-", " "), everything.replace("-", "_")):
+        assert share(answer, COMMON) == pytest.approx(0.75)
+    listed = scored("MAB 22, DUP 13, XYZ 99", item=r"\b[a-z]{3}[0-9]{2}\b", decoys=("XYZ99",))
+    assert listed.why["wrong"] == ["xyz99"]
+    words = Reference("", ("red-fox", "shy-cat"))
+    assert [share(each, words) for each in ("red fox, shy cat", "red fox (3)\nshy cat (2)")] == [1, 1]
+    for answer in ("red fox sad dog shy cat", "red-fox sad-dog shy-cat"):
+        assert share(answer, words) == pytest.approx(0.8)
 
 
 def test_a_pattern_that_is_none_is_said():

@@ -113,6 +113,16 @@ def test_what_is_missing_and_what_is_wrong_both_cost():
     assert score.why["missing"] == list(asked[5:])
 
 
+def test_who_lists_every_word_gets_next_to_nothing_however_the_words_are_written():
+    experiment = made()
+    (trial,) = experiment.trials
+    words = dict.fromkeys(trial.prompt.context_text.split())
+    for answer in (", ".join(words), " ".join(words), " ".join(words).replace("-", " ")):
+        score = asyncio.run(experiment.scorer.score(answer, trial.item.reference))
+        assert score.why["recall"] == 1
+        assert score.why["precision"] == pytest.approx(10 / len(words), abs=0.001)
+
+
 def test_a_record_keeps_the_places_of_all_needles_and_the_surroundings_of_the_first_few(tmp_path):
     """300 passages made a record of a quarter of a megabyte, and a second's work."""
     from needlemap import run

@@ -99,6 +99,16 @@ def test_a_guess_is_right_as_often_as_its_chance_says():
     assert 4 < expected < 16
 
 
+def test_the_other_words_of_the_text_are_known_as_wrong_but_for_a_few_that_come_once():
+    for trial in made(lengths=[1000, 4000, 20_000]).trials:
+        known = {"...", *trial.item.reference.keywords, *trial.item.reference.decoys}
+        unknown = [
+            often for word, often in Counter(trial.prompt.context_text.split()).items() if word not in known
+        ]
+        assert len(unknown) <= 0.1 * len(known)
+        assert set(unknown) <= {1}
+
+
 def test_every_plan_mode_and_a_base_model_get_it():
     for mode in ("exact", "bins", "lattice", "single", "cold"):
         assert made(mode=mode, lengths=[1000, 2000]).trials

@@ -129,6 +129,18 @@ def test_the_noise_rate_is_what_the_docs_say(requests, noise):
     assert 100 * mean(rates) == pytest.approx(noise, abs=1.5)
 
 
+def test_marks_around_the_code_cost_nothing():
+    made, scorer = (
+        prepare(configure(None, {"task": "ordinal", "lengths": [3000], "depths": [50]})),
+        Verbatim(),
+    )
+    (trial,) = made.trials
+    reference = trial.item.reference
+    answer = f"**{trial.item.answer_prefix}**\n\n{reference.keywords[0]}"
+    for each in (made.scorer, scorer):
+        assert asyncio.run(each.score(answer, reference)).share == 1
+
+
 @pytest.mark.parametrize("options", [{"requests": 1}, {"sentences": 1}, {"code": 3}, {"language": "chinese"}])
 def test_wrong_options_are_refused(options):
     with pytest.raises(SettingsError, match="Option"):

@@ -14,9 +14,10 @@ from needlemap.grid import percent, setting, tokens
 from needlemap.models.base import Answer
 from needlemap.printable import printable
 from needlemap.resolve import ready_prompts
+from needlemap.runs.begun import GRID_MODES
 from needlemap.runs.record import Record
 from needlemap.runs.runner import decoding_of
-from needlemap.runs.session import GRID_MODES, make_model
+from needlemap.runs.session import make_model
 from needlemap.runs.store import RunFolder
 from needlemap.settings import Settings
 from needlemap.trials import Trial, prepare

@@ -25,9 +25,10 @@ from needlemap.reports.usage import judge_lines, usage_lines
 from needlemap.runs.canary import begins_twice
 from needlemap.runs.contexts import SavingContexts
 from needlemap.runs.record import Record
-from needlemap.runs.runner import Outcome, Watcher
+from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session, about, load_map, make_model, map_of
 from needlemap.runs.store import RUN_FILE
+from needlemap.runs.watcher import Watcher
 from needlemap.settings import Settings
 from needlemap.trials import Experiment, prepare
 

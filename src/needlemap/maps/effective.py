@@ -24,6 +24,7 @@ from needlemap.maps.student import NORMAL
 Kind = Literal["absolute", "relative", "worst-depth", "auc"]
 RULES = ("absolute:85", "relative:85", "worst-depth:85", "auc")
 KINDS = ("absolute", "relative", "worst-depth", "auc")
+LEAST_BASE = 0.5  # at the shortest length, for a share of it to say how far a model can read
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,9 @@ class Effective:
     """What a rule gives: tokens, or for auc a score in [0, 1]. low, high: 95 %, None with too few haystacks.
 
     value, low and high are infinite where the score never falls below the threshold up to the longest length
-    tested, and 0 where it is below it at the shortest. shortest, longest: lengths tested, in tokens.
+    tested, and 0 where it is below it at the shortest. value: None where it has none: of a relative rule, for
+    a score at the shortest length below LEAST_BASE, as a model that knows little there holds it as far as it
+    likes. shortest, longest: lengths tested, in tokens.
     """
 
     rule: Rule
@@ -83,7 +86,7 @@ def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEE
 
     absolute: the length at which the score first falls below the threshold (RULER, arXiv:2404.06654, takes
     the longest tested length above one). relative: the threshold is a share of the score at the shortest
-    length (NoLiMa, arXiv:2502.05167); where that is 0 nothing holds. worst-depth: the score is that of the
+    length (NoLiMa, arXiv:2502.05167), if that is LEAST_BASE at least. worst-depth: the score is that of the
     worst depth; the least of few noisy cells lies below the least true one, so it errs on the short side, and
     the bootstrap with it: the interval's upper end is that of `_longest_worst`. auc: mean score over log2 of
     the length.
@@ -95,11 +98,18 @@ def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEE
     lengths = np.array(cube.lengths, dtype=np.float64)[measured]
     scores = (cube.spread if rule.kind == "worst-depth" else cube.scores)[used][:, measured]
     haystacks = 1 if cube.one_haystack else len(used)
-    point = float(rule_values(curves(scores, np.ones((1, len(used))), rule), lengths, rule)[0])
+    curve, ends = curves(scores, np.ones((1, len(used))), rule), (int(lengths[0]), int(lengths[-1]))
+    if baseless(rule, curve):
+        return Effective(rule, None, None, None, *ends, haystacks)
+    point = float(rule_values(curve, lengths, rule)[0])
     low, high = _interval(scores, lengths, rule, draws, seed) if haystacks >= FEWEST else (None, None)
     low, high = around(point, low, high)
-    ends = int(lengths[0]), int(lengths[-1])
     return Effective(rule, None if isnan(point) else point, low, high, *ends, haystacks)
+
+
+def baseless(rule: Rule, curve: Array) -> bool:
+    """Whether a rule takes a share of a score that is too low for that. curve: (1, lengths)."""
+    return rule.kind == "relative" and bool(curve[0, 0] < LEAST_BASE)
 
 
 def _interval(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from needlemap.maps.bootstrap import DRAWS, FEWEST, SEED, expanded_interval, weights
 from needlemap.maps.cube import Array, Cube
-from needlemap.maps.effective import Effective, Rule, around, curves, parse_rule, rule_values
+from needlemap.maps.effective import Effective, Rule, around, baseless, curves, parse_rule, rule_values
 
 PUBLISHED = 0.856  # Llama-2-7B's mean over RULER's 13 tasks at 4k (Hsieh et al. 2024, arXiv 2404.06654)
 _MEAN = parse_rule("auc")  # any rule that takes plain means of each length
@@ -60,12 +60,14 @@ class Families:
         if not self.lengths:
             return None
         lengths = np.array(self.lengths, dtype=np.float64)
-        point = float(rule_values(self._curve(np.ones((1, len(self._repeats))), rule), lengths, rule)[0])
+        curve, ends = self._curve(np.ones((1, len(self._repeats))), rule), (self.lengths[0], self.lengths[-1])
+        if baseless(rule, curve):
+            return Effective(rule, None, None, None, *ends, self.haystacks)
+        point = float(rule_values(curve, lengths, rule)[0])
         again = self._again(rule)
         drawn = None if again is None else rule_values(again, lengths, rule)
         interval = None if drawn is None else expanded_interval(drawn, len(self._repeats))
         low, high = around(point, *(interval or (None, None)))
-        ends = self.lengths[0], self.lengths[-1]
         return Effective(rule, None if isnan(point) else point, low, high, *ends, self.haystacks)
 
     def _again(self, rule: Rule) -> Array | None:

@@ -16,7 +16,7 @@ from needlemap.durations import duration_label
 from needlemap.maps.map import Map
 from needlemap.reports.terminal import terminal_map
 from needlemap.runs.record import Record
-from needlemap.runs.runner import Watcher
+from needlemap.runs.watcher import Watcher
 from needlemap.trials import Trial
 
 _PLAIN_EVERY_S = 10.0

@@ -7,7 +7,7 @@ from math import inf
 from needlemap.maps.bootstrap import FEWEST
 from needlemap.maps.clusters import ClusterMean
 from needlemap.maps.cube import Cube
-from needlemap.maps.effective import RULES, Effective, effective_length, parse_rule
+from needlemap.maps.effective import LEAST_BASE, RULES, Effective, effective_length, parse_rule
 from needlemap.maps.missing import missing_bounds
 from needlemap.maps.noise import noise_floor
 from needlemap.maps.position import position_gap, total_score
@@ -41,6 +41,8 @@ def summary_lines(cube: Cube, rules: tuple[str, ...] = RULES) -> list[str]:
 
 def effective_label(effective: Effective) -> str:
     """A rule's value with its interval, as '11k [8k, 18k]' or '>=128k [64k, >=128k]'; auc in percent."""
+    if effective.rule.kind == "relative" and effective.value is None:
+        return f"- (below {100 * LEAST_BASE:g} at {_tokens(effective.shortest)})"
     value = _value(effective, effective.value)
     if effective.low is None or effective.high is None:
         return value

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from needlemap.grid import setting
 from needlemap.resolve import Resolved, resolve
-from needlemap.runs.session import GRID_MODES, check_judge, check_same, unscored
+from needlemap.runs.begun import GRID_MODES, check_same, unscored
+from needlemap.runs.session import check_judge
 from needlemap.runs.store import RunFolder
 from needlemap.settings import Settings
 from needlemap.trials import prepare

@@ -16,12 +16,13 @@ from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.grid import percent, setting
 from needlemap.money import Prices
 from needlemap.resolve import ready_prompts
+from needlemap.runs.begun import GRID_MODES, check_same, scorer_about
 from needlemap.runs.pacer import Pacer
 from needlemap.runs.record import Record
 from needlemap.runs.recording import RecordMaker, answer_of, scored_anew
 from needlemap.runs.retry import attempts
 from needlemap.runs.runner import raised, whole_answer
-from needlemap.runs.session import GRID_MODES, check_same, make_ready, scorer_about
+from needlemap.runs.session import make_ready
 from needlemap.runs.store import RunFolder, Writer
 from needlemap.scorers.base import Score, Weigher
 from needlemap.settings import Settings

@@ -12,7 +12,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 from zlib import crc32
 
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
@@ -26,6 +25,7 @@ from needlemap.runs.pacer import Pacer
 from needlemap.runs.record import Record
 from needlemap.runs.recording import RecordMaker, answer_of, scored_anew
 from needlemap.runs.retry import LONGEST_WAIT_S, attempts
+from needlemap.runs.watcher import Keeper, Watcher
 from needlemap.scorers.base import Connected, Score, Scorer, Weigher
 from needlemap.settings import Settings
 from needlemap.trials import Trial
@@ -42,30 +42,6 @@ _HOPELESS_AT_FIRST = (
     Failure.RATE_LIMITED,
 )
 _FIRST = 3
-
-
-class Watcher(Protocol):
-    """Is told what happens in a run."""
-
-    def asked(self, trial: Trial) -> None:
-        """A request goes out."""
-        ...
-
-    def recorded(self, record: Record) -> None:
-        """A trial ended; its record is already kept."""
-        ...
-
-    def said(self, event: str) -> None:
-        """Something else that people want to know, such as a long wait."""
-        ...
-
-
-class Keeper(Protocol):
-    """Keeps records."""
-
-    async def append(self, record: Record) -> None:
-        """Return when the record is safe; it becomes so even if the caller is cancelled meanwhile."""
-        ...
 
 
 @dataclass(slots=True)

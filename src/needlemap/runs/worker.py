@@ -24,16 +24,18 @@ from needlemap.models.base import Model
 from needlemap.plan.order import cut, promised
 from needlemap.plan.units import next_unit
 from needlemap.reports.live import Lines, Tally, Together
+from needlemap.runs.begun import to_be_scored, unscored
 from needlemap.runs.claims import Claim, Claims, Ending
 from needlemap.runs.closed_book import kept
 from needlemap.runs.contexts import SavingContexts
 from needlemap.runs.launch_budget import launched_budget
 from needlemap.runs.launch_file import read_launch
 from needlemap.runs.presence import Leaving, Presence, Worker, worker_name
-from needlemap.runs.runner import Outcome, Runner, Watcher
-from needlemap.runs.session import make_model, make_ready, marked, to_be_scored, unscored
+from needlemap.runs.runner import Outcome, Runner
+from needlemap.runs.session import make_model, make_ready, marked
 from needlemap.runs.store import RunFolder, Writer
 from needlemap.runs.tail import Tail
+from needlemap.runs.watcher import Watcher
 from needlemap.runs.work import load_work, unit_trials
 from needlemap.settings import Settings
 from needlemap.trials import Experiment, Trial, prepare

@@ -58,8 +58,8 @@ def boxed(answer: str) -> str | None:
     ('\\\\text{Ada}', None)
     """
     text = normalize("NFKC", answer)
-    held = (_held(text, opened.end()) for opened in reversed(list(_OPEN.finditer(text))))
-    return next((one for one in held if one is not None and _bare(one)), None)
+    held = (text[start:end] for start, end in sorted(_closed(text), reverse=True))
+    return next((one for one in held if _bare(one)), None)
 
 
 def counted(text: str) -> int | None:
@@ -75,14 +75,16 @@ def counted(text: str) -> int | None:
     return int(found[2])
 
 
-def _held(text: str, start: int) -> str | None:
-    """What stands from a place to the brace that closes it."""
-    depth = 1
-    for place in range(start, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[place], 0)
-        if not depth:
-            return text[start:place]
-    return None
+def _closed(text: str) -> list[tuple[int, int]]:
+    """Where the boxes that are closed start and end, inside their braces."""
+    boxes, opened = {match.end() for match in _OPEN.finditer(text)}, list[int]()
+    found = list[tuple[int, int]]()
+    for place, sign in enumerate(text, 1):
+        if sign == "{":
+            opened.append(place)
+        elif sign == "}" and opened and (start := opened.pop()) in boxes:
+            found.append((start, place - 1))
+    return found
 
 
 def _bare(text: str) -> str:

@@ -19,14 +19,14 @@ from needlemap.scorers.base import Reference, Score
 _MARKS = re.compile(r"[*`\"“”$#|<>]|\\(?:text|math)\w*")
 _BOXED = re.compile(r"\\boxed\s*\{[\s{(]*([A-Za-z])(?![A-Za-z])[^{}]*\}+")
 _LOWER = re.compile(r"((?i:\banswer)\s*(?:is|:)\s*)\(?([a-z])\)?(?=\s*(?:[.,;:!]|$))")
-_REASON = r"(?:because|since|as|for|given|based|which|but|not|rather|according|and|or|is)\b"
-_ARTICLE = re.compile(rf"(?<![\w'])[AI](?=\s+(?!{_REASON})[a-z])")  # 'A dog', 'I think': no letters
+_REASON = r"(?:because|since|as|for|given|based|which|but|not|rather|according|is)\b"
+_ARTICLE = re.compile(rf"(?<![\w'])[AI](?=\s+(?!{_REASON}|and\b|or\b)[a-z])")  # 'A dog'
 _BARE = re.compile(r"(?<![A-Za-z0-9_'(\[])([A-Z])(?![A-Za-z0-9_'\])])|(?<![A-Za-z0-9_'(\[])([A-Z])(?=\))")
 _BRACKETED = re.compile(r"[(\[]\s*([A-Z])\s*[)\]]")
 
 # From here on texts as `_marked` leaves them: (B) was in brackets, <B> was not.
 _ONE = r"[(<][A-Z][)>]"
-_SEVERAL = rf"{_ONE}(?:\s*(?:,|/|&|\b(?:and|or|nor)\b|和|或|、)+\s*{_ONE})*"
+_SEVERAL = rf"{_ONE}(?:(?:\s*(?:,|/|&|\b(?:and|or|nor)\b|和|或|、)){{1,2}}\s*{_ONE}){{0,8}}"
 _NOUN = r"(?i:\b(?:answer|choice|option|solution)\b)"
 _DENIED = re.compile(
     rf"(?:(?i:\b(?:not|cannot|neither|nor|than|except)\b)|n't|不是|并非|排除)\s*"
@@ -50,7 +50,7 @@ _ALONE = re.compile(
 )
 _LISTED = re.compile(r"^\s*<([A-Z])>[.):]", re.MULTILINE)
 _OTHER = re.compile(
-    rf"\s*(?:,|/|&|\b(?:and|or)\b|和|或|、)+\s*(?:(?:maybe|perhaps|possibly|also|the|{_NOUN})\s+)*{_ONE}"
+    rf"(?:\s*(?:,|/|&|\b(?:and|or)\b|和|或|、)){{1,2}}\s*(?:(?:maybe|perhaps|possibly|also|the|{_NOUN})\s+)*({_ONE})"
     r"(?!\s*(?:is|was|says|does)\b)"
 )
 
@@ -106,4 +106,5 @@ def _marked(answer: str) -> str:
 def _taken(said: str, found: re.Match[str]) -> str:
     """The letter of a way to say it; '' where another stands beside it."""
     which = next(number for number, group in enumerate(found.groups(), 1) if group)
-    return "" if _OTHER.match(said, found.end(which)) else found[which][1]
+    other = _OTHER.match(said, found.end(which))
+    return found[which][1] if not other or other[1][1] == found[which][1] else ""

@@ -26,9 +26,9 @@ class F1(metaclass=Checked):
     Wanted are the keywords. Wrong is, where the task says what else its text holds (the reference's decoys)
     or what an item looks like (its `like`): all of that, wherever the answer names it, and what stands alone
     in its list and is of the wanted's kind; prose around the list costs nothing. Of other tasks every item
-    that names nothing wanted is wrong, an item being what stands between commas, line breaks and 'and'; with
-    `item`, whatever it finds. native: F1. why: recall, precision, found, missing, wrong, and ordered: the
-    share of the wanted that the answer names in their order, which costs nothing.
+    that names nothing wanted is wrong, an item being what stands between commas, line breaks and 'and'. With
+    `item`, the decoys and whatever it finds. native: F1. why: recall, precision, found, missing, wrong, and
+    ordered: the share of the wanted that the answer names in their order, which costs nothing.
     """
 
     name = "f1"
@@ -62,12 +62,14 @@ class F1(metaclass=Checked):
     def _listed(self, compared: str, wanted: list[str], reference: Reference) -> list[str]:
         """What the answer lists, but for items that name something wanted."""
         pattern = self.options["item"]
-        if pattern or not (reference.decoys or reference.like):
-            pieces = items(compared, pattern)
-            others = [item for item in pieces if not any(named(item, one) for one in wanted)]
-            return others if pattern else others + [word for item in pieces for word in beside(item, wanted)]
         decoys = [text for text in map(plain, reference.decoys) if named(compared, text)]
-        return [*decoys, *alike(compared, reference.like), *alone(compared, wanted, reference.like)]
+        if not pattern and (reference.decoys or reference.like):
+            spaced = any(named(compared, one) and one not in compared for one in wanted)
+            looks = alike(compared, reference.like, spaced=spaced)
+            return [*decoys, *looks, *alone(compared, wanted, reference.like)]
+        pieces = items(compared, pattern)
+        others = [item for item in pieces if not any(named(item, one) for one in wanted)]
+        return [*decoys, *others, *(word for item in pieces for word in beside(item, wanted) if not pattern)]
 
 
 def in_order(answer: str, texts: list[str]) -> int:

@@ -46,12 +46,19 @@ def beside(item: str, wanted: list[str]) -> list[str]:
 
     >>> beside("red-fox (30) sad-dog shy-cat", ["red-fox", "shy-cat"]), beside("1) 6713 2) 1392", ["6713"])
     (['sad-dog'], ['1392'])
+    >>> beside("red fox sad dog", ["red-fox"])
+    ['sad-dog']
     """
+    spaced = [one for one in wanted if one not in item and named(item, one)]
+    parts = {part for one in spaced for part in one.split("-")}
+    rest = [word for word in _words(item) if word not in parts]
+    if parts and len(rest) > 1:
+        return ["-".join(rest)]
     return [word for word in _WORD.findall(item) if word not in wanted and _of_kind(word, wanted)]
 
 
-def alike(answer: str, like: str) -> list[str]:
-    """What looks like an item anywhere, by a pattern. With a space inside, any prose may: that `alone` sees.
+def alike(answer: str, like: str, *, spaced: bool) -> list[str]:
+    """What looks like an item anywhere, by a pattern. spaced: also with a space for a hyphen, as prose may.
 
     Raises SettingsError for what is no pattern.
     """
@@ -59,7 +66,8 @@ def alike(answer: str, like: str) -> list[str]:
         found = [match.group() for match in re.finditer(like, answer)] if like else []
     except re.error as error:
         raise SettingsError(f"like: '{like}' is no pattern ({error}).") from None
-    return [text for text in found if len(text.replace("_", " ").split()) == 1]
+    parts = [text.replace("_", " ").split() for text in found]
+    return ["-".join(each) for each in parts if spaced or len(each) == 1]
 
 
 def alone(answer: str, wanted: list[str], like: str = "") -> list[str]:

@@ -1,8 +1,8 @@
 """Questions that the text does not answer, among questions that it does: does a model say so?
 
 In such a trial the needles stay as they are and the question asks for something else: for a near miss, one
-edit away from what is hidden, or for what has nothing to do with it. So prompts share what they shared, and
-the depth is that of the sentence that a careless reader takes.
+digit or word away from what is hidden, or for what has nothing to do with it. So prompts share what they
+shared, and the depth is that of the sentence that a careless reader takes.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 import string
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from random import Random
 from typing import Literal
 
 from needlemap.errors import SettingsError
 from needlemap.scorers.base import Reference
 from needlemap.tasks.base import Draw
-from needlemap.tasks.values import Kind, Values, words
+from needlemap.tasks.values import Values, words
 
 Asked = Literal["present", "near", "missing"]
 _WORDS = {  # what a question adds, the answer to it, how any answer begins
@@ -71,18 +70,19 @@ class Absence:
 
 
 def one_edit(key: str, values: Values, random: Random, taken: set[str], holds: Callable[[str], bool]) -> str:
-    """A key that differs in one letter or digit, is not taken and from now on is, and is not in the haystack.
+    """A key that differs in one digit, or one of its two words, is not taken and from now on is, nor held.
 
-    Raises SettingsError when there is none.
+    A letter of a word is never changed: that would look like a slip of the pen. Raises SettingsError when
+    there is none.
 
     >>> one_edit("4711", Values("number", 4), Random(3), set(), lambda text: False)
     '4911'
+    >>> one_edit("greedy-notebook", Values("word", 7), Random(3), set(), lambda text: False)
+    'slender-notebook'
     """
-    letters = _letters(values.kind, values.language)
-    places = [place for place, letter in enumerate(key) if letter in letters]
     for _ in range(_TRIES):
-        place = random.choice(places)
-        missed = key[:place] + random.choice(letters) + key[place + 1 :]
+        other = _other_word if values.kind == "word" else _other_digit
+        missed = other(key, values, random)
         if missed != key and missed not in taken and not holds(missed):
             taken.add(missed)
             return missed
@@ -92,12 +92,18 @@ def one_edit(key: str, values: Values, random: Random, taken: set[str], holds: C
     )
 
 
-@cache
-def _letters(kind: Kind, language: str) -> str:
-    """What keys of a kind are made of."""
-    if kind == "number":
-        return string.digits
-    if kind == "uuid":
-        return string.hexdigits[:16]
-    adjectives, nouns = words(language)
-    return "".join(sorted({letter for word in (*adjectives, *nouns) for letter in word}))
+def _other_digit(key: str, values: Values, random: Random) -> str:
+    """With another digit, or the same, in one place."""
+    digits = string.digits if values.kind == "number" else string.hexdigits[:16]
+    place = random.choice([place for place, digit in enumerate(key) if digit in digits])
+    return key[:place] + random.choice(digits) + key[place + 1 :]
+
+
+def _other_word(key: str, values: Values, random: Random) -> str:
+    """With another adjective, or another noun, or the same."""
+    adjectives, nouns = words(values.language)
+    first = next(filter(key.startswith, adjectives))
+    if random.random() < 0.5:
+        return random.choice(adjectives) + key.removeprefix(first)
+    second = next(noun for noun in nouns if key.removeprefix(first) in (noun, f"-{noun}"))
+    return key.removesuffix(second) + random.choice(nouns)

@@ -21,7 +21,6 @@ from needlemap.tasks.spread import anywhere, behind, share
 from needlemap.tasks.world import Cast, Fact, cast, sentence, state, world
 
 _SLOT = -1.0  # no chance: what stands there is known
-_BETWEEN = {"english": " ", "chinese": ""}  # sentences
 _THINGS = 3  # and as many boxes, where the question needs them
 
 
@@ -108,8 +107,9 @@ class Story:
 
 def opening(start: Sequence[Fact], language: str) -> str:
     """Where people are when the text begins: before it, so that the first place named decides nothing."""
-    said = [world(language)["start"].format(who=fact.subject, where=fact.to) for fact in start]
-    return f"{_BETWEEN[language].join(said)}\n\n"
+    first, other, end = world(language)["start"]
+    said = [(other if n else first).format(who=one.subject, where=one.to) for n, one in enumerate(start)]
+    return f"{''.join(said)}{end}\n\n"
 
 
 def story(

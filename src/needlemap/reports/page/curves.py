@@ -40,7 +40,8 @@ def effective_row(effective: Effective, first: float | None) -> dict[str, Any]:
     """
     rule, value = effective.rule, effective.value
     known = rule.kind != "auc" and value is not None and isfinite(value) and value > 0
-    levels = {"absolute": rule.threshold, "relative": None if first is None else rule.threshold * first}
+    relative = None if first is None or value is None else rule.threshold * first
+    levels = {"absolute": rule.threshold, "relative": relative}
     return {
         "rule": rule.name,
         "says": rule_says(rule),

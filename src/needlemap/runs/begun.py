@@ -1,0 +1,90 @@
+"""What is left of a run that was begun, and whether it is the run that is wanted now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from needlemap.errors import NeedlemapError
+from needlemap.grid import percent
+from needlemap.identity import FREE, place
+from needlemap.resolve import Resolved
+from needlemap.runs.record import Record
+from needlemap.runs.store import RunFolder
+from needlemap.scorers.base import Scorer
+from needlemap.trials import Experiment, Trial
+
+GRID_MODES = ("bins", "lattice")  # the whole grid decides where needles go, so the first start fixes it
+_GRID = ("lengths", "depths", "sigmoid_ends", "depth_rounding")  # all but its repeats
+_SCORING = {"scorer", "scorer_options"}  # compared by what they come to
+
+
+def unscored(folder: RunFolder, experiment: Experiment) -> list[Trial]:
+    """The trials that a folder has no score of. Raises NeedlemapError when it holds another run."""
+    if not folder.exists:
+        if any(folder.path.glob("records-*.jsonl")):
+            raise NeedlemapError(
+                f"'{folder.path}' holds records but no run.json, so nobody knows of what run. Put run.json "
+                f"back, or give another folder with -o."
+            )
+        return list(experiment.trials)
+    check_same(folder, experiment)
+    keys = {
+        (trial.cell.length_tokens, trial.cell.depth, trial.repeat): trial.key for trial in experiment.trials
+    }
+    done = set()
+    for record in folder.records():
+        length, depth, repeat = record.length_tokens, record.depth, record.repeat
+        if keys.get((length, depth, repeat), record.key) != record.key:
+            raise NeedlemapError(
+                f"'{folder.path}' holds answers to other prompts (first: length {length}, depth "
+                f"{percent(depth):g}, repeat {repeat}): the haystack, a template, the model's weights or "
+                f"needlemap itself changed since. Give another folder with -o."
+            )
+        if record.scored:
+            done.add(record.key)
+    return [trial for trial in experiment.trials if trial.key not in done]
+
+
+def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
+    """Raises NeedlemapError when a folder's run asks something else: two mixed would make a false map."""
+    theirs, ours = folder.about(), wanted.settings.model_dump(mode="json")
+    fixed = ours["mode"] in GRID_MODES or wanted.ready  # the first start chose the places
+    free = _SCORING | (FREE.difference(_GRID) if fixed else FREE)
+    differing = [
+        name
+        for name, value in theirs["settings"].items()
+        if name not in free and name in ours and _meant(name, ours[name], ours) != _meant(name, value, ours)
+    ]
+    scorers = [dict(theirs["scorer"]), scorer_about(wanted.scorer)]
+    if scorers[0] != scorers[1]:
+        differing.append("scorer")
+    if not differing and theirs["tokenizer"]["fingerprint"] != wanted.tokenizer.fingerprint:
+        differing = ["tokenizer"]
+    if differing:
+        name = differing[0]
+        was, now = scorers if name == "scorer" else (theirs["settings"].get(name), ours.get(name))
+        scoring = f" To score its answers anew: needlemap score {folder.path} --scorer NAME"
+        advice = scoring if differing == ["scorer"] else ""
+        raise NeedlemapError(
+            f"'{folder.path}' holds a run with other settings: {', '.join(differing)} ({name} was {was!r}, "
+            f"is {now!r}). Give another folder with -o, or the settings of that run.{advice}"
+        )
+
+
+def _meant(name: str, value: Any, settings: Mapping[str, Any]) -> Any:
+    """What a setting comes to: of an address only whose it is."""
+    return place(settings["model"].partition("/")[0], value) if name == "base_url" else value
+
+
+def scorer_about(scorer: Scorer) -> dict[str, Any]:
+    """A scorer's name and resolved options, as run.json holds them: what was typed for them may differ."""
+    options: dict[str, Any] = json.loads(json.dumps(dict(scorer.options), default=str))
+    return {"name": scorer.name, "options": options}
+
+
+def to_be_scored(records: Iterable[Record]) -> dict[str, Record]:
+    """By `asked`, the last record of each answer whose scoring failed: it is scored again, not asked for."""
+    found = {record.asked: record for record in records if record.answer is not None and record.asked}
+    return {asked: record for asked, record in found.items() if not record.scored and record.failure}
