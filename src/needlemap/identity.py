@@ -68,7 +68,7 @@ _LOCAL = (".local", ".internal", ".lan", ".localdomain", ".localhost")
 def asked_alone(shared: str, item: Item) -> str:
     """Hash of what can change the answer to a question that is asked without a haystack."""
     reference = [item.reference.answer, list(item.reference.keywords), list(item.reference.decoys)]
-    reference += filter(None, [item.reference.like])
+    reference += filter(None, [item.reference.like, item.reference.owners])
     return _hash([shared, "closed book", item.question, reference])[:32]
 
 
@@ -131,7 +131,8 @@ def asked_hash(
     around = [b"".join([span.data for span in spans]).decode() for spans in (frame.before, frame.after)]
     needles = [[needle.text, needle.depth] for needle in item.needles]
     wanted = item.reference
-    reference = [wanted.answer, list(wanted.keywords), *filter(None, [wanted.decoys, wanted.like])]
+    known = filter(None, [wanted.decoys, wanted.like, wanted.owners])
+    reference = [wanted.answer, list(wanted.keywords), *known]
     place = [prompt.positions, prompt.haystack_tokens, prompt.pad]
     return _hash([shared, haystack, texts, around, needles, reference, place, repeat, asked])[:32]
 

@@ -12,7 +12,8 @@ from needlemap.scorers.shape import any_of, but, hexadecimal, number, shape
 @pytest.mark.parametrize(
     ("wanted", "like", "unlike"),
     [
-        ("48213", ["1", "482134"], ["x"]),
+        ("48213", ["4821", "482134", "48213482"], ["x", "482", "5"]),
+        ("482", ["1", "48213"], ["x"]),
         ("red-fox", ["sad-dog", "1-2"], ["red fox"]),
         ("anna", ["bob"], ["-"]),
         ("安静茶壶", ["安静茶壶"], ["高大茶壶"]),

@@ -54,7 +54,8 @@ def test_of_several_wanted_the_share_counts():
         ("Bob", 0),
         ("none, or perhaps Bob", 0),
         ("nonetheless", 0),
-        ("The text does not say.", 0),  # the question asks for one word
+        ("The text does not say.", 1),
+        ("I do not know.", 0),
         ("", 0),
         (ASKED, 0),  # it holds that word
         (f"{ASKED} None.", 1),
@@ -62,6 +63,122 @@ def test_of_several_wanted_the_share_counts():
 )
 def test_where_there_is_nothing_only_denying_is_right(answer, share):
     assert scored(answer, NOT_THERE).share == share
+
+
+NEAR_MISS = Reference(
+    "none",
+    question="Which number does the text say is assigned to green-elbow? Answer with that number alone. "
+    "If the text does not say, answer: none.",
+    decoys=("7672901", "1234567"),
+    none="none",
+    like=number(7),
+    owners=("greedy-notebook", "red-fox"),
+)
+NEAR_MISS_ZH = Reference(
+    "没有",
+    question="文中说绿色手肘对应的数字是什么？只回答这个数字。如果文中没有说，就回答“没有”。",
+    decoys=("7672901",),
+    none="没有",
+    like=number(7),
+    owners=("安静茶壶",),
+)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "**none**",
+        "Answer: none",
+        "N/A: not in the text",
+        "It is not stated.",
+        "The text doesn\u2019t mention green-elbow.",
+        "The number assigned to green-elbow isn't given.",
+        "The number is not mentioned in the text.",
+        "There is no such number in the text.",
+        "No number is assigned to green-elbow.",
+        "Nothing in the text is assigned to green-elbow.",
+        "The text gives no number for green-elbow.",
+        f"{NEAR_MISS.question} None.",
+    ],
+)
+def test_a_denial_in_other_words_is_one(answer):
+    """In Chinese any of them counted, as '没有' is in most; in English the bare word alone once did."""
+    assert scored(answer, NEAR_MISS).share == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "没有",
+        "文中没有说",
+        "文中未提及",
+        "文中未提到绿色手肘。",
+        "未说明",
+        "无",
+        "答案：无",
+        "不存在",
+        "找不到相关内容。",
+    ],
+)
+def test_a_denial_in_chinese(answer):
+    assert scored(answer, NEAR_MISS_ZH).share == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [
+        ("None. Only greedy-notebook (7672901) is mentioned.", NEAR_MISS),
+        ("none; greedy-notebook has 7672901 and red-fox 1,234,567.", NEAR_MISS),
+        ("The text does not say; it assigns 7672901 to greedy notebook.", NEAR_MISS),
+        ("没有。文中只提到安静茶壶对应7672901。", NEAR_MISS_ZH),
+    ],
+)
+def test_a_denial_may_say_whose_number_the_text_has_instead(answer, reference):
+    score = scored(answer, reference)
+    assert (score.share, score.why["decoys"]) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [
+        ("", NEAR_MISS),
+        ("unknown", NEAR_MISS),
+        ("Not sure.", NEAR_MISS),
+        ("I don't know.", NEAR_MISS),
+        ("7672901", NEAR_MISS),
+        ("greedy-notebook: 7672901", NEAR_MISS),
+        ("none, or perhaps 7672901", NEAR_MISS),
+        ("None. 7672901 is mentioned. So is greedy-notebook.", NEAR_MISS),
+        ("None. Only red-fox (7672901) is mentioned.", NEAR_MISS),  # it is another's
+        ("The text does not say, but 5555555.", NEAR_MISS),
+        (NEAR_MISS.question, NEAR_MISS),
+        ("If the text does not say, answer: none.", NEAR_MISS),
+        ("If the text does not say, answer: none", NEAR_MISS),
+        ("If the text does not say so, none is the answer.", NEAR_MISS),
+        ("Which number does the text say is assigned to green-elbow?", NEAR_MISS),
+        (
+            "Say none where nobody swims.",
+            Reference("none", question="Who? Say none where nobody swims.", none="none"),
+        ),
+        ("", NEAR_MISS_ZH),
+        ("不知道", NEAR_MISS_ZH),
+        ("7672901", NEAR_MISS_ZH),
+        ("没有，可能是7672901", NEAR_MISS_ZH),
+        ("无论如何，是7672901", NEAR_MISS_ZH),
+        ("如果文中没有说，就回答“没有”。", NEAR_MISS_ZH),
+        (NEAR_MISS_ZH.question, NEAR_MISS_ZH),
+    ],
+)
+def test_no_hedge_no_echo_and_no_wrong_value_is_a_denial(answer, reference):
+    """The question's last sentence, repeated, once scored full: it holds the word."""
+    assert scored(answer, reference).share == 0
+
+
+def test_whose_a_value_is_excuses_nothing_where_the_text_has_the_answer():
+    """Else who copies every key with its value would be right."""
+    reference = Reference("", ("1111111",), decoys=("2222222",), none="none", owners=("red-fox",))
+    assert scored("green-elbow: 1111111, red-fox: 2222222", reference).share == 0
+    assert scored("none but 1111111, and red-fox: 2222222", reference).share == 0
 
 
 def test_why_says_whether_it_was_there_and_whether_the_answer_denies_it():

@@ -150,6 +150,16 @@ def test_a_denial_may_say_which_keys_there_are(kind):
             assert (sole(item, text).share, sole(item, text).why["invented"]) == (1, [])
 
 
+@pytest.mark.parametrize("task", MAGIC)
+def test_a_denial_may_say_whose_the_values_of_the_text_are(task):
+    for item in absent(items(task)):
+        pairs = list(zip(item.reference.owners, item.reference.decoys, strict=True))
+        assert {owner for owner, _ in pairs} == set(hidden_keys(item))
+        told = "; ".join(f"{owner} has {value}" for owner, value in pairs)
+        assert sole(item, f"None. The text has others: {told}.").share == 1
+        assert sole(item, f"None. The text has {pairs[0][1]}.").share == 0
+
+
 @pytest.mark.parametrize("language", ["english", "chinese"])
 def test_a_denial_with_anybodys_name_is_a_false_answer(language):
     """Whose name stands in the text was taken from it, any other one of ours was made up."""

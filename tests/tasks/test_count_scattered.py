@@ -51,6 +51,15 @@ def test_numbers_are_fresh_in_every_trial_and_in_no_haystack():
         assert realised == pytest.approx([place / 32 for place in range(32)], abs=0.04)
 
 
+def test_words_around_the_list_and_thousands_cost_nothing_and_a_wrong_number_does():
+    made = item(numbers=4)
+    listed = ", ".join(f"{int(number):,}" for number in made.reference.keywords)
+    assert (
+        scored(f"In the order in which they stand, the 4 counts, all told, were {listed}.", made).share == 1
+    )
+    assert scored(f"The counts were {listed}, and 1 more of 9,999 gulls.", made).share == pytest.approx(8 / 9)
+
+
 def test_of_a_corrected_count_only_the_second_number_is_right():
     made = item(corrected=True, numbers=4)
     wanted, wrong = made.reference.keywords, made.reference.decoys

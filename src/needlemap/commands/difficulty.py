@@ -5,7 +5,6 @@ Each step of the dial is a run of one repeat, under RUN/pilots; the chosen one's
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -75,7 +74,7 @@ def auto_command(preset: str | None, out: Path | None, flags: Mapping[str, Any],
         notes(model)
     with terminable() as ending:
         try:
-            code = asyncio.run(_measured(settings, dial, path, model))
+            code = ending.run(_measured(settings, dial, path, model))
         except KeyboardInterrupt:
             print(f"needlemap: interrupted. To go on: the same command with -o {path}", file=sys.stderr)
             return ending.code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Mapping
@@ -91,7 +90,7 @@ def start(session: Session, fleet: Fleet, live: bool, part: Part) -> int:
         launcher = make_launcher(kind, next_folder(path), options)
         with terminable() as ending:
             try:
-                first = asyncio.run(session.run(model, Silent(), whole=False)) if model else Outcome()
+                first = ending.run(session.run(model, Silent(), whole=False)) if model else Outcome()
             except KeyboardInterrupt:
                 return interrupted(settings, part.whole, ending.code)
         session = Session.open(session.experiment, path)

@@ -51,5 +51,6 @@ def prompt_line(trial: Trial) -> dict[str, Any]:
         **({"choices": list(reference.choices)} if reference.choices else {}),
         **({"none": reference.none} if reference.none else {}),
         **({"like": reference.like} if reference.like else {}),
+        **({"owners": list(reference.owners)} if reference.owners else {}),
         "sha256": prompt.sha256,
     }

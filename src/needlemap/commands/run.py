@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from needlemap.commands.settle import settle
-from needlemap.commands.termination import terminable
+from needlemap.commands.termination import Ending, terminable
 from needlemap.errors import SettingsError
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
@@ -55,7 +54,7 @@ def _run(settings: Settings, path: Path, live: bool) -> int:
         if model is not None:
             with terminable() as ending:
                 try:
-                    outcome = _asked(session, model, page)
+                    outcome = _asked(session, model, page, ending)
                 except KeyboardInterrupt:
                     return interrupted(settings, path, ending.code)
         if outcome.scored or session.done or not outcome.over:
@@ -78,13 +77,13 @@ def page_of(session: Session, live: bool) -> View:
     return LivePage(session)
 
 
-def _asked(session: Session, model: Model, page: Watcher) -> Outcome:
+def _asked(session: Session, model: Model, page: Watcher, ending: Ending) -> Outcome:
     """Ask what is left; the terminal shows it, and so does the page."""
     with view_of(session) as view:
         watchers: list[Watcher] = [view, page]
         if session.experiment.settings.save_contexts:
             watchers.append(SavingContexts(session.folder.path))
-        return asyncio.run(session.run(model, Together(*watchers)))
+        return ending.run(session.run(model, Together(*watchers)))
 
 
 def interrupted(settings: Settings, path: Path, code: int) -> int:

@@ -87,6 +87,7 @@ async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
         tuple(map(str, row.get("choices") or ())),
         str(row.get("none") or ""),
         str(row.get("like") or ""),
+        tuple(map(str, row.get("owners") or ())),
     )
     answer = parted(_text(row, _ANSWERS)).answer  # as a run does, so that both score alike
     try:

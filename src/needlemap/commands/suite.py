@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -106,7 +105,7 @@ def _asked(folder: SuiteFolder, settled: Mapping[str, Settings], settings: Setti
     asking = _Asking(folder.path)
     with terminable() as ending:
         try:
-            asyncio.run(ask_families(folder, settled, asking))
+            ending.run(ask_families(folder, settled, asking))
         except KeyboardInterrupt:
             return interrupted(settings, folder.path, ending.code)
     return asking.code

@@ -1,7 +1,7 @@
 """Whether the first thing of the reference's kind in an answer is the reference: its first number, say.
 
 An answer that tries several is judged by its first. What the question says too, as the asked key, is passed
-over: an answer may repeat it.
+over: an answer may repeat it. So are, where the reference is a number, much shorter ones ("the 5-digit key").
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from needlemap.scorers.matching import named, plain, ungrouped
 from needlemap.scorers.shape import shape
 
 _DASH = "\u2014"  # parts words, where `plain` takes it for a hyphen
+_ANY = "[0-9]+"  # where an answer has no number like the reference: how near it came all the same
 _WORD = re.compile("[0-9a-z]+(?:-[0-9a-z]+)*")
 
 
 class First(metaclass=Checked):
-    """pattern: what counts, a regular expression; by default what looks like the reference answer.
+    """pattern: what counts, a regular expression; by default what looks like the reference answer. chain: an
+    answer may tell the way to it: where the first is a step of the needle, the last is judged.
 
     why: what was taken, and similarity: 1 - edit distance / longer length, in [0, 1], which falls before the
     score does.
@@ -32,12 +34,12 @@ class First(metaclass=Checked):
     name = "first"
     scale = (0.0, 1.0)
 
-    def __init__(self, *, pattern: str = "") -> None:
+    def __init__(self, *, pattern: str = "", chain: bool = False) -> None:
         try:
             re.compile(pattern)
         except re.error as error:
             raise SettingsError(f"Option 'pattern' of First: '{pattern}' is no pattern ({error}).") from None
-        self.options: Mapping[str, Any] = {"pattern": pattern}
+        self.options: Mapping[str, Any] = {"pattern": pattern, "chain": chain}
 
     async def score(self, answer: str, reference: Reference) -> Score:
         """Raises SettingsError if there is nothing to look for."""
@@ -46,21 +48,38 @@ class First(metaclass=Checked):
         if not wanted:
             raise SettingsError("Scorer 'first' needs a reference answer.")
         answered = ungrouped(answered) if wanted.isdecimal() else answered
-        taken = first_of(self.options["pattern"] or shape(wanted), answered, asked)
+        pattern = self.options["pattern"] or shape(wanted)
+        told = told_of(pattern, answered, asked)
+        if not told and wanted.isdecimal():
+            told = told_of(_ANY, answered, asked)
+        taken = told[0] if told else ""
+        if self.options["chain"] and on_the_way(taken, reference):
+            taken = told[-1]
         right = float(taken == wanted)
         why = {"said": taken, "similarity": Levenshtein.normalized_similarity(taken, wanted)}
         return Score(right, right, why)
 
 
-def first_of(pattern: str, answered: str, asked: str) -> str:
-    """What a pattern finds first that the question does not say, nor a part of what it says; '' for none.
+def on_the_way(taken: str, reference: Reference) -> bool:
+    """Whether something is a decoy that stands in the needle too, if that is known: a step, not another's.
 
-    >>> first_of("[0-9]+", "the value of 4a-b7 is 31", "what is the value of 4a-b7?")
-    '31'
+    >>> on_the_way("b", Reference("c", needle="a b, b c", decoys=("b", "x")))
+    True
+    """
+    in_needle = not reference.needle or named(plain(reference.needle), taken)
+    return in_needle and taken in map(plain, reference.decoys)
+
+
+def told_of(pattern: str, answered: str, asked: str) -> list[str]:
+    """What a pattern finds that the question does not say, nor a part of what it says.
+
+    >>> told_of("[0-9]+", "the value of 4a-b7 is 31", "what is the value of 4a-b7?")
+    ['31']
     """
     repeated = [word.span() for word in _WORD.finditer(answered) if named(asked, word.group())]
-    for match in re.finditer(pattern, answered):
-        part = any(start <= match.start() and match.end() <= end for start, end in repeated)
-        if not part and not named(asked, match.group()):
-            return match.group()
-    return ""
+    return [
+        match.group()
+        for match in re.finditer(pattern, answered)
+        if not any(start <= match.start() and match.end() <= end for start, end in repeated)
+        and not named(asked, match.group())
+    ]

@@ -10,18 +10,21 @@ from needlemap.scorers.matching import plain
 _HEXADECIMAL = re.compile(r"(?=[a-f-]*[0-9])[0-9a-f]+(-[0-9a-f]+)*")
 _AROUND = "(?<![0-9a-z])", "(?![0-9a-z])"  # Chinese may stand right beside a value
 _ALONE = f"{_AROUND[0]}(?<![0-9]-)", f"{_AROUND[1]}(?!-[0-9])"  # no part of a date
+_COUNT = 3  # digits that a count, a year's day or a list's number may have
 
 
 def shape(wanted: str) -> str:
     """A pattern for what looks like a text: a number, hexadecimal groups, or words joined as its are.
 
-    Nothing looks like a word of a script without spaces but the word itself.
+    A number that is much shorter, as counts and the numbers of lists are, does not look like another. Nothing
+    looks like a word of a script without spaces but the word itself.
 
-    >>> shape("48213"), shape("red-fox")
-    ('[0-9]+', '[^\\\\W_]+-[^\\\\W_]+')
+    >>> re.findall(shape("48213"), "1. the 5-digit key is 48213"), shape("red-fox")
+    (['48213'], '[^\\\\W_]+-[^\\\\W_]+')
     """
     if wanted.isdecimal():
-        return "[0-9]+"
+        least = _near(len(wanted))[0] if len(wanted) > _COUNT else 1
+        return f"{_ALONE[0]}[0-9]{{{least},}}{_ALONE[1]}"
     if _HEXADECIMAL.fullmatch(wanted):
         return hexadecimal(len(wanted.replace("-", "")), hyphens="-" in wanted)
     if not wanted.isascii():

@@ -64,9 +64,12 @@ class Absence:
         """An answer's beginning that promises nothing."""
         return _WORDS[self.language][2] if self.share else text
 
-    def unanswered(self, question: str, decoys: tuple[str, ...], like: str) -> Reference:
-        """The reference where the text does not answer. decoys: what it holds instead. like: Reference's."""
-        return Reference(self.none, question=question, decoys=decoys, none=self.none, like=like)
+    def unanswered(
+        self, question: str, decoys: tuple[str, ...], like: str, owners: tuple[str, ...] = ()
+    ) -> Reference:
+        """The reference where the text does not answer. decoys, owners: what it holds instead, and whose."""
+        none = self.none
+        return Reference(none, question=question, decoys=decoys, none=none, like=like, owners=owners)
 
 
 def one_edit(key: str, values: Values, random: Random, taken: set[str], holds: Callable[[str], bool]) -> str:

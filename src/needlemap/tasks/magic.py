@@ -130,7 +130,8 @@ class Magic(metaclass=Checked):
                 needles, question, self._reference(asked, hidden, texts, question), answer_prefix=prefix
             )
         values = tuple(one.value for one in hidden)
-        reference = self._absence.unanswered(question, values, self._like(hidden))
+        owners = tuple(one.key for one in hidden)
+        reference = self._absence.unanswered(question, values, self._like(hidden), owners)
         unique = (*(text.strip() for text in texts), *values, *named)
         return Item(needles, question, reference, answer_prefix=prefix, unique=unique)
 

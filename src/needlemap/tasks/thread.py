@@ -67,6 +67,7 @@ class Thread(metaclass=Checked):
         if min(threads, hops) < 1 or uuid_digits < 4:
             raise SettingsError("Options of thread: threads and hops are 1 or more, uuid_digits 4 or more.")
         self.scorer = "first" if ask == "last" else "f1"
+        self.scorer_options = {"chain": True} if ask == "last" else {}
         self._threads, self._hops, self._ask, self._order, self._span = threads, hops, ask, order, share(span)
         self._fresh, self._values = fresh, Values("uuid", uuid_digits, language)
         asked, begun = _SAID[language][ask]
