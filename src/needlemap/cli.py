@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from needlemap import __version__
+from needlemap.blas import calm
 from needlemap.errors import NeedlemapError
 from needlemap.flags import GroupedCommand, with_settings
 from needlemap.fleet_flags import with_fleet
@@ -89,17 +89,24 @@ def run(
 
         raise typer.Exit(auto_command(preset, out, flags, live))
     flags = _at_difficulty(preset, flags, difficulty)
-    if fleet.wanted:
+    suite = suite_name(preset)
+    if fleet.wanted and suite is not None and fleet.attach is None:
+        from needlemap.commands.fleet_suite import fleet_suite
+
+        code = fleet_suite(suite, out, flags, live, fleet)
+    elif fleet.wanted:
         from needlemap.commands.fleet import fleet_command
 
-        raise typer.Exit(fleet_command(preset, out, flags, live, fleet))
-    if (suite := suite_name(preset)) is not None:
+        code = fleet_command(preset, out, flags, live, fleet)
+    elif suite is not None:
         from needlemap.commands.suite import run_suite
 
-        raise typer.Exit(run_suite(suite, out, flags, live))
-    from needlemap.commands.run import run_command
+        code = run_suite(suite, out, flags, live)
+    else:
+        from needlemap.commands.run import run_command
 
-    raise typer.Exit(run_command(preset, out, flags, live))
+        code = run_command(preset, out, flags, live)
+    raise typer.Exit(code)
 
 
 @app.command(cls=GroupedCommand)
@@ -277,18 +284,9 @@ def _at_difficulty(preset: str | None, flags: dict[str, Any], difficulty: str | 
     return with_difficulty(preset, flags, difficulty)
 
 
-def _calm() -> None:
-    """Keep numpy's BLAS to one thread, unless the user or a model in this process may want more.
-
-    Nothing here multiplies large matrices, and idle BLAS threads cost a quarter of a start's CPU time.
-    """
-    if not any(argument.startswith(("hf/", "lmdeploy/", "python/")) for argument in sys.argv):
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 some not measured, 2 settings, 3 budget, 130 and 143 signals."""
-    _calm()
+    calm()
     try:
         app()
     except NeedlemapError as error:

@@ -5,7 +5,7 @@ A model without a known price costs None, never 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -57,6 +57,12 @@ class Prices:
         if self.free:
             return 0.0
         return _listed(self.provider, self.model, prompt_tokens, cached_tokens, answer_tokens)
+
+
+def summed(costs: Sequence[float | None]) -> float | None:
+    """A sum; None where any is unknown."""
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if len(known) == len(costs) else None
 
 
 def price_source(settings: Settings) -> str:

@@ -87,6 +87,17 @@ def test_verdicts_that_cannot_be_read_cost_as_much(needlemap, wire, wires):
     needlemap.run(wire, *flags, code=1)
     (record,) = needlemap.records()
     assert record["scorer"]["usd"] == pytest.approx(2 * 6 * 1000 / 1e6)
+    assert "judge: $0.0360" in needlemap.run(wire, *flags, "--repeats", "2", code=1).stderr
+
+
+def test_what_a_verdict_cost_before_a_passing_failure_is_not_forgotten(needlemap, wire, wires):
+    judge = wires("--schedule", '["say:I would rather not.", "500", "ok"]', "--answer", "Score: 10")
+    flags = ("--lengths", "200", "--depths", "0", *judged(judge, prices="{input: 0, output: 1000000}"))
+    needlemap.run(wire, *flags)
+    assert len(judge.log()) == 3
+    (record,) = needlemap.records()
+    readable = record["scorer"]["why"]["usage"]["completion_tokens"]
+    assert record["scorer"]["usd"] > readable  # the first, unreadable one was paid for too
 
 
 def test_an_unreadable_verdict_leaves_the_trial_unscored_and_the_run_goes_on(needlemap, wire, wires):

@@ -147,3 +147,32 @@ def test_why_says_what_the_box_holds():
     assert asyncio.run(Boxed().score(r"\boxed{Eve}", Reference("Ada"))).why == {"said": "Eve"}
     assert asyncio.run(Boxed().score("Eve", Reference("Ada"))).why == {"said": None}
     assert asyncio.run(Boxed().score(r"\boxed{}", Reference("Ada"))).why == {"said": None}
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        *(
+            "3 generations below",
+            "almost 3",
+            "up to 3",
+            "3 generations too many",
+            "three thousand",
+            "1" * 5000,
+        ),
+        *("低三代", "三千", "3万", "三倍", "三代半", "第三代", "几乎三代", "三" * 5000),
+    ],
+)
+def test_a_number_with_anything_else_beside_it_than_what_it_counts_is_another_answer(held):
+    assert share(rf"\boxed{{{held}}}", "3") == 0
+
+
+@pytest.mark.parametrize(
+    "held", ["3", "3.0", "three steps", "is 3", "3 generations above", "the answer is 3", "相隔三代", "3 代"]
+)
+def test_a_number_with_what_it_counts_is_that_number(held):
+    assert share(rf"\boxed{{{held}}}", "3") == 1
+
+
+def test_what_is_struck_out_is_no_answer():
+    assert share(r"\boxed{~~Ada Ashford~~}") == 0

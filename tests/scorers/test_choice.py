@@ -46,6 +46,12 @@ from needlemap.scorers.choice import Choice, letter
         ("答案：Ｂ", "B"),
         ("故选B项", "B"),
         ("本题选择（C）选项。", "C"),
+        ("选项B。", "B"),
+        ("B。", "B"),
+        ("Final answer B", "B"),
+        ("Option B: green", "B"),
+        ("The answer can only be (B).", "B"),
+        ("The answer is (B) may cause harm.", "B"),  # a choice's own words
     ],
 )
 def test_the_letter_that_is_taken_however_it_is_said(answer, said):
@@ -69,10 +75,37 @@ def test_the_letter_that_is_taken_however_it_is_said(answer, said):
         ("Option B is incorrect.", ""),
         ("答案不是B。", ""),
         ("选项B不正确。", ""),
+        ("The correct answer is (B). (A) is almost correct.", "B"),
+        ("The correct answer is (B). Answer (A) is tempting.", "B"),
+        ("The answer is (B). The wolf (A) is right about red.", "B"),
+        ("正确答案是B。选项A说的是红色。", "B"),
     ],
 )
 def test_a_letter_that_is_called_wrong_is_not_taken(answer, said):
     """The last letter behind 'answer' was once taken, be it called wrong."""
+    assert letter(answer) == said
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("The answer could be A. Final answer B", "B"),
+        ("The answer may be B, but I choose C.", "C"),
+        ("It could be A or B. The answer is C.", "C"),
+        ("B is correct. The answer could be A.", "B"),
+        ("Option A might be right. I choose B.", "B"),
+        ("答案可能是A。故选B项", "B"),
+        ("The answer could be A.", ""),
+        ("The answer might well be (A).", ""),
+        ("(A) may be the answer.", ""),
+        ("答案可能是（A）。", ""),
+        ("Option A is tempting. The passage supports option B.", ""),
+        ("Option A: says red. Option B: says green.", ""),
+        ("A is tempting.", ""),
+    ],
+)
+def test_a_letter_that_is_only_weighed_is_not_taken(answer, said):
+    """'Option A is tempting' once took A, and so did 'The answer could be A. Final answer B'."""
     assert letter(answer) == said
 
 
@@ -121,6 +154,14 @@ def test_words_and_thoughts_are_no_letters(answer):
 def test_what_was_said_last_holds():
     """LongBench's own script takes what was said first, in one form of words."""
     assert letter("The correct answer is (B) or (C). No: the correct answer is (B).") == "B"
+    assert letter("The answer is A. On reflection, I choose B.") == "B"
+    assert letter("I choose A. On reflection, the answer is B.") == "B"
+
+
+@pytest.mark.parametrize("filling", ["\n", "\n ", " ", "B, ", "B.\n", "option ", "could be ", "选"])
+def test_a_long_answer_takes_no_longer_than_its_length(filling):
+    """So many characters that pytest's limit would end what takes time in proportion to their square."""
+    assert letter("B.\n" + filling * (400_000 // len(filling)) + "x") in ("", "B")
 
 
 def test_the_right_letter_scores_and_why_says_which_was_taken():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -76,9 +77,32 @@ def test_what_stands_before_the_first_label_says_nothing(answer):
         "It isn\u2019t in the barn; it is in the dairy.",
         "It is no longer in the barn but in the dairy.",
         "It is not in the barn. It is in the dairy.",
+        "Ann, who was never in the barn, is in the dairy.",
+        "She did not stay in the barn and went to the dairy.",
+        "Instead of the barn he went to the dairy.",
+        "It is not in the barn or the attic but in the dairy.",
     ],
 )
 def test_a_label_that_is_denied_is_not_named(answer):
+    assert scored(answer, ENGLISH).share == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Without doubt the dairy",
+        "Without question, Ann is in the dairy.",
+        "Not surprisingly, dairy",
+        "It is not clear, probably dairy",
+        "She hasn't gone out of the dairy",
+        "It was not taken from the dairy",
+        "Ann did not take the ball elsewhere and stays in the dairy",
+        "Never mind the rest - dairy",
+        "Ann is never anywhere else than in the dairy",
+    ],
+)
+def test_a_denial_reaches_no_further_than_its_clause_and_may_be_turned_round(answer):
+    """It once reached to the sentence's end, so that all of these were wrong."""
     assert scored(answer, ENGLISH).share == 1
 
 
@@ -104,6 +128,12 @@ def test_a_label_that_is_denied_is_not_named(answer):
         "It is neither in the dairy nor in the barn.",
         "Anywhere but in the dairy or the barn",
         "The text does not say that it is in the dairy.",
+        "I don't think it is in the dairy.",
+        "It cannot be in the dairy.",
+        "It was not moved to the dairy.",
+        "She has not left for the dairy.",
+        "Not in the barn or in the dairy",
+        "It is not in the barn and the dairy.",
     ],
 )
 def test_another_label_two_none_and_a_denied_one_are_wrong(answer):
@@ -128,6 +158,9 @@ def test_another_label_two_none_and_a_denied_one_are_wrong(answer):
         "手镯在书房，不在花园。",
         "手镯不在花园，在书房。",
         "手镯不在花园，而是在书房。",
+        "手镯不在花园在书房。",
+        "手镯不在花园或谷仓，在书房。",
+        "不是在别处而是在书房",
     ],
 )
 def test_a_right_answer_in_chinese(answer):
@@ -136,7 +169,17 @@ def test_a_right_answer_in_chinese(answer):
 
 @pytest.mark.parametrize(
     "answer",
-    ["花园", "不在书房", "并非书房", "书房或花园", "花园。书房。", "不在书房，在花园。", "不是书房而是花园"],
+    [
+        "花园",
+        "不在书房",
+        "不在花园和书房",
+        "没有移动到书房",
+        "并非书房",
+        "书房或花园",
+        "花园。书房。",
+        "不在书房，在花园。",
+        "不是书房而是花园",
+    ],
 )
 def test_a_wrong_answer_in_chinese(answer):
     assert scored(answer, CHINESE).share == 0
@@ -180,3 +223,10 @@ def test_a_heading_is_no_sentence():
 def test_a_task_without_other_labels_is_refused():
     with pytest.raises(SettingsError, match="which other labels"):
         scored("barn", Reference("barn"))
+
+
+@pytest.mark.parametrize("piece", ["not ", "not the ", "not. ", "neither in the barn or ", "不在", "\n", "x"])
+def test_a_long_answer_is_read_once(piece):
+    begun = time.perf_counter()
+    scored(piece * (100_000 // len(piece)), ENGLISH)
+    assert time.perf_counter() - begun < 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -174,6 +175,106 @@ def test_no_hedge_no_echo_and_no_wrong_value_is_a_denial(answer, reference):
     assert scored(answer, reference).share == 0
 
 
+OPEN = Reference("none", question=ASKED, none="none")  # nobody says what a value looks like
+OPEN_ZH = Reference("没有", question="谁会游泳？如果文中没有说，就回答“没有”。", none="没有")
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [
+        ("Nothing is easier: the word is crimson-falcon", OPEN),
+        ("Nobody else. It is twelve.", OPEN),
+        ("None other than Mandy", OPEN),
+        ("Mandy is second to none.", OPEN),
+        ("none, but it must be Mandy", OPEN),
+        ("The text does not say it directly, but it must be Mandy.", OPEN),
+        ("The text does not say, but one two three four", OPEN),
+        ("The text does not say; however, Mandy", OPEN),
+        ("The text does not say. It is probably Mandy.", OPEN),
+        ("Maybe Mandy. The text does not say.", OPEN),
+        ("It is not stated, the answer is Mandy", OPEN),
+        ("The number was not given twice: it is forty-seven eleven", OPEN),
+        ("The number was not given twice: it is forty-seven eleven", NEAR_MISS),
+        ("文中没有说，但应该是小明", OPEN_ZH),
+        ("文中没有明说，不过是小明", OPEN_ZH),
+        ("没有疑问，是小明", OPEN_ZH),
+        ("没有别人，小明", OPEN_ZH),
+        ("文中没有说，可能是小明", OPEN_ZH),
+    ],
+)
+def test_who_goes_on_with_a_guess_denies_nothing(answer, reference):
+    """Once any 'nothing' or 'not given' was a denial, whatever followed it."""
+    assert scored(answer, reference).share == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [
+        ("Nobody.", OPEN),
+        ("Nobody in the text swims.", OPEN),
+        ("The answer is none.", OPEN),
+        ("- 'none'", OPEN),
+        ("The text does not say: none.", OPEN),
+        ("The text does not say who it is.", OPEN),
+        ("It is not stated. It is not in the text.", OPEN),
+        ("I read it all, but it does not say.", OPEN),
+        ("None. The text speaks of swimming, but Mandy is not named.", OPEN),
+        ("The text does not mention green-elbow, but it gives 7672901 for greedy-notebook.", NEAR_MISS),
+        ("The text does not mention green-elbow, but greedy-notebook: 7672901.", NEAR_MISS),
+        ("None (greedy-notebook: 7672901)", NEAR_MISS),
+        ("The text does not say which; it is never mentioned.", NEAR_MISS),
+        ("答案是没有", OPEN_ZH),
+        ("没有，但文中没有说明", OPEN_ZH),
+        ("文中没有提到绿色手肘，但提到了安静茶壶对应7672901。", NEAR_MISS_ZH),
+    ],
+)
+def test_a_denial_may_go_on_with_another_or_with_whose_a_value_is(answer, reference):
+    assert scored(answer, reference).share == 1
+
+
+ELEVEN = Reference("4711", ("4711",), question=ASKED, decoys=("1234",), none="none")
+
+
+@pytest.mark.parametrize(
+    ("answer", "share"),
+    [
+        ("If the text is to be believed, the number is 4711.", 1),
+        ("如果文中没有弄错，是4711", 1),
+        ("4711. If there is a mistake, 1234.", 0),
+        ("4711。如果不是，就是1234。", 0),
+        ("1234. If there is a mistake, 4711.", 0),
+    ],
+)
+def test_what_is_said_on_a_condition_is_said(answer, share):
+    """Conditions were once cut out: right answers were lost, and second guesses were free."""
+    assert scored(answer, ELEVEN).share == share
+
+
+@pytest.mark.parametrize(
+    ("answer", "share"),
+    [
+        ("If the text does not say, answer: none.", 0),
+        ("If the text doesn't say so, none is the answer.", 0),
+        ("If the text does not say, answer: none. None.", 1),
+        ("If the text is to be believed, none.", 1),
+        ("None. If there is a mistake, 1234567.", 0),
+    ],
+)
+def test_a_denial_on_the_condition_that_the_text_does_not_say_is_none(answer, share):
+    reference = Reference("none", question="Which number?", decoys=("1234567",), none="none")
+    assert scored(answer, reference).share == share
+
+
+@pytest.mark.parametrize(
+    "piece", ["none, but it is ", "if the text ", "not ", "没有，但", "\n", "--", "''", "x"]
+)
+def test_a_long_answer_is_read_once(piece):
+    """The time grows with the length: a search that begins anew at every piece would take minutes."""
+    begun = time.perf_counter()
+    scored("none. " + piece * (100_000 // len(piece)), NEAR_MISS)
+    assert time.perf_counter() - begun < 5
+
+
 def test_whose_a_value_is_excuses_nothing_where_the_text_has_the_answer():
     """Else who copies every key with its value would be right."""
     reference = Reference("", ("1111111",), decoys=("2222222",), none="none", owners=("red-fox",))
@@ -220,7 +321,7 @@ def test_where_there_is_nothing_a_value_beside_the_denial_is_made_up(answer, sha
 def test_of_people_another_name_of_those_that_there_are_is_made_up():
     names = any_of(["Ann", "Bob", "Cleo"])
     reference = Reference("none", question="Who is Ann?", decoys=("Bob",), none="none", like=names)
-    answers = ("none; Cleo, I guess", "none but Ann", "None. Cleopatra?", "None, not Bob")
+    answers = ("none; Cleo, I guess", "none for Ann", "None. Cleopatra?", "None, not Bob")
     assert [scored(answer, reference).why["invented"] for answer in answers] == [["cleo"], [], [], []]
     assert [scored(answer, reference).share for answer in answers] == [0, 1, 1, 0]
 

@@ -50,6 +50,11 @@ def test_a_number_is_found_however_it_is_written(answer):
     assert score(answer, LOCKER).share == 1
 
 
+def test_a_word_that_is_a_number_may_be_written_with_thousands_itself():
+    assert score("1234", words=("1,234",)).share == score("1,234", words=("1234",)).share == 1
+    assert score("12.5", words=("12",)).share == score("12345", words=("1,234",)).share == 0
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -65,6 +70,8 @@ def test_a_number_is_found_however_it_is_written(answer):
         "51，3，28",
         "密码是513289号",
         "51-328-1513289",
+        "51328.5",
+        "0.51328",
     ],
 )
 def test_a_part_of_a_longer_number_is_not_that_number(answer):

@@ -83,6 +83,11 @@ def test_a_text_may_begin_with_a_mark():
         assert scored(answer, Reference(f"x7Kq {quoted}", (quoted,))).share == 1
 
 
+def test_a_code_with_letters_added_is_another_code():
+    assert scored(f"x7KqZZ {SECOND}").share == 0
+    assert scored(f"x7Kq{SECOND}").share == 1
+
+
 def test_the_ratio_is_difflibs_with_the_answer_first_as_mrcr_computes_it():
     answer = SECOND.replace("Monday", "Friday")[:50]
     assert scored(f"x7Kq{answer}").share == SequenceMatcher(None, answer, SECOND).ratio()

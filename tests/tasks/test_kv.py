@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,8 +12,10 @@ import pytest
 from needlemap.configure import configure
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell
+from needlemap.scorers.first import First
 from needlemap.tasks.base import Draw
 from needlemap.tasks.kv import KeyValue
+from needlemap.tasks.values import Values
 from needlemap.trials import Trial, prepare
 
 DRAW = Draw(Cell(4000, 0.5))
@@ -75,6 +79,15 @@ def test_the_size_of_keys_and_values_is_the_difficulty_dial():
     assert len(key.strip('"')) == 3
     assert "-" in value
     assert len(KeyValue(uuid_digits=8).item(DRAW).reference.answer) == 8
+
+
+@pytest.mark.parametrize("language", ["english", "chinese"])
+def test_of_word_values_the_first_counts_and_not_the_right_one_somewhere(language):
+    reference = KeyValue(key="word", value="word", language=language).item(DRAW).reference
+    others = Values("word", 7, language)
+    wrong = next(one for seed in range(99) if (one := others.draw(Random(seed))) != reference.answer)
+    for answer, share in ((f"{reference.answer}", 1), (f"{wrong}, {reference.answer}", 0), (wrong, 0)):
+        assert asyncio.run(First().score(answer, reference)).share == share
 
 
 def test_wording_of_ones_own():

@@ -29,7 +29,6 @@ from needlemap.runs.session import Session, about, make_model
 from needlemap.runs.store import RUN_FILE, RunFolder, write_json
 from needlemap.runs.suite_folder import is_suite, open_suite
 from needlemap.runs.work import lay_out, load_work, next_folder, work_folder
-from needlemap.suites import suite_name
 from needlemap.trials import prepare
 
 
@@ -43,10 +42,6 @@ def fleet_command(
                 "--attach takes no preset, no settings and no -o: what was started goes on as it is."
             )
         return _attach(_at_work(fleet.attach), live)
-    if (suite := suite_name(preset)) is not None:
-        from needlemap.commands.fleet_suite import fleet_suite  # late: it starts its families by this module
-
-        return fleet_suite(suite, out, flags, live, fleet)
     settings = settle(preset, flags)
     if not settings.save:
         raise SettingsError("--no-save keeps no run folder, and workers share nothing else. Leave it out.")
@@ -106,7 +101,14 @@ def start(session: Session, fleet: Fleet, live: bool, part: Part) -> int:
         workers = min(fleet.most, len(work.units))
         retry = 2 if fleet.retry is None else fleet.retry
         file = LaunchFile(
-            *(int(work.folder.name), kind, options, workers, retry, os.getcwd(), part.families, part.ran_s)
+            number=int(work.folder.name),
+            kind=kind,
+            options=options,
+            workers=workers,
+            retry=retry,
+            cwd=os.getcwd(),
+            families=part.families,
+            ran_s=part.ran_s,
         )
         launch = Launch(path, file, work, launcher, session.experiment)
         launch.submit(workers)
@@ -151,8 +153,8 @@ def _attach(path: Path, live: bool) -> int:
             f"No workers were left to work on '{path}'.{ended} To ask what is left: "
             f"the command that started it, with -o {path}"
         )
-    part = Part(path.parent if file.families else path, file.families, file.ran_s)
     path = path.absolute()
+    part = Part(path.parent if file.families else path, file.families, file.ran_s)
     try:
         os.chdir(file.cwd)  # where paths in the settings start
     except OSError as error:

@@ -14,7 +14,7 @@ from needlemap.commands.termination import INTERRUPTED, terminable
 from needlemap.reports.live import Silent, View
 from needlemap.runs.budget import Budget
 from needlemap.runs.claims import MOST_DEATHS
-from needlemap.runs.closed_book import kept
+from needlemap.runs.closed_book import every_record
 from needlemap.runs.launch import Launch
 from needlemap.runs.launch_budget import launched_budget
 from needlemap.runs.launcher import Launcher
@@ -47,7 +47,7 @@ def look_after(launch: Launch, launcher: Launcher, session: Session, live: bool,
     session = replace(session, budget=spent)
     with page_of(session, live) as page, _ending_too(launcher) as code:
         try:
-            for record in (*launch.before, *kept(session.folder)):
+            for record in (*launch.before, *every_record(session.folder)):
                 session.budget.add(record)
             with view_of(session) as view:
                 _watch(launch, (_Spending(session.budget), view, page))

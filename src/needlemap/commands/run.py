@@ -193,7 +193,7 @@ def show_usage(session: Session) -> None:
     experiment = session.experiment
     remote, framing = experiment.traits.remote, experiment.settings.framing_tokens
     lines = usage_lines(session.folder.records(), remote=remote, framing_tokens=framing)
-    for line in (*ended_lines(session.folder), *lines, *judge_lines(session.folder.records())):
+    for line in (*ended_lines(session.folder), *lines, *judge_lines(session.folder.every_record())):
         print(printable(line), file=sys.stderr)
 
 

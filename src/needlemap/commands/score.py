@@ -15,7 +15,7 @@ from needlemap.models.thinking import parted
 from needlemap.registry import find
 from needlemap.reports.usage import judge_lines
 from needlemap.runs.rescoring import rescore, with_scorer
-from needlemap.runs.retry import attempts
+from needlemap.runs.scoring import Scoring
 from needlemap.runs.session import load_map
 from needlemap.runs.store import RunFolder
 from needlemap.scorers.base import Connected, Reference, Scorer
@@ -91,7 +91,7 @@ async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
     )
     answer = parted(_text(row, _ANSWERS)).answer  # as a run does, so that both score alike
     try:
-        score, _ = await attempts(lambda: scorer.score(answer, reference), _RETRIES)
+        score = await Scoring(scorer, answer, reference).score(_RETRIES)
     except Unmeasured as failure:
         return {
             **row,

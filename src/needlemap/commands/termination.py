@@ -22,17 +22,16 @@ class Ending:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """`asyncio.run`, cancelled by either signal. Raises KeyboardInterrupt then."""
-
-        async def noted() -> T:
-            self._task = asyncio.current_task()
-            return await coroutine
-
         try:
-            return asyncio.run(noted())
+            return asyncio.run(self._noted(coroutine))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         finally:
             self._task = None
+
+    async def _noted(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        self._task = asyncio.current_task()
+        return await coroutine
 
     def terminate(self, number: int, frame: FrameType | None) -> None:
         """Do what Ctrl-C does here and now; where it is ignored, as behind an ampersand, what it would do."""

@@ -20,8 +20,8 @@ class Difference:
     """second - first over n pairs in so many clusters, a share in [-1, 1]; low, high: 95 %.
 
     first, second: their means over these pairs. lost, gained: pairs in which second scored less or more. p:
-    exact McNemar for pass and fail, else sign flips of whole clusters, or of pairs where there is one
-    cluster.
+    exact McNemar for pass and fail that all count the same, else sign flips of whole clusters, or of pairs
+    where there is one cluster. flipped: whether it is of sign flips.
     """
 
     value: float
@@ -34,6 +34,7 @@ class Difference:
     second: float
     lost: int
     gained: int
+    flipped: bool = False
 
 
 def paired_difference(
@@ -42,7 +43,7 @@ def paired_difference(
     """Difference of scores (clusters, trials), NaN where missing; pairs with one score are left out.
 
     None when no pair is left. Pass and fail: `adjusted_interval`. Graded: bootstrap over clusters. weights:
-    of each pair, same shape; all the same if not given. Counts and McNemar's p take no heed of them.
+    of each pair, same shape; all the same if not given. The counts take no heed of them.
     """
     known = ~np.isnan(first - second)
     weights = np.ones(first.shape) if weights is None else weights
@@ -60,10 +61,13 @@ def paired_difference(
     each = apart[known], weights[known]
     low, high = _bootstrap(sums, counts) if bootstrapped else adjusted_interval(*each, sums, counts)
     units = sums if len(sums) > 1 else each[0] * each[1]
-    p = sign_flip(units) if graded else mcnemar(lost, gained)
+    alike = bool(np.ptp(each[1]) < 1e-12)
+    flipped = graded or not alike
+    p = sign_flip(units) if flipped else mcnemar(lost, gained)
     means = [float(np.average(scores[known], weights=each[1])) for scores in (first, second)]
     return Difference(
-        float(sums.sum() / counts.sum()), low, high, p, n, len(sums), means[0], means[1], lost, gained
+        *(float(sums.sum() / counts.sum()), low, high, p, n, len(sums), means[0], means[1], lost, gained),
+        flipped,
     )
 
 

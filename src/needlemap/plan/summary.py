@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from needlemap.money import Prices
+from needlemap.money import Prices, summed
 from needlemap.plan.cache import block_keys, cached_tokens, interleaved
 from needlemap.plan.cost import Shape, prefill_flops
 from needlemap.plan.lanes import Lanes, speed_up, useful
@@ -128,9 +128,7 @@ def _held(walked: Walked, capacity_tokens: int, block_tokens: int) -> int:
 
 
 def _usd(prices: Prices, sizes: Sequence[int], cached: Sequence[int], answer_tokens: int) -> float | None:
-    costs = [prices.usd(size, held, answer_tokens) for size, held in zip(sizes, cached, strict=True)]
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if len(known) == len(costs) else None
+    return summed([prices.usd(size, held, answer_tokens) for size, held in zip(sizes, cached, strict=True)])
 
 
 def _judged(experiment: Experiment) -> float | None:
@@ -139,9 +137,8 @@ def _judged(experiment: Experiment) -> float | None:
     if not isinstance(scorer, Paid):
         return 0.0
     references = Counter(trial.item.reference for trial in experiment.trials)
-    costs = [(scorer.most_usd(reference, budget), count) for reference, count in references.items()]
-    known = [cost * count for cost, count in costs if cost is not None]
-    return sum(known) if len(known) == len(costs) else None
+    costs = {reference: scorer.most_usd(reference, budget) for reference in references}
+    return summed([costs[reference] for reference in references.elements()])
 
 
 def _sold(shared: int) -> int:

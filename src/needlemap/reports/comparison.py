@@ -225,16 +225,18 @@ def haystacks_label(clusters: int) -> str:
 
 def _how(comparison: Comparison) -> str:
     """Which test p is of, and how the interval was made where that is not one of pairs."""
-    test = tested_by(comparison.overall, graded=comparison.graded)
+    test = tested_by(comparison.overall)
     bootstrap = comparison.graded and comparison.overall.clusters > 1
     return f"{test}; interval by bootstrap over haystacks" if bootstrap else test
 
 
-def tested_by(overall: Difference, *, graded: bool) -> str:
+def tested_by(overall: Difference) -> str:
     """Which test a p is of."""
-    if graded and overall.clusters == 1:
+    if not overall.flipped:
+        return "exact McNemar, which takes prompts as independent"
+    if overall.clusters == 1:
         return "sign flips of prompts, which takes them as independent"
-    return "sign flips of whole haystacks" if graded else "exact McNemar, which takes prompts as independent"
+    return "sign flips of whole haystacks"
 
 
 def difference_fields(difference: Difference) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def usage_lines(records: Iterable[Record], *, remote: bool, framing_tokens: int 
 
 def judge_lines(records: Iterable[Record]) -> list[str]:
     """What a judge's verdicts cost; nothing where none was paid for."""
-    costs = [record.judge_usd for record in records if record.scorer and record.scorer.native is not None]
+    costs = [record.judge_usd for record in records]
     paid = sum(cost or 0.0 for cost in costs)
     unknown = costs.count(None)
     if not paid and not unknown:

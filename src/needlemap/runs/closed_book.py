@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -64,13 +64,19 @@ async def ask(experiment: Experiment, folder: RunFolder, model: Model, budget: B
     await runner.run(trials, make_lanes(sizes, [0] * len(sizes), experiment.workers))
 
 
+def every_record(folder: RunFolder) -> Iterator[Record]:
+    """All records, as they were written: for limits, since each was paid for."""
+    file = folder.path / FILE
+    yield from filter(
+        None, map(parsed, file.read_bytes().splitlines(keepends=True) if file.is_file() else ())
+    )
+
+
 def kept(folder: RunFolder) -> list[Record]:
     """The last record of each question, scored ones first."""
-    file = folder.path / FILE
     found: dict[str, Record] = {}
-    for line in file.read_bytes().splitlines(keepends=True) if file.is_file() else ():
-        record = parsed(line)
-        if record is not None and (record.scored or record.key not in found):
+    for record in every_record(folder):
+        if record.scored or record.key not in found:
             found[record.key] = record
     return list(found.values())
 

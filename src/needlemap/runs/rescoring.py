@@ -20,8 +20,8 @@ from needlemap.runs.begun import GRID_MODES, check_same, scorer_about
 from needlemap.runs.pacer import Pacer
 from needlemap.runs.record import Record
 from needlemap.runs.recording import RecordMaker, answer_of, scored_anew
-from needlemap.runs.retry import attempts
 from needlemap.runs.runner import raised, whole_answer
+from needlemap.runs.scoring import Scoring
 from needlemap.runs.session import make_ready
 from needlemap.runs.store import RunFolder, Writer
 from needlemap.scorers.base import Score, Weigher
@@ -97,9 +97,7 @@ async def _one(experiment: Experiment, trial: Trial, record: Record, writer: Wri
     if record.answer is not None:
         said = whole_answer(trial.prompt.answer_prefix, record.answer)
         try:
-            score, _ = await attempts(
-                lambda: scorer.score(said, trial.item.reference), settings.retries, pacer
-            )
+            score = await Scoring(scorer, said, trial.item.reference).score(settings.retries, pacer)
         except Unmeasured as failure:
             score = failure
         except Exception as error:

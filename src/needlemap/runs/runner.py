@@ -25,6 +25,7 @@ from needlemap.runs.pacer import Pacer
 from needlemap.runs.record import Record
 from needlemap.runs.recording import RecordMaker, answer_of, scored_anew
 from needlemap.runs.retry import LONGEST_WAIT_S, attempts
+from needlemap.runs.scoring import Scoring
 from needlemap.runs.watcher import Keeper, Watcher
 from needlemap.scorers.base import Connected, Score, Scorer, Weigher
 from needlemap.settings import Settings
@@ -95,10 +96,10 @@ class Runner:
             left_s=budget.left_s,
             say=watcher.said,
         )
-        # A judge's server has limits of its own. An answer in hand is scored, also when the run's time is up.
-        self._scoring = Pacer(left_s=lambda: budget.left_s() + _JUDGED_S)
         # Asked here, not for each trial: Python 3.11 takes 0.03 ms to look at a protocol.
         self._connected = isinstance(scorer, Connected)
+        # A judge's server has limits of its own. An answer in hand is scored, also when the run's time is up.
+        self._scoring = Pacer(left_s=lambda: budget.left_s() + _JUDGED_S) if self._connected else Pacer()
         self._weigher = scorer if isinstance(scorer, Weigher) else None
         self._teacher = model if self._weigher is not None and isinstance(model, Teacher) else None
 
@@ -217,16 +218,12 @@ class Runner:
             if self._weigher is not None and answer.forced is not None:
                 return self._weigher.weigh(answer.forced)
             said = whole_answer(trial.prompt.answer_prefix, answer.text)
-            if not self._connected:
-                return await self._scorer.score(said, trial.item.reference)
-            score, _ = await attempts(
-                lambda: self._scorer.score(said, trial.item.reference), self._settings.retries, self._scoring
-            )
+            scoring = Scoring(self._scorer, said, trial.item.reference)
+            return await scoring.score(self._settings.retries, self._scoring)
         except Unmeasured as failure:
             return failure
         except Exception as error:
             return raised(error, Failure.SCORER)
-        return score
 
     def _note(self, record: Record, score: Score | Unmeasured) -> None:
         """What a trial's end says about the run."""

@@ -30,7 +30,7 @@ from needlemap.resolve import model_options
 from needlemap.runs.begun import scorer_about, to_be_scored, unscored
 from needlemap.runs.budget import Budget
 from needlemap.runs.canary import send
-from needlemap.runs.closed_book import ask, kept, unasked
+from needlemap.runs.closed_book import ask, every_record, unasked
 from needlemap.runs.launch_file import refuse_launched
 from needlemap.runs.record import SCHEMA, Record
 from needlemap.runs.runner import Outcome, Runner, raised
@@ -96,7 +96,7 @@ class Session:
             writer.describe(about(self.experiment, self.folder))
             for record in self.folder.every_record():
                 self.budget.add(record)
-            for record in kept(self.folder):
+            for record in every_record(self.folder):
                 self.budget.add(record)
             answers = to_be_scored(self.folder.records())
             runner = Runner(model, scorer, settings, self.budget, writer, watcher, self.done, answers)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from needlemap import __version__
 from needlemap.errors import NeedlemapError
 from needlemap.runs.budget import Budget
-from needlemap.runs.closed_book import kept
+from needlemap.runs.closed_book import every_record
 from needlemap.runs.store import RUN_FILE, RunFolder, write_json
 from needlemap.settings import Settings
 from needlemap.suites import Suite, plain_name
@@ -58,7 +58,7 @@ def budget_beside(settings: Settings, others: Iterable[Path], started_s: float) 
     if settings.limit_usd is None and settings.limit_tokens is None:
         return budget
     for folder in map(RunFolder, others):
-        for record in [*folder.every_record(), *kept(folder)]:
+        for record in [*folder.every_record(), *every_record(folder)]:
             budget.add(record)
     return budget
 

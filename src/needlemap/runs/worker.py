@@ -16,6 +16,7 @@ import sys
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from types import FrameType
 
 from needlemap.configure import checked
@@ -26,7 +27,7 @@ from needlemap.plan.units import next_unit
 from needlemap.reports.live import Lines, Tally, Together
 from needlemap.runs.begun import to_be_scored, unscored
 from needlemap.runs.claims import Claim, Claims, Ending
-from needlemap.runs.closed_book import kept
+from needlemap.runs.closed_book import every_record
 from needlemap.runs.contexts import SavingContexts
 from needlemap.runs.launch_budget import launched_budget
 from needlemap.runs.launch_file import read_launch
@@ -41,6 +42,7 @@ from needlemap.settings import Settings
 from needlemap.trials import Experiment, Trial, prepare
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)
+_DEAR_S, _SELDOM_S = 0.005, 0.5  # a look at the others that takes longer is taken so seldom
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +134,10 @@ class _Hands:
         self._claims: Claims = self._work.claims
         settings = experiment.settings
         self._budget = launched_budget(run.path, folder, settings)
-        for record in kept(run):
+        for record in every_record(run):
             self._budget.add(record)
         self._tail, self._scored = Tail(run.path, besides=writer.name), set[str]()
-        self._budget.look = self._look  # before each request, so that no more than is in flight goes beyond
+        self._budget.look = self._glance  # so that no more than is in flight goes beyond a limit
         self._look()
         self._runner = Runner(
             model,
@@ -221,12 +223,20 @@ class _Hands:
     def _left(self, unit: int) -> list[Trial]:
         return [trial for trial in self._units[unit] if trial.key not in self._scored]
 
+    def _glance(self) -> None:
+        """See what the others have done, before each request; now and then where that takes long."""
+        if self._looked_s < _DEAR_S or monotonic() - self._looked_at_s > _SELDOM_S:
+            self._look()
+
     def _look(self) -> None:
         """See what the others have done."""
+        began_s = monotonic()
         for record in self._tail.new():
             self._budget.add(record)
             if record.scored:
                 self._scored.add(record.key)
+        self._looked_at_s = monotonic()
+        self._looked_s = self._looked_at_s - began_s
 
 
 def _share(settings: Settings, run: RunFolder) -> Settings:

@@ -20,17 +20,17 @@ _OPEN = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _DRESS = re.compile(  # LaTeX that changes how its words look, not what they say; quotes of all kinds
     r"\\(?:text|math|operatorname|emph|underline|mbox|hbox|bm|boldsymbol|left|right|q?quad|displaystyle|tiny"
     r"|small|normalsize|large|huge|bf|it|rm|tt)[a-z]*\*?"
-    r"|\\[ ,;:!\\]|[{}$*~`\"“”‘’「」『』《》]",
+    r"|\\[ ,;:!\\]|(?<!~)~(?!~)|[{}$*`\"“”‘’「」『』《》]",
     re.IGNORECASE,
 )
+_LONGEST = 200  # characters of a number with what it counts; more is something else
 _HAN = re.compile("(?<=[\u2e80-\u9fff]) (?=[\u2e80-\u9fff])")
-_COUNT = re.compile(r"(|[^0-9]*[^0-9a-z.-])([0-9]+)(?:\.0+)?(|[^0-9a-z.][^0-9]*)")  # what, how many, of what
-_OF = re.compile(r"[\w\s=:()]*")
-_TURNED = re.compile(
-    r"\b(?:no|not|or|less|more|than|least|most|about|around|minus|plus|times|half|over|under)\b"
-    r"|[不非没少多负或超近约]|以[上下]"
+_COUNT = re.compile(r"([^0-9]*)(?<![0-9a-z.-])([0-9]{1,9})(?:\.0+)?(?![0-9a-z.])([^0-9]*)")
+_OF = re.compile(  # what may stand beside a number and leave it what it is
+    r"(?:[\s=:：()]|\b(?:the|answer|distance|it|is|are|of|by|[a-z](?= =))\b"
+    r"|\b(?:generations?|steps?|levels?|above|higher|up|apart)\b|(?<=generation)\(s\)"
+    r"|答案|距离|相[隔差]|[是为隔差代辈世高])*"
 )
-_WORDS = 3  # beside a number
 
 
 class Boxed(metaclass=Checked):
@@ -63,16 +63,13 @@ def boxed(answer: str) -> str | None:
 
 
 def counted(text: str) -> int | None:
-    """The only number in a bare text, where a few words say what it counts, and none turns it round.
+    """The only number in a bare text, where nothing stands beside it but what it counts.
 
-    >>> counted("4 generations"), counted("四代"), counted("four"), counted("3 or 4"), counted("not 4")
+    >>> counted("4 generations"), counted("四代"), counted("four"), counted("3 or 4"), counted("almost 4")
     (4, 4, 4, None, None)
     """
-    found = _COUNT.fullmatch(in_digits(text))
-    around = f"{found[1]} {found[3]}" if found else ""
-    if not found or not _OF.fullmatch(around) or _TURNED.search(around) or len(around.split()) > _WORDS:
-        return None
-    return int(found[2])
+    found = _COUNT.fullmatch(in_digits(text)) if len(text) <= _LONGEST else None
+    return int(found[2]) if found and _OF.fullmatch(f"{found[1]} {found[3]}") else None
 
 
 def _closed(text: str) -> list[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 An answer says its letter as it was asked to ("The correct answer is (B)"), or in other words of that kind, or
 puts one alone into brackets, or stands it alone at its beginning or end. What is said last holds. A letter
-that is called wrong is not taken, and an answer that takes two in one breath takes none.
+that is called wrong, or only possible ("could be A"), is not taken; who takes two in one breath takes none.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from needlemap.scorers.base import Reference, Score
 _MARKS = re.compile(r"[*`\"“”$#|<>]|\\(?:text|math)\w*")
 _BOXED = re.compile(r"\\boxed\s*\{[\s{(]*([A-Za-z])(?![A-Za-z])[^{}]*\}+")
 _LOWER = re.compile(r"((?i:\banswer)\s*(?:is|:)\s*)\(?([a-z])\)?(?=\s*(?:[.,;:!]|$))")
-_REASON = r"(?:because|since|as|for|given|based|which|but|not|rather|according|is)\b"
-_ARTICLE = re.compile(rf"(?<![\w'])[AI](?=\s+(?!{_REASON}|and\b|or\b)[a-z])")  # 'A dog'
+_REASON = r"(?:because|since|as|for|given|based|which|but|not|rather|according)\b"
+_ARTICLE = re.compile(rf"(?<![\w'])[AI](?=\s+(?!{_REASON}|is\b|and\b|or\b)[a-z])")  # 'A dog'
 _BARE = re.compile(r"(?<![A-Za-z0-9_'(\[])([A-Z])(?![A-Za-z0-9_'\])])|(?<![A-Za-z0-9_'(\[])([A-Z])(?=\))")
 _BRACKETED = re.compile(r"[(\[]\s*([A-Z])\s*[)\]]")
 
@@ -35,6 +35,13 @@ _DENIED = re.compile(
     rf"|(?:{_NOUN}\s*)?{_ONE}\s*(?:(?:is|was|seems)\s+(?:\w+\s+)?(?:not|wrong|incorrect|false|ruled)\b"
     rf"|(?:is|was|ca|does)n't\b|cannot\b|不|是?错)"
 )
+_WEIGHED = re.compile(
+    rf"(?:(?i:\b(?:could|might|may|can))\s+(?:(?!only\b)\w+\s+)?be\b:?\s*(?:(?:either|the|{_NOUN})\s*)*"
+    rf"|可能[是为选]\s*){_SEVERAL}"
+    rf"|{_SEVERAL}\s*(?:(?:could|might|may)\s+(?:\w+\s+)?be\s+(?:the\s+)?(?:correct|right|best|{_NOUN})|可能)"
+)
+_ENDED = rf"(?=\s*(?:[.):,;!。—-]|\n|\Z|{_REASON}))"
+_SURELY = r"(?:(?:the|clearly|indeed|most|probably|likely|thus|therefore|definitely)\s+){0,2}"
 _ADVERBS = r"(?:(?:clearly|therefore|thus|likely|most|probably|indeed|but|rather|the|option|choice)\b,?\s*)*"
 _STATED = re.compile(
     rf"(?:{_NOUN}(?:,?\s+[a-z']+){{0,6}}?\s*(?:\bis\b|\bbe\b|'s|:|=)\s*{_ADVERBS}"
@@ -42,13 +49,12 @@ _STATED = re.compile(
 )
 _CHOSEN = re.compile(
     rf"(?:(?i:\b(?:choose|chose|pick|select|go\s+with|opt\s+for))\s+(?:the\s+)?(?:{_NOUN}\s*)?"
-    rf"|(?i:\banswer)\s*|选择?\s*(?:选项|项)?\s*)({_ONE})"
-    rf"|({_ONE})\s*(?:is\s+(?:\w+\s+){{0,2}}(?:correct|right|best)\b|(?:选项|项)?是?(?:正确|对)的)"
+    rf"|选(?!项)择?\s*(?:选项|项)?\s*)({_ONE})|(?i:\banswer)\s*({_ONE}){_ENDED}"
+    rf"|({_ONE})\s*(?:is\s+{_SURELY}(?:correct|right|best)\b(?!\s+(?:about|that|known|if|when)\b)"
+    r"|(?:选项|项)?是?(?:正确|对)的)"
 )
-_ALONE = re.compile(
-    rf"\A\s*(?:{_NOUN}\s*)?(<[A-Z]>)(?=\s*(?:[.):,;!—-]|\n|\Z|{_REASON}))|\n[ \t]*(<[A-Z]>)[.)!]?\s*\Z"
-)
-_LISTED = re.compile(r"^\s*<([A-Z])>[.):]", re.MULTILINE)
+_ALONE = re.compile(rf"\A\s*(?:{_NOUN}\s*|选项\s*)?(<[A-Z]>){_ENDED}|\n[ \t]*(<[A-Z]>)[.)!]?\s*\Z")
+_LISTED = re.compile(rf"(?:^[^\S\n]*|{_NOUN}\s*)<([A-Z])>[.):]", re.MULTILINE)
 _OTHER = re.compile(
     rf"(?:\s*(?:,|/|&|\b(?:and|or)\b|和|或|、)){{1,2}}\s*(?:(?:maybe|perhaps|possibly|also|the|{_NOUN})\s+)*({_ONE})"
     r"(?!\s*(?:is|was|says|does)\b)"
@@ -79,10 +85,10 @@ def letter(answer: str) -> str:
     >>> letter("The correct answer is (B)."), letter("C. Because"), letter("(A) or (D)"), letter("A dog")
     ('B', 'C', '', '')
     """
-    said = _DENIED.sub(" ", _marked(answer))
-    for way in (_STATED, _CHOSEN):
-        if found := list(way.finditer(said)):
-            return _taken(said, found[-1])
+    said = _WEIGHED.sub(" ", _DENIED.sub(" ", _marked(answer)))
+    stated = [found for way in (_STATED, _CHOSEN) for found in way.finditer(said)]
+    if stated:
+        return _taken(said, max(stated, key=re.Match.start))
     bracketed = set(re.findall(r"\(([A-Z])\)", said))
     if bracketed:
         return str(bracketed.pop()) if len(bracketed) == 1 else ""

@@ -24,8 +24,8 @@ _WORD = re.compile("[0-9a-z]+(?:-[0-9a-z]+)*")
 
 
 class First(metaclass=Checked):
-    """pattern: what counts, a regular expression; by default what looks like the reference answer. chain: an
-    answer may tell the way to it: where the first is a step of the needle, the last is judged.
+    """pattern: what counts, a regular expression; by default the reference's own, else what looks like it.
+    chain: an answer may tell the way to it: where the first is a step of the needle, the last is judged.
 
     why: what was taken, and similarity: 1 - edit distance / longer length, in [0, 1], which falls before the
     score does.
@@ -48,7 +48,7 @@ class First(metaclass=Checked):
         if not wanted:
             raise SettingsError("Scorer 'first' needs a reference answer.")
         answered = ungrouped(answered) if wanted.isdecimal() else answered
-        pattern = self.options["pattern"] or shape(wanted)
+        pattern = self.options["pattern"] or reference.like or shape(wanted)
         told = told_of(pattern, answered, asked)
         if not told and wanted.isdecimal():
             told = told_of(_ANY, answered, asked)
@@ -76,7 +76,9 @@ def told_of(pattern: str, answered: str, asked: str) -> list[str]:
     >>> told_of("[0-9]+", "the value of 4a-b7 is 31", "what is the value of 4a-b7?")
     ['31']
     """
-    repeated = [word.span() for word in _WORD.finditer(answered) if named(asked, word.group())]
+    words = {word.group() for word in _WORD.finditer(answered)}
+    known = {word for word in words if named(asked, word)}
+    repeated = [word.span() for word in _WORD.finditer(answered) if word.group() in known]
     return [
         match.group()
         for match in re.finditer(pattern, answered)

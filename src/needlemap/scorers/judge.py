@@ -15,7 +15,7 @@ from typing import Any
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding, Model
 from needlemap.models.faults import scrub
-from needlemap.money import Prices
+from needlemap.money import Prices, summed
 from needlemap.options import Checked
 from needlemap.prompts import Prompt
 from needlemap.registry import find
@@ -157,19 +157,15 @@ class Judge(metaclass=Checked):
                 transient=error.transient,
                 retry_after_s=error.retry_after_s,
             )
-            failure.usd = summed(costs)
+            late = error.failure is Failure.TIMED_OUT  # may be billed all the same
+            lost = self._prices.usd(_most_tokens(prompt), 0, 0) if late else 0.0
+            failure.usd = summed([*costs, lost])
             raise failure from None
 
 
 def _most_tokens(prompt: Prompt) -> int:
     """Tokens of a prompt by a tokenizer that nobody here knows, at most."""
     return sum(len(message.data) for message in prompt.messages) // _LEAST_BYTES
-
-
-def summed(costs: Sequence[float | None]) -> float | None:
-    """A sum; None where any is unknown."""
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if len(known) == len(costs) else None
 
 
 def build(model: str, options: Mapping[str, Any]) -> Model:

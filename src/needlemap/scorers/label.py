@@ -15,15 +15,22 @@ from needlemap.errors import SettingsError
 from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
 from needlemap.scorers.matching import named, plain
+from needlemap.scorers.shape import any_of
 
 _END = re.compile(r"[.!?](?=[\s*_\"'”’)\]]|$)|[。！？]|\n")
 _HEADING = (":", "：")
-_DENIED = re.compile(  # from a denial to where the sentence goes on to say what is
-    r"(\b(?:not|never|neither|nor|no longer|instead of|rather than|without)\b|n['’]t\b"
-    r"|不在|不是|不再|没在|没有|并非|而非)"
-    r"(?!\W*(?:sure|certain|mistaken|wrong|left|leave|leaving|moved?|only|离开|弄错)\b|离开|移动|弄错)"
-    r".*?(?=\bbut\b|[;:]|,\s*(?:it|he|she|they|rather|instead)\b|,?\s*(?:而是|而在)|,\s*[在是他她它]|$)"
+_DENIAL = (
+    r"\b(?:not|cannot|never(?! mind)|neither|nor|no longer|instead of|rather than|without)\b|n['’]t\b"
+    r"|不在|不是|不再|不可能|没在|没有|并非|而非"
 )
+_STOP = (  # where a denial ends: a clause's end, or what turns it round ("has not left the hall")
+    r"[,;:()]|\s-+\s|\b(?:and|but|so|because|since|while|who|which|if|except|only|just|else|elsewhere|other"
+    r"|sure|certain|mistaken|wrong|doubt|question|surprising(?:ly)?|out of|(?:away|taken|removed|gone) from"
+    r"|left(?! for\b)|leave|leaving|moved?(?! (?:in)?to\b))\b"
+    r"|离开|移动(?!到)|弄错|而是|而在|[但别]|所以|其他"
+)
+_REACH = 40  # characters
+_ALSO = r"\W{0,3}(?:\b(?:n?or|and)\b|或者|[或和及、/])\W{0,3}(?:(?<!and )in )?(?:the )?在?"
 
 
 class Label(metaclass=Checked):
@@ -44,19 +51,28 @@ class Label(metaclass=Checked):
         asked = plain(reference.question)
         labels = dict.fromkeys(plain(text) for text in (reference.answer, *reference.decoys))
         known = [label for label in labels if not named(asked, label)]
-        said = [(each, claimed(each, known)) for each in map(plain, sentences(answer))]
+        denied = denial(known)
+        said = [(each, claimed(each, known, denied)) for each in map(plain, sentences(answer))]
         sentence, found = next((one for one in said if one[1]), (said or [("", [])])[0])
         right = float(found == list(labels)[:1])
         return Score(right, right, {"sentence": sentence, "labels": found})
 
 
-def claimed(sentence: str, labels: list[str]) -> list[str]:
+def denial(labels: list[str]) -> re.Pattern[str]:
+    """What denies a label: a 'not' or the like and the first label behind it in its clause, with what an
+    'or' joins to that."""
+    label = any_of(labels)
+    return re.compile(f"({_DENIAL})(?:(?!{_STOP}).){{0,{_REACH}}}?{label}(?:{_ALSO}{label})*")
+
+
+def claimed(sentence: str, labels: list[str], denied: re.Pattern[str]) -> list[str]:
     """The labels that a plain sentence names and does not deny.
 
-    >>> claimed("in the barn, not in the hall", ["hall", "barn"]), claimed("not the hall", ["hall", "barn"])
-    (['barn'], [])
+    >>> labels = ["hall", "barn"]
+    >>> claimed("never in the hall, she is in the barn", labels, denial(labels))
+    ['barn']
     """
-    left = _DENIED.sub(r"\1 ", sentence)  # a denial may be a label itself
+    left = denied.sub(r"\1 ", sentence)  # a denial may be a label itself
     return [label for label in labels if named(left, label)]
 
 

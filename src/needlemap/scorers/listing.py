@@ -1,7 +1,8 @@
 """What an answer lists: its items, told from what is said around them. Texts are `matching.plain`'s.
 
-What an answer names of the wanted is no matter of this module; nor does it know a language's words, so that
-an item in the midst of a sentence stays unseen.
+What an answer names of the wanted is no matter of this module. Of languages it knows what joins items (and,
+or, 和) and a few English words that lead to a list, no more: a made-up item in the midst of a sentence stays
+unseen. Every pattern takes time in proportion to the text, as an answer may be a million blanks.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from needlemap.scorers.matching import named
 _BETWEEN = re.compile(r"[\n,;、，]|\band\b|和")
 _HEADING = (":", "：")
 _WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
-_BULLET = re.compile(r"^[\s\-*•]*(\d+[.)])?[\s\"'`*\[]*|[\s\"'`*\].:。]+$")
+_BULLET = re.compile(r"^[\s\-*•]*(\d+[.)])?[\s\"'`*\[]*")
+_END = re.compile(r"(?<![\s\"'`*\].:。])[\s\"'`*\].:。]+$")
 
 _PARTS = re.compile(r"[,;、/]|->|\b(?:and|or)\b|[和或与及]")
 _INTRODUCED = re.compile(r"^\s*#.*|^.*:[\s*_]*(?=[^\s*_0-9]|$)")  # a heading; what leads to a list
 _COUNT = re.compile(  # fig (30 times), fig - 30, fig: 30
-    r"(?<=\w)(?:[*_`\"]*\s*\(|\s+\W*[0-9]|[^\w\s-]\W*[0-9]).*$"
+    r"(?<=[^\W_])(?:[*_`\"\s]*+\(|_*+[^\w-][\W_]*+[0-9]).*$"
 )
 _TALK = frozenset(  # words of five letters or more that stand alone in front of a list
     (
@@ -99,7 +101,8 @@ def _listed(piece: str, wanted: list[str], like: str, *, inside: bool) -> list[s
     words = _words(piece)
     if len(words) == 1:
         numbering = words[0] not in wanted and any(named(piece, one) for one in wanted)  # | 1 | fig |
-        item = words[0] not in _TALK and (inside or _of_kind(words[0], wanted, near=True))
+        count = words[0].isdecimal() and not any(one.isdecimal() for one in wanted)  # fig -> 30
+        item = words[0] not in _TALK and not count and (inside or _of_kind(words[0], wanted, near=True))
         return words if item and not numbering else []
     if sum(word in wanted for word in words) > 1:
         return words if all(_of_kind(word, wanted) for word in words) else []
@@ -116,7 +119,8 @@ def _words(piece: str) -> list[str]:
 
 
 def _bare(piece: str) -> str:
-    return _BULLET.sub("", _BULLET.sub("", piece))
+    once = _END.sub("", _BULLET.sub("", piece))
+    return _END.sub("", _BULLET.sub("", once))
 
 
 def _of_kind(word: str, wanted: list[str], *, near: bool = False) -> bool:

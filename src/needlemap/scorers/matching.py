@@ -23,6 +23,8 @@ _GROUPED = re.compile(
 _NUMBERED = re.compile("[a-z]+[0-9]+")  # a name such as x7
 _APART = re.compile(r"(?<=[a-z])[ _\\{}-]{1,4}(?=[0-9])")
 _JOINTS = str.maketrans("-_", "  ")
+_GOES_ON = re.compile(r"\d|\.0*[1-9]")  # 500.00 is 500
+_BEGAN = re.compile(r"\d\.?\Z")
 
 
 def plain(text: str) -> str:
@@ -46,23 +48,22 @@ def named(said: str, wanted: str) -> bool:
 def held(said: str, wanted: str) -> bool:
     """Whether a plain text holds another anywhere, but for numbers in longer ones.
 
-    >>> held("two sandwiches", "sandwich"), held("it is 3124", "12")
-    (True, False)
+    >>> held("two sandwiches", "sandwich"), held("it is 3124", "12"), held("it is 12.5", "12")
+    (True, False, False)
     """
-    return place(said, wanted, _one_number) >= 0
+    return place(said, wanted, _whole_number) >= 0
 
 
-def place(said: str, wanted: str, one: Callable[[str, str], bool] | None = None) -> int:
-    """Where a plain text names another, -1 where it does not. one: which neighbours are not to be parted.
+def place(said: str, wanted: str, whole: Callable[[str, int, int], bool] | None = None) -> int:
+    """Where a plain text names another, -1 where it does not. whole: whether a part of a text stands apart.
 
     >>> place("a red fox", "red-fox"), place("no red foxes", "red-fox")
     (2, -1)
     """
     said, wanted = _alike(said, wanted)
-    together, start = one or _one_word, said.find(wanted) if wanted else -1
+    stands_apart, start = whole or _whole_word, said.find(wanted) if wanted else -1
     while start >= 0:
-        end = start + len(wanted)
-        if not together(said[start - 1 : start], wanted[0]) and not together(wanted[-1], said[end : end + 1]):
+        if stands_apart(said, start, start + len(wanted)):
             return start
         start = said.find(wanted, start + 1)
     return -1
@@ -80,6 +81,7 @@ def ungrouped(text: str) -> str:
 
 def _alike(said: str, wanted: str) -> tuple[str, str]:
     """Two texts, written alike as far as the wanted one's kind allows."""
+    wanted = wanted if "." in wanted else ungrouped(wanted)  # 3.141 is rather a fraction
     if wanted.isdecimal():
         return (ungrouped(said) if len(wanted) > _GROUP else said), wanted
     if "-" in wanted:
@@ -98,12 +100,20 @@ def _joined(text: str) -> str:
     return _APART.sub("", text)
 
 
+def _whole_word(said: str, start: int, end: int) -> bool:
+    """Whether the word is no longer than that on either side."""
+    return not _one_word(said[start - 1 : start], said[start]) and not _one_word(
+        said[end - 1], said[end : end + 1]
+    )
+
+
 def _one_word(left: str, right: str) -> bool:
     """Whether two neighbours belong to one word."""
     both = left + right
     return len(both) == 2 and both.isalnum() and all(ord(character) < _UNSPACED for character in both)
 
 
-def _one_number(left: str, right: str) -> bool:
-    """Whether two neighbours belong to one number."""
-    return left.isdecimal() and right.isdecimal()
+def _whole_number(said: str, start: int, end: int) -> bool:
+    """Whether no number goes on beyond that on either side."""
+    began = said[start].isdecimal() and _BEGAN.search(said[max(0, start - 2) : start])
+    return not began and not (said[end - 1].isdecimal() and _GOES_ON.match(said, end))

@@ -20,7 +20,7 @@ def shape(wanted: str) -> str:
     looks like a word of a script without spaces but the word itself.
 
     >>> re.findall(shape("48213"), "1. the 5-digit key is 48213"), shape("red-fox")
-    (['48213'], '[^\\\\W_]+-[^\\\\W_]+')
+    (['48213'], '(?<![^\\\\W_])[^\\\\W_]+-[^\\\\W_]+')
     """
     if wanted.isdecimal():
         least = _near(len(wanted))[0] if len(wanted) > _COUNT else 1
@@ -29,7 +29,9 @@ def shape(wanted: str) -> str:
         return hexadecimal(len(wanted.replace("-", "")), hyphens="-" in wanted)
     if not wanted.isascii():
         return re.escape(wanted)
-    return re.sub(r"[^\W_]+", lambda _: r"[^\W_]+", re.escape(wanted).replace(r"\-", "-"))
+    words = re.sub(r"[^\W_]+", lambda _: r"[^\W_]+", re.escape(wanted).replace(r"\-", "-"))
+    begins = r"(?<![^\W_])" if wanted[0].isalnum() else ""  # within a long word nothing is tried
+    return f"{begins}{words}"
 
 
 def number(digits: int) -> str:
@@ -52,10 +54,11 @@ def hexadecimal(digits: int, *, hyphens: bool) -> str:
     ['50aea17b-4dd']
     """
     least, most = _near(digits)
-    hyphen, group = ("-?", "(?=[0-9a-f-]*[0-9a-f]{5})") if hyphens else ("", "")
+    far = 2 * most  # characters, hyphens among them: how far it is worth looking
+    hyphen, group = ("-?", f"(?=[0-9a-f-]{{0,{far}}}[0-9a-f]{{5}})") if hyphens else ("", "")
     behind = "(?<![0-9a-f]{4}-)"  # no part of a longer one
     found = f"[0-9a-f](?:{hyphen}[0-9a-f]){{{least - 1},{most - 1}}}"
-    return f"{_ALONE[0]}{behind}(?=[a-f-]*[0-9]){group}{found}{_ALONE[1]}"
+    return f"{_ALONE[0]}{behind}(?=[a-f-]{{0,{far}}}[0-9]){group}{found}{_ALONE[1]}"
 
 
 def any_of(*lists: Iterable[str], joint: str = "") -> str:

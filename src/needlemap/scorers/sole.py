@@ -6,23 +6,51 @@ For tasks where guessing must not pay: several candidates in one answer, or one 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from needlemap.errors import SettingsError
 from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
-from needlemap.scorers.matching import named, plain, ungrouped
+from needlemap.scorers.matching import named, place, plain, ungrouped
 from needlemap.scorers.recall import said
 
 _SENTENCE = re.compile(r"[.!?](?=\s|$)|[。！？\n]")
 _REPEATED = 8  # characters: a shorter sentence may be an answer
-_CONDITION = re.compile(r"\bif (?:the|this|it|there)\b[^.!?\n]*[.!?]?|如果[^。!?\n]*")
-_SAID = "say|state|mention|specif|give|tell|contain|assign|provide|include|list|name|indicate|found|appear"
+_CONDITION = re.compile(  # "if the text does not say, answer: none" says nothing of the text
+    r"\bif (?:the|this|it|there)\b[^.!?\n,]{0,99}(?:\b(?:not|no|none|nothing)\b|n't)[^.!?\n]*[.!?]?"
+    r"|如果[^。!?\n,]{0,60}[没沒未无無不][^。!?\n]*"
+)
+_SAID = (
+    "said|say|state|mention|specif|give|tell|contain|assign|provide|include|list|name|indicate|found|appear"
+)
 _DENIAL = re.compile(
     rf"\b(?:does|do|did|is|are|was|were)(?:n't| not) (?:\w+ )?(?:{_SAID})|\bnot (?:{_SAID}|in the text\b)"
-    r"|\bno (?:such|number|value|word|uuid|one|mention|information|key)\b|\b(?:nobody|nothing|nowhere)\b"
-    r"|没有|未(?:曾)?(?:提|说|给|指|出现)|[没無无](?:提|说|写|出现|此|相关)|(?<![一-鿿])无(?![一-鿿])|不存在|找不到"
+    r"|\bno (?:such|number|value|word|uuid|one(?! else)|mention|information|key)\b"
+    rf"|\b(?:nobody|nothing|nowhere)\b(?= (?:\w+ ){{0,3}}(?:in the text\b|{_SAID}))"
+    r"|^\W*(?:nobody|nothing)\W*$"
+    r"|[没沒]有|未(?:曾)?(?:提|说|给|指|出现)|[没無无](?:提|说|写|出现|此|相关)"
+    r"|(?<![一-鿿])无(?![一-鿿])|不存在|找不到"
+)
+_HEAD = re.compile(  # where the word for a denial may stand: "none", "answer: none", "there is none"
+    rf"(?:^|[^\w\s'-]|(?<!\w)'|(?:^|\s)-+\s|_|\n|\b(?:is|are|was|were|be|answer|ha[sd]|have|(?:{_SAID})\w{{0,3}})\b"
+    r"|[是为])\s*"
+)
+_GUESS = re.compile(
+    r"\b(?:probably|maybe|perhaps|presumably|must be|i(?:'d| would)? guess|i(?:'d| would) say)\b"
+    r"(?! (?:not|none|no)\b)|(?:可能|应该|应当)是(?![没沒无無不])|(?:也许|大概|恐怕)(?![没沒无無不])"
+)
+_TURN = re.compile(  # behind a denial: on to what it is
+    r"^(?:(?! - )[^.!?。,;(\n])*?:|^ (?:other|else)\b|^(?:疑问|问题|弄?错|别|其他)"
+    r"|\b(?:but|however)\b|但|不过|然而|[,。;:](?:就|那|它|他|她|答案)?是"
+    r"|[.!?\n,;-]\s{0,3}(?:so |and |then )?"
+    r"(?:it|he|she|(?:the|my) (?:\w+ )?(?:answer|guess|number|value|word|uuid|name))"
+    r"(?:'s| is| was| might be| could be| may be)\b"
+)
+_NEGATIVE = re.compile(
+    r"\W*(?:\w+(?:-\w+)? ){0,4}"
+    r"(?:(?:not|no(?! doubt| question)|none|never|nobody|nothing|nowhere|unknown)\b|\w+n't\b)"
+    r"|[^。,]{0,6}[没沒未无無不]"
 )
 
 
@@ -30,11 +58,11 @@ class Sole(metaclass=Checked):
     """The share of the key words that the answer names, each whole; 0 if it names a decoy too.
 
     Where the text holds no answer: 1 if it says so, in the word that the question gave for it or as one says
-    it ("the text does not say"), and names no decoy, but with whom the text gives it to (the `owners`), nor
-    anything else that looks like an answer (the reference's `like`). What the question says is no decoy, and
-    repeating the question, or a sentence of it, is no answer. why: found, missing, decoys; where the question
-    allowed that there be none, present (whether it was there) and none (whether the answer denies it); and
-    where there was none and `like` is known, invented.
+    it ("the text does not say"), goes on with no guess ("but it must be"), and names no decoy, but with whom
+    the text gives it to (the `owners`), nor anything else that looks like an answer (the reference's `like`).
+    What the question says is no decoy, and repeating the question, or a sentence of it, is no answer. why:
+    found, missing, decoys; where the question allowed that there be none, present (whether it was there) and
+    none (whether the answer denies it); and where there was none and `like` is known, invented.
     """
 
     name = "sole"
@@ -52,7 +80,7 @@ class Sole(metaclass=Checked):
         decoys = [text for text in said(answered, reference.decoys, "words") if not named(asked, plain(text))]
         found = said(answered, reference.keywords, "words")
         missing = [text for text in reference.keywords if text not in found]
-        denied = bool(reference.none) and denies(answered, plain(reference.none))
+        denied = bool(reference.none) and denies(answered, plain(reference.none), reference.owners)
         if denied and not reference.keywords:
             decoys = [text for text in decoys if not elsewhere(answered, text, reference)]
         made_up = [] if reference.keywords else invented(answered, asked, reference)
@@ -67,24 +95,49 @@ class Sole(metaclass=Checked):
 
 
 def unasked(answered: str, asked: str) -> str:
-    """An answer without the sentences that it repeats of the question, and without other conditions.
+    """An answer without the sentences that it repeats of the question.
 
-    >>> unasked("who swims? ann. if the text does not say, answer: none.", "who swims?").split()
+    >>> unasked("who swims? ann.", "who swims?").split()
     ['?', 'ann.']
     """
     for sentence in map(str.strip, _SENTENCE.split(asked)):
         if len(sentence) >= _REPEATED:
             answered = answered.replace(sentence, " ")
-    return _CONDITION.sub(" ", answered)
+    return answered
 
 
-def denies(answered: str, none: str) -> bool:
+def denies(answered: str, none: str, owners: Sequence[str] = ()) -> bool:
     """Whether an answer says that the text has none: in the word for that, or in a sentence about the text.
 
-    >>> denies("the text does not say.", "none"), denies("i do not know.", "none")
+    What it says on a condition is no denial, nor what goes on with a guess; to say whose another value is, is
+    no guess.
+
+    >>> denies("the text does not say.", "none"), denies("the text does not say, but it is ann.", "none")
     (True, False)
     """
-    return named(answered, none) or bool(_DENIAL.search(answered.replace("\u2019", "'")))
+    said = _CONDITION.sub(" ", answered.replace("\u2019", "'"))
+    ends = [match.end() for match in _DENIAL.finditer(said)] + _ends(said, none)
+    return bool(ends) and not _GUESS.search(said) and not turns(said[min(ends) :], owners)
+
+
+def turns(rest: str, owners: Sequence[str]) -> bool:
+    """Whether what stands behind a denial goes on to what it is, and not to another no or an owner.
+
+    >>> turns(", but it is ann.", ()), turns(", but ann is not named.", ()), turns(", but bob: 12", ["bob"])
+    (True, False, False)
+    """
+    behind = [_SENTENCE.split(each)[0] for each in _TURN.split(rest)[1:]]
+    theirs = [plain(owner) for owner in owners]
+    return any(
+        re.search(r"\w", each) and not _NEGATIVE.match(each) and not any(named(each, one) for one in theirs)
+        for each in behind
+    )
+
+
+def _ends(said: str, none: str) -> list[int]:
+    """Where the word for a denial ends that a clause begins with, or that says what something is."""
+    starts = [match.end() for match in _HEAD.finditer(said)]
+    return [at + len(none) for at in starts if place(said[at : at + len(none) + 1], none) == 0]
 
 
 def elsewhere(answered: str, decoy: str, reference: Reference) -> bool:

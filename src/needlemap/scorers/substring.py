@@ -1,7 +1,7 @@
 """Whether the answer holds all the words, in any case: 1 or 0.
 
 It reads no negation ("do not eat a sandwich" holds "sandwich") and finds words inside others ("of" in
-"coffee"), but no number inside a longer one.
+"coffee"), but no number inside a longer one: 12 is neither in 3124 nor in 12.5.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Verbatim(metaclass=Checked):
 
 
 def undressed(said: str, code: str, wanted: str) -> str:
-    """An answer that begins with its code, without marks around that; any other as it is.
+    """An answer that begins with its code, without marks around that; '' for a longer code; else as it is.
 
     >>> undressed("**Code:** `x7Kq`\\nthe sea", "x7Kq", "the sea"), undressed("Sure! x7Kq", "x7Kq", "the sea")
     ('x7Kq the sea', 'Sure! x7Kq')
@@ -67,6 +67,8 @@ def undressed(said: str, code: str, wanted: str) -> str:
     if not code or not said.startswith(code, start):
         return said
     told = said[start + len(code) :]
+    if told[:1].isalnum() and told[0].casefold() != wanted[0].casefold():
+        return ""  # another code, which only begins as this one does
     return f"{code} {told.lstrip(_BEHIND.replace(wanted[0], ''))}"
 
 

@@ -55,6 +55,7 @@ class KeyValue(metaclass=Checked):
             )
         sizes = {"word": 0, "number": digits, "uuid": uuid_digits}
         self._keys, self._values = Values(key, sizes[key], language), Values(value, sizes[value], language)
+        self._like = self._values.like if value == "word" else ""  # of others a reference says it itself
         self._first, self._shots, self._fresh = query_first, shots, fresh
         asked, begun = KEY_VALUE[language]
         self._question = worded(question or asked, "question", ("key",), {})
@@ -76,7 +77,7 @@ class KeyValue(metaclass=Checked):
         return Item(
             (Needle(f"{pair},\n", draw.cell.depth),),
             question,
-            Reference(value, (value,), pair, question),
+            Reference(value, (value,), pair, question, like=self._like),
             prologue=examples + (f"{question}\n\n" if self._first else "") + "{\n",
             epilogue=f"{_PAIR.format(key=last[0], value=last[1])}\n}}",
             answer_prefix=self._prefix.format(key=key),
