@@ -206,7 +206,7 @@ def test_labels_are_found_whole():
 
 def test_why_says_what_was_read():
     assert scored("In the attic, or the barn? Yes.").why == {
-        "sentence": "in the attic, or the barn",
+        "sentence": "in the attic, or the barn?",
         "labels": ["barn", "attic"],
     }
     assert scored("Well. The barn.").why == {"sentence": "the barn", "labels": ["barn"]}
@@ -230,3 +230,21 @@ def test_a_long_answer_is_read_once(piece):
     begun = time.perf_counter()
     scored(piece * (100_000 // len(piece)), ENGLISH)
     assert time.perf_counter() - begun < 5
+
+
+@pytest.mark.parametrize(
+    ("answer", "share"),
+    [
+        ("Ada went to the hall. She then went to the barn. So: barn.", 1),
+        ("Ada went to the barn. She then went to the hall. So: hall.", 0),
+        ("It was in the barn. Now it is in the hall.", 0),
+        ("The hall? No, the barn.", 1),
+        ("The barn? No, the hall.", 0),
+        ("The barn?", 1),
+        ("先去了大厅。然后去了谷仓。所以是barn。", 1),
+        ("Answer: barn. She was in the hall before.", 1),
+    ],
+)
+def test_who_concludes_is_judged_by_the_conclusion(answer, share):
+    reference = Reference("barn", ("barn",), question="Where is Ada?", decoys=("hall", "attic"))
+    assert asyncio.run(Label().score(answer, reference)).share == share

@@ -350,3 +350,16 @@ def test_chinese_needs_no_ends_of_words():
 def test_a_task_without_keywords_is_refused():
     with pytest.raises(SettingsError, match=r"needs a task with keywords\. Type: --scorer recall"):
         scored("x", Reference("x"))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("The text is not provided.", "You did not provide a text.", "You didn't give me the text."),
+        *("There is no text.", 'The answer is not "none".', "没有提供文本", "我没有看到文档", "并非没有", "有没有呢?"),
+    ],
+)
+def test_who_misses_the_text_or_denies_a_denial_denies_nothing(answer):
+    for none in ("none", "没有"):
+        reference = Reference(none, (), question="Who swims?", none=none)
+        assert asyncio.run(Sole().score(answer, reference)).share == 0

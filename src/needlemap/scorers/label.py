@@ -1,7 +1,7 @@
 """Whether an answer names exactly one of a few possible labels, and the right one, where it first names any.
 
-The first sentence that names a label is judged: list marks, headings and a friendly word before it say
-nothing. Labels are found whole, so that 'no' is not in 'know'; those that the question names do not count, as
+The first sentence that names a label is judged, or the last that concludes ("So she is in the hall."): list
+marks, headings and a friendly word before it say nothing. Labels are found whole, so that 'no' is not in 'know'; those that the question names do not count, as
 an answer may repeat them, nor those that the sentence denies ("in the barn, not the hall").
 """
 
@@ -17,8 +17,13 @@ from needlemap.scorers.base import Reference, Score
 from needlemap.scorers.matching import named, plain
 from needlemap.scorers.shape import any_of
 
-_END = re.compile(r"[.!?](?=[\s*_\"'”’)\]]|$)|[。！？]|\n")
+_END = re.compile(r"[.!](?=[\s*_\"'”’)\]]|$)|(?<=\?)(?=[\s*_\"'”’)\]])|[。！]|(?<=？)|\n")
 _HEADING = (":", "：")
+_ASKS = ("?", "？")
+_CONCLUDES = re.compile(
+    r"\W*(?:(?:and |but )?(?:so|therefore|thus|hence|now|finally|actually|wait|no(?=,))\b"
+    r"|(?:the |my )?(?:final )?answer\b|in (?:conclusion|the end)\b|所以|因此|答案|现在|最后|最终|不[对,])"
+)
 _DENIAL = (
     r"\b(?:not|cannot|never(?! mind)|neither|nor|no longer|instead of|rather than|without)\b|n['’]t\b"
     r"|不在|不是|不再|不可能|没在|没有|并非|而非"
@@ -53,7 +58,7 @@ class Label(metaclass=Checked):
         known = [label for label in labels if not named(asked, label)]
         denied = denial(known)
         said = [(each, claimed(each, known, denied)) for each in map(plain, sentences(answer))]
-        sentence, found = next((one for one in said if one[1]), (said or [("", [])])[0])
+        sentence, found = judged(said) or (said or [("", [])])[0]
         right = float(found == list(labels)[:1])
         return Score(right, right, {"sentence": sentence, "labels": found})
 
@@ -76,11 +81,24 @@ def claimed(sentence: str, labels: list[str], denied: re.Pattern[str]) -> list[s
     return [label for label in labels if named(left, label)]
 
 
+def judged(said: list[tuple[str, list[str]]]) -> tuple[str, list[str]] | None:
+    """Of the sentences that name labels the last that concludes or corrects, else the first that is no
+    question, else the first; None where none names one.
+
+    >>> judged([("first to the barn", ["barn"]), ("so: hall", ["hall"])]), judged([("no idea", [])])
+    (('so: hall', ['hall']), None)
+    """
+    naming = [one for one in said if one[1]]
+    last = [one for one in naming if _CONCLUDES.match(one[0])]
+    firm = [one for one in naming if not one[0].endswith(_ASKS)]
+    return (last[-1:] or firm[:1] or naming[:1] or [None])[0]
+
+
 def sentences(text: str) -> list[str]:
     """The sentences and lines of a text that are not blank; a line that ends with a colon is a heading.
 
     >>> sentences(" In the hall. Or the barn?"), sentences("答案：\\n大厅。谷仓。")
-    (['In the hall', 'Or the barn'], ['大厅', '谷仓'])
+    (['In the hall', 'Or the barn?'], ['大厅', '谷仓'])
     """
     pieces = (piece.strip() for piece in _END.split(text))
     return [piece for piece in pieces if piece and not piece.endswith(_HEADING)]

@@ -32,6 +32,11 @@ _DENIAL = re.compile(
     r"|[没沒]有|未(?:曾)?(?:提|说|给|指|出现)|[没無无](?:提|说|写|出现|此|相关)"
     r"|(?<![一-鿿])无(?![一-鿿])|不存在|找不到"
 )
+_OTHERWISE = re.compile(  # who misses the text itself says nothing of it, nor who denies a denial
+    r"\b(?:text|document|context|passage|file)s? (?:is|was|are|were)(?:n't| not) (?:\w+ )?(?:provided|given|included)"
+    r"|\byou (?:did|have|do)(?:n't| not)\b|\bno (?:text|document|context|passage)\b|\bnot\W{1,3}none\b"
+    r"|没有?(?:提供|看到|收到|给)[^。,]{0,3}(?:文本|文档|文章|内容)|(?:不是|并非|有)没有|没有(?:空|问题|疑问)"
+)
 _HEAD = re.compile(  # where the word for a denial may stand: "none", "answer: none", "there is none"
     rf"(?:^|[^\w\s'-]|(?<!\w)'|(?:^|\s)-+\s|_|\n|\b(?:is|are|was|were|be|answer|ha[sd]|have|(?:{_SAID})\w{{0,3}})\b"
     r"|[是为])\s*"
@@ -109,15 +114,17 @@ def unasked(answered: str, asked: str) -> str:
 def denies(answered: str, none: str, owners: Sequence[str] = ()) -> bool:
     """Whether an answer says that the text has none: in the word for that, or in a sentence about the text.
 
-    What it says on a condition is no denial, nor what goes on with a guess; to say whose another value is, is
-    no guess.
+    What it says on a condition is no denial, nor what goes on with a guess, nor that there is no text; to say
+    whose another value is, is no guess.
 
     >>> denies("the text does not say.", "none"), denies("the text does not say, but it is ann.", "none")
     (True, False)
     """
     said = _CONDITION.sub(" ", answered.replace("\u2019", "'"))
     ends = [match.end() for match in _DENIAL.finditer(said)] + _ends(said, none)
-    return bool(ends) and not _GUESS.search(said) and not turns(said[min(ends) :], owners)
+    if not ends or _GUESS.search(said) or _OTHERWISE.search(said):
+        return False
+    return not turns(said[min(ends) :], owners)
 
 
 def turns(rest: str, owners: Sequence[str]) -> bool:
