@@ -151,6 +151,89 @@ def test_words_and_thoughts_are_no_letters(answer):
     assert letter(answer) == ""
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("The wrong answer is (B).", ""),
+        ("An incorrect answer is (B)", ""),
+        ("The least likely answer is (B)", ""),
+        ("The second best answer is (B)", ""),
+        ("The worst answer would be B.", ""),
+        ("错误答案是B", ""),
+        ("错误的答案是（B）。", ""),
+        ("不选B", ""),
+        ("不选择B", ""),
+        ("不应该选B项", ""),
+        ("The wrong answer is (B), the right one is (C).", "C"),
+        ("The incorrect option is (B).", "B"),  # the question may have been which is
+    ],
+)
+def test_the_letter_of_a_wrong_answer_is_not_taken(answer, said):
+    assert letter(answer) == said
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("Could the answer be (B)? No.", ""),
+        ("(B)? No.", ""),
+        ("The answer is (A) or (B)?", ""),
+        ("答案是B吗？不是，是C", "C"),
+        ("Is it (A)? No, the answer is (B).", "B"),
+        ("What is right? B", "B"),
+        ("Some say the answer is (B), but they are wrong.", ""),
+        ("Many readers would think B. The answer is C.", "C"),
+        ("The correct answer is (B) Who is he?", "B"),  # a choice's own words
+        ("B. Is it red?", "B"),
+    ],
+)
+def test_a_letter_that_is_asked_or_others_is_not_taken(answer, said):
+    assert letter(answer) == said
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        r"\boxed{B, C}",
+        r"\boxed{b, c}",
+        r"\boxed{\text{B}, \text{C}}",
+        "The correct answer is (B) (C)",
+        "Answer: B C",
+        "B; C",
+        "答案是B还是C",
+        "答案是B或者C",
+        "The answer is B if true, else C.",
+        "The answer is (B) if he is red, otherwise (C).",
+    ],
+)
+def test_two_at_once_are_none_however_they_are_joined(answer):
+    assert letter(answer) == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("The answer is (B). Wait, no: (C).", "C"),
+        ("The answer is (A). Wait, (B).", "B"),
+        ("The answer is (B). Hmm, actually it is C.", "C"),
+        ("B. No, C.", "C"),
+        ("B\n\nActually C", "C"),
+        ("答案是B。不，应该是C。", "C"),
+        ("The answer is (B). Wait, could it be (C)? No, (B).", "B"),
+        ("The answer is (B). There is no (C).", "B"),
+        ("The answer is (B). Actually, (A) and (C) are wrong.", "B"),
+        ("The answer is (B); (C) is wrong.", "B"),
+    ],
+)
+def test_a_correction_holds_and_what_only_looks_like_one_does_not(answer, said):
+    assert letter(answer) == said
+
+
+@pytest.mark.parametrize("answer", ["b", "(b)", "b.", "**b**", " [b]\n", r"\boxed{b}", r"\boxed{b) green}"])
+def test_a_small_letter_that_is_the_whole_answer_is_one(answer):
+    assert letter(answer) == "B"
+
+
 def test_what_was_said_last_holds():
     """LongBench's own script takes what was said first, in one form of words."""
     assert letter("The correct answer is (B) or (C). No: the correct answer is (B).") == "B"
@@ -158,10 +241,37 @@ def test_what_was_said_last_holds():
     assert letter("I choose A. On reflection, the answer is B.") == "B"
 
 
-@pytest.mark.parametrize("filling", ["\n", "\n ", " ", "B, ", "B.\n", "option ", "could be ", "选"])
+@pytest.mark.parametrize(
+    "filling",
+    [
+        "\n",
+        "\n ",
+        " ",
+        "B, ",
+        "B.\n",
+        "option ",
+        "could be ",
+        "选",
+        "is ",
+        "no, ",
+        "wait\n",
+        "some say ",
+        "B? ",
+        "wrong answer is ",
+        "不选",
+        "else ",
+        "B if ",
+        r"\boxed{",
+        r"\boxed{{x}",
+        "{x}",
+    ],
+)
 def test_a_long_answer_takes_no_longer_than_its_length(filling):
     """So many characters that pytest's limit would end what takes time in proportion to their square."""
-    assert letter("B.\n" + filling * (400_000 // len(filling)) + "x") in ("", "B")
+    filler = filling * (400_000 // len(filling))
+    assert letter("B.\n" + filler + "x") in ("", "B")
+    assert letter("Is B" + filler + "x") in ("", "B")
+    assert letter(r"\boxed{B" + filler) in ("", "B")
 
 
 def test_the_right_letter_scores_and_why_says_which_was_taken():

@@ -96,6 +96,49 @@ def test_a_text_holds_another_anywhere_but_a_number_only_whole(said, wanted, fou
     assert held(plain(said), plain(wanted)) is found
 
 
+@pytest.mark.parametrize(
+    ("said", "wanted", "found"),
+    [
+        ("51328.5", "51328", False),
+        ("0.51328", "51328", False),
+        ("It is 7.51328", "51328", False),
+        ("51328.00", "51328", True),
+        ("It is 51328.", "51328", True),
+        ("51328, and no more", "51328", True),
+        ("51328.\n5", "51328", True),
+        ("7884,3437", "3437", True),
+        ("1.7884\n  2.3437\n- **13.1234**", "7884", True),  # a list's lines
+        ("1.7884\n  2.3437\n- **13.1234**", "3437", True),
+        ("1.7884\n  2.3437\n- **13.1234**", "1234", True),
+        ("12.05.2020", "2020", True),
+        ("3.1415", "3.141", False),
+        ("13.141", "3.141", False),
+    ],
+)
+def test_a_part_of_a_fraction_is_not_the_number(said, wanted, found):
+    assert named(plain(said), plain(wanted)) is found
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted", "found"),
+    [
+        ("infra-red-fox", "red-fox", False),
+        ("infra\u2011red fox", "red-fox", False),
+        ("the red-fox-hunter", "red-fox", False),
+        ("hasty-turnip-x", "hasty-turnip", False),
+        ("hasty-turnip-x, hasty-turnip", "hasty-turnip", True),
+        ("-red-fox- - x", "red-fox", True),
+        ("_red-fox_", "red-fox", True),
+        ("red-fox--found", "red-fox", True),
+        ("the key\u2014red-fox\u2014is found", "red-fox", True),
+        ("密码-red-fox", "red-fox", True),
+        ("a fox-like dog", "fox", True),  # a word without a hyphen, as before
+    ],
+)
+def test_a_part_of_a_longer_compound_is_not_the_word(said, wanted, found):
+    assert named(plain(said), plain(wanted)) is found
+
+
 def test_a_place_is_where_the_wanted_text_is_first_found_whole():
     assert place("red-foxes, a red fox", "red-fox") == 13
     assert place("nothing", "red-fox") == -1

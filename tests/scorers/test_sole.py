@@ -356,7 +356,8 @@ def test_a_task_without_keywords_is_refused():
     "answer",
     [
         *("The text is not provided.", "You did not provide a text.", "You didn't give me the text."),
-        *("There is no text.", 'The answer is not "none".', "没有提供文本", "我没有看到文档", "并非没有", "有没有呢?"),
+        *("There is no text.", 'The answer is not "none".'),
+        *("没有提供文本", "我没有看到文档", "并非没有", "有没有呢?"),
     ],
 )
 def test_who_misses_the_text_or_denies_a_denial_denies_nothing(answer):

@@ -153,8 +153,9 @@ def _attach(path: Path, live: bool) -> int:
             f"No workers were left to work on '{path}'.{ended} To ask what is left: "
             f"the command that started it, with -o {path}"
         )
+    typed = path if path.name else path.absolute()  # of '.' nobody can tell the parent
+    part = Part(typed.parent if file.families else typed, file.families, file.ran_s)
     path = path.absolute()
-    part = Part(path.parent if file.families else path, file.families, file.ran_s)
     try:
         os.chdir(file.cwd)  # where paths in the settings start
     except OSError as error:

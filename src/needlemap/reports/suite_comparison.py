@@ -128,7 +128,6 @@ def _overall(comparison: SuiteComparison) -> list[str]:
     return [
         f"{means_label(overall)} {interval(overall)}",
         f"{overall.n} pairs, {haystacks_label(overall.clusters)}",
-        f"B lost {overall.lost}, gained {overall.gained}; p={p_label(overall.p)} "
-        f"({tested_by(overall)})",
+        f"B lost {overall.lost}, gained {overall.gained}; p={p_label(overall.p)} ({tested_by(overall)})",
         *bounds_lines(comparison.bounds),
     ]

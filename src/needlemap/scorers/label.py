@@ -1,8 +1,9 @@
 """Whether an answer names exactly one of a few possible labels, and the right one, where it first names any.
 
 The first sentence that names a label is judged, or the last that concludes ("So she is in the hall."): list
-marks, headings and a friendly word before it say nothing. Labels are found whole, so that 'no' is not in 'know'; those that the question names do not count, as
-an answer may repeat them, nor those that the sentence denies ("in the barn, not the hall").
+marks, headings and a friendly word before it say nothing. Labels are found whole, so that 'no' is not in
+'know'; those that the question names do not count, as an answer may repeat them, nor those that the sentence
+denies ("in the barn, not the hall").
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def judged(said: list[tuple[str, list[str]]]) -> tuple[str, list[str]] | None:
     naming = [one for one in said if one[1]]
     last = [one for one in naming if _CONCLUDES.match(one[0])]
     firm = [one for one in naming if not one[0].endswith(_ASKS)]
-    return (last[-1:] or firm[:1] or naming[:1] or [None])[0]
+    return next(iter(last[-1:] or firm or naming), None)
 
 
 def sentences(text: str) -> list[str]:

@@ -3,6 +3,7 @@
 Text is compared after Unicode's NFKC and case folding, with one kind of hyphen; and a word is only found
 whole: '12' is not in '3124', nor 'red-fox' in 'red-foxes'. Scripts without spaces have no such ends.
 Thousands may be parted (1,234), a hyphen may be a space, and a name's number may stand apart (x 7, x_{7}).
+A fraction is another number (12 is not in 12.5), a longer compound another word (red-fox in infra-red-fox).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from unicodedata import normalize
 
-_HYPHENS = re.compile("[\u2010-\u2015\u2212]")
+_HYPHENS = re.compile("[\u2010-\u2013\u2212]")  # longer dashes part words, and stay
 _UNSPACED = 0x2E80  # from here on: Han, kana, Hangul
 _GROUP = 3  # digits
 _GROUPED = re.compile(
@@ -25,6 +26,9 @@ _APART = re.compile(r"(?<=[a-z])[ _\\{}-]{1,4}(?=[0-9])")
 _JOINTS = str.maketrans("-_", "  ")
 _GOES_ON = re.compile(r"\d|\.0*[1-9]")  # 500.00 is 500
 _BEGAN = re.compile(r"\d\.?\Z")
+_WHOLE_PART = re.compile(r"(?<![\d.])\d{1,20}\.\Z")  # not 12.05.2020's
+_ITEM = re.compile(r"^[\s*_-]{0,9}[1-9]\d?\.\Z", re.MULTILINE)  # 1.7884 may be a list's first line
+_REACH = 32  # characters, more than those two look back
 
 
 def plain(text: str) -> str:
@@ -60,12 +64,14 @@ def place(said: str, wanted: str, whole: Callable[[str, int, int], bool] | None 
     >>> place("a red fox", "red-fox"), place("no red foxes", "red-fox")
     (2, -1)
     """
-    said, wanted = _alike(said, wanted)
-    stands_apart, start = whole or _whole_word, said.find(wanted) if wanted else -1
+    alike, sought = _alike(said, wanted)
+    compound = "-" in wanted  # then the two have the same places, and only the first has hyphens
+    stands_apart = whole or (_whole_compound if compound else _whole_word)
+    start = alike.find(sought) if sought else -1
     while start >= 0:
-        if stands_apart(said, start, start + len(wanted)):
+        if stands_apart(said if compound else alike, start, start + len(sought)):
             return start
-        start = said.find(wanted, start + 1)
+        start = alike.find(sought, start + 1)
     return -1
 
 
@@ -101,10 +107,28 @@ def _joined(text: str) -> str:
 
 
 def _whole_word(said: str, start: int, end: int) -> bool:
-    """Whether the word is no longer than that on either side."""
-    return not _one_word(said[start - 1 : start], said[start]) and not _one_word(
-        said[end - 1], said[end : end + 1]
+    """Whether the word or number is no longer than that on either side."""
+    before, after = (
+        _one_word(said[start - 1 : start], said[start]),
+        _one_word(said[end - 1], said[end : end + 1]),
     )
+    return not before and not after and not _fraction(said, start, end)
+
+
+def _whole_compound(said: str, start: int, end: int) -> bool:
+    """Whether the word is no longer than that, and has no more hyphens."""
+    before = said[start - 1 : start] == "-" and _one_word(said[start - 2 : start - 1], said[start])
+    after = said[end : end + 1] == "-" and _one_word(said[end - 1], said[end + 1 : end + 2])
+    return not before and not after and _whole_word(said, start, end)
+
+
+def _fraction(said: str, start: int, end: int) -> bool:
+    """Whether a number is a part of a decimal fraction: behind its point, or before it."""
+    if said[end - 1].isdecimal() and _GOES_ON.match(said, end):
+        return True
+    reach = max(0, start - _REACH)
+    behind = said[start].isdecimal() and _WHOLE_PART.search(said, reach, start)
+    return bool(behind) and not _ITEM.search(said, reach, start)
 
 
 def _one_word(left: str, right: str) -> bool:

@@ -33,7 +33,7 @@ _DENIAL = re.compile(
     r"|(?<![一-鿿])无(?![一-鿿])|不存在|找不到"
 )
 _OTHERWISE = re.compile(  # who misses the text itself says nothing of it, nor who denies a denial
-    r"\b(?:text|document|context|passage|file)s? (?:is|was|are|were)(?:n't| not) (?:\w+ )?(?:provided|given|included)"
+    r"\b(?:text|document|context|passage)s? (?:is|was|are|were)(?:n't| not) (?:\w+ )?(?:provided|given|shown)"
     r"|\byou (?:did|have|do)(?:n't| not)\b|\bno (?:text|document|context|passage)\b|\bnot\W{1,3}none\b"
     r"|没有?(?:提供|看到|收到|给)[^。,]{0,3}(?:文本|文档|文章|内容)|(?:不是|并非|有)没有|没有(?:空|问题|疑问)"
 )
