@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 
 import pytest
@@ -28,6 +29,31 @@ def test_records_come_back_as_written_in_the_order_of_their_files(tmp_path):
         writer.close()
     assert list(folder.records()) == written
     assert len(list(tmp_path.glob("records-*.jsonl"))) == 3
+
+
+def test_a_full_disk_is_no_news_to_callers_that_were_cancelled(tmp_path, monkeypatch):
+    told: list[dict] = []
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def cancelled(writer: Writer) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        tasks = [asyncio.create_task(writer.append(record(str(number)))) for number in range(5)]
+        await asyncio.sleep(0)
+        for task in tasks[1:]:
+            task.cancel()
+        assert isinstance((await asyncio.gather(*tasks, return_exceptions=True))[0], OSError)
+        await asyncio.get_running_loop().run_in_executor(writer._thread, int)  # behind all writing
+        await asyncio.sleep(0.01)
+        del tasks
+        gc.collect()
+
+    monkeypatch.setattr(store, "_write", full)
+    writer = Writer(RunFolder(tmp_path))
+    asyncio.run(cancelled(writer))
+    writer.close()
+    assert told == []
 
 
 def test_a_record_reaches_the_disk_though_its_writer_is_cancelled(tmp_path):

@@ -104,7 +104,9 @@ class Writer:
 
     async def append(self, record: Record) -> None:
         """Return when the record is on the disk. It gets there even if the caller is cancelled meanwhile."""
-        await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, self._append, record))
+        written = asyncio.get_running_loop().run_in_executor(self._thread, self._append, record)
+        written.add_done_callback(_heard)
+        await asyncio.shield(written)
 
     def close(self) -> None:
         """Write what is still to be written, and let others have the folder."""
@@ -125,6 +127,12 @@ class Writer:
             os.ftruncate(self._descriptor, self._size)
             raise
         self._size += len(line)
+
+
+def _heard(written: asyncio.Future[None]) -> None:
+    """Look at an error that no cancelled caller asks for, or it is printed: the first one ended the run."""
+    if not written.cancelled():
+        written.exception()
 
 
 def _write(descriptor: int, data: bytes) -> None:
