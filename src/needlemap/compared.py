@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from needlemap.errors import NeedlemapError
 from needlemap.maps.comparison import Comparison
 from needlemap.reports.comparison import Names, comparison_json, comparison_text, verdict_word
 from needlemap.reports.paired import MARGIN, compare_loaded
@@ -70,11 +69,9 @@ class Compared:
 
     def to_pandas(self) -> Any:
         """One row a length, as `lengths`. Raises NeedlemapError when pandas is not installed."""
-        try:
-            import pandas
-        except ImportError:
-            raise NeedlemapError("A table needs pandas. Run: pip install pandas") from None
-        return pandas.DataFrame(self.lengths)
+        from needlemap.maps.frame import plain_frame
+
+        return plain_frame(self.lengths)
 
     def plot(self, *, palette: str = "amber") -> altair.ConcatChart:
         """Both maps and that of the difference. Raises SettingsError for an unknown palette."""

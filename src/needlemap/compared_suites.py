@@ -58,11 +58,9 @@ class ComparedSuites:
 
     def to_pandas(self) -> Any:
         """One row a family, as `families`. Raises NeedlemapError when pandas is not installed."""
-        try:
-            import pandas
-        except ImportError:
-            raise NeedlemapError("A table needs pandas. Run: pip install pandas") from None
-        return pandas.DataFrame(self.families)
+        from needlemap.maps.frame import plain_frame
+
+        return plain_frame(self.families)
 
     def __repr__(self) -> str:
         return self.text

@@ -62,11 +62,16 @@ def _trial(record: Record) -> dict[str, Any]:
     }
 
 
-def _frame(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> Any:
+def plain_frame(rows: list[dict[str, Any]]) -> Any:
+    """Rows as they are, a column a name. Raises NeedlemapError when pandas is not installed."""
     try:
         import pandas
     except ImportError:
         raise NeedlemapError("A table needs pandas. Run: pip install pandas") from None
+    return pandas.DataFrame(rows)
+
+
+def _frame(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> Any:
     kinds = dict.fromkeys(NUMBERS, "float64") | dict.fromkeys(COUNTS, "Int64")
-    frame = pandas.DataFrame(rows, columns=list(columns))
+    frame = plain_frame(rows).reindex(columns=list(columns))
     return frame.astype({name: kind for name, kind in kinds.items() if name in columns})

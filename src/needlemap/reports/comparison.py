@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from needlemap.maps.bootstrap import FEWEST
 from needlemap.maps.comparison import CellChange, Comparison, LengthDifference
 from needlemap.maps.difference import Difference
 from needlemap.maps.verdict import Verdict
 from needlemap.reports.labels import depth_labels, floor_label, length_labels, score_label
+
+if TYPE_CHECKING:
+    from needlemap.maps.suite_comparison import SuiteComparison
+    from needlemap.reports.suite_comparison import SuiteNames
 
 EXPLORED = 5  # cells shown
 
@@ -65,19 +69,8 @@ def _untested(comparison: Comparison) -> list[str]:
 
 def comparison_json(comparison: Comparison, names: Names) -> dict[str, Any]:
     """The same as a mapping that JSON can hold; depths in percent, differences in points."""
-    bounds = comparison.bounds and [in_points(bound) for bound in comparison.bounds]
     return {
-        "a": names.first,
-        "b": names.second,
-        "differ": names.differ,
-        "margin": in_points(comparison.margin),
-        "verdict": verdict_word(comparison.verdict, comparison.margin),
-        "more_trials": comparison.verdict.more,
-        "warning": comparison.verdict.warning,
-        "overall": difference_fields(comparison.overall),
-        "bounds": bounds,
-        "graded": comparison.graded,
-        "counted": comparison.counted,
+        **verdict_fields(comparison, names),
         "dropped": comparison.dropped,
         "only_a": comparison.only_first,
         "only_b": comparison.only_second,
@@ -237,6 +230,24 @@ def tested_by(overall: Difference) -> str:
     if overall.clusters == 1:
         return "sign flips of prompts, which takes them as independent"
     return "sign flips of whole haystacks"
+
+
+def verdict_fields(comparison: Comparison | SuiteComparison, names: Names | SuiteNames) -> dict[str, Any]:
+    """What JSON holds of any comparison: whose, how it was judged, and the whole difference."""
+    bounds = comparison.bounds and [in_points(bound) for bound in comparison.bounds]
+    return {
+        "a": names.first,
+        "b": names.second,
+        "differ": names.differ,
+        "margin": in_points(comparison.margin),
+        "verdict": verdict_word(comparison.verdict, comparison.margin),
+        "more_trials": comparison.verdict.more,
+        "warning": comparison.verdict.warning,
+        "overall": difference_fields(comparison.overall),
+        "bounds": bounds,
+        "graded": comparison.graded,
+        "counted": comparison.counted,
+    }
 
 
 def difference_fields(difference: Difference) -> dict[str, Any]:

@@ -12,14 +12,13 @@ from needlemap.reports.comparison import (
     Names,
     bounds_lines,
     comparison_json,
-    difference_fields,
     haystacks_label,
-    in_points,
     interval,
     means_label,
     p_label,
     points,
     tested_by,
+    verdict_fields,
     verdict_label,
     verdict_word,
 )
@@ -68,19 +67,8 @@ def suite_comparison_text(comparison: SuiteComparison, names: SuiteNames) -> str
 
 def suite_comparison_json(comparison: SuiteComparison, names: SuiteNames) -> dict[str, Any]:
     """The same as a mapping that JSON can hold; a family's as `needlemap compare` prints that of two runs."""
-    bounds = comparison.bounds and [in_points(bound) for bound in comparison.bounds]
     return {
-        "a": names.first,
-        "b": names.second,
-        "differ": names.differ,
-        "margin": in_points(comparison.margin),
-        "verdict": verdict_word(comparison.verdict, comparison.margin),
-        "more_trials": comparison.verdict.more,
-        "warning": comparison.verdict.warning,
-        "overall": difference_fields(comparison.overall),
-        "bounds": bounds,
-        "graded": comparison.graded,
-        "counted": comparison.counted,
+        **verdict_fields(comparison, names),
         "only_a": list(names.only_first),
         "only_b": list(names.only_second),
         "families": {
