@@ -76,6 +76,11 @@ function runReadings(run) {
   ].filter(Boolean);
 }
 
+function unitOf(effective) {
+  if (effective.value.startsWith("-")) return ""; // no value, and why
+  return effective.rule.startsWith("auc") ? " %" : " tokens";
+}
+
 function overallNote(overall) {
   if (!overall.n) return null;
   if (overall.low === null) return `${counted(overall.n, "mean")}\nof how many answers, nobody knows`;
@@ -136,7 +141,7 @@ function effectiveTable(run) {
       el("span", { class: "rule" }, markNumber(run, at), ` ${each.rule}`),
       el("span", { class: "soft" }, visible(each.says)),
     ],
-    [el("b", {}, visible(each.value)), each.rule.startsWith("auc") ? " %" : " tokens"],
+    [el("b", {}, visible(each.value)), unitOf(each)],
   ]);
   return table(["Rule", "Value [95 % interval]"], rows);
 }
