@@ -29,16 +29,20 @@ class Checked(type):
         return super().__call__(*args, **checked(cls, options))
 
 
-def checked(extension: type, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with their annotated types. Raises SettingsError for an unknown name or a wrong value."""
+def checked(extension: type, options: Mapping[str, Any], kind: str = "") -> dict[str, Any]:
+    """The options with their annotated types. Raises SettingsError for an unknown name or a wrong value.
+
+    kind: whose they are, for the error; by default the extension's name.
+    """
+    kind = kind or extension.__name__
     init, named = _constructor(extension), option_names(extension)
     positional = [name for name in inspect.signature(init).parameters if name not in named]
     for name in options:
         if name not in named and name not in positional:
             known = did_you_mean(name, named) if named else "It takes none."
-            raise SettingsError(f"Unknown option '{name}' of {extension.__name__}. {known}")
+            raise SettingsError(f"Unknown option '{name}' of {kind}. {known}")
     hints = get_type_hints(init)
-    return {name: _typed(extension, name, value, hints.get(name, Any)) for name, value in options.items()}
+    return {name: _typed(kind, name, value, hints.get(name, Any)) for name, value in options.items()}
 
 
 def option_names(extension: type) -> list[str]:
@@ -51,11 +55,11 @@ def _constructor(extension: type) -> Any:
     return inspect.unwrap(extension.__init__)  # type: ignore[misc]
 
 
-def _typed(extension: type, name: str, value: Any, hint: Any) -> Any:
+def _typed(kind: str, name: str, value: Any, hint: Any) -> Any:
     try:
         return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
     except ValidationError as error:
         problem = error.errors()[0]
-        kind = problem.get("ctx", {}).get("expected") or _KINDS.get(problem["type"].partition("_")[0])
-        wanted = f" must be {kind}" if kind else f": {problem['msg']}"
-        raise SettingsError(f"Option '{name}' of {extension.__name__}{wanted}, got {value!r}.") from None
+        allowed = problem.get("ctx", {}).get("expected") or _KINDS.get(problem["type"].partition("_")[0])
+        wanted = f" must be {allowed}" if allowed else f": {problem['msg']}"
+        raise SettingsError(f"Option '{name}' of {kind}{wanted}, got {value!r}.") from None

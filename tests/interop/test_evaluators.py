@@ -5,13 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import traceback
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from needlemap.errors import HaystackError, NeedlemapError, SettingsError
-from needlemap.interop.needlehaystack import AnthropicEvaluator, OpenAIEvaluator, context
+from needlemap.interop.needlehaystack import (
+    AnthropicEvaluator,
+    LLMNeedleHaystackTester,
+    OpenAIEvaluator,
+    context,
+)
 from needlemap.interop.needlehaystack.session import Worker
 
 KEY = "sk-very-secret-0123456789"
@@ -203,18 +211,107 @@ def test_the_judge_scores_from_one_to_ten(wire: Any, wires: Any) -> None:
     assert {asked["model"] for asked in prompts(judge)} == {"gpt-4"}
 
 
-def test_keys_are_used_and_kept_nowhere(wire: Any, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = dict(os.environ)
-    for kind, name in ((OpenAIEvaluator, "openai_api_key"), (AnthropicEvaluator, "anthropic_api_key")):
-        test = built(
-            wire, kind, print_ongoing_status=True, **{name: KEY}, save_results=kind is OpenAIEvaluator
-        )
+def run(test: Any, *, inside: bool) -> None:
+    """Start a test, also as a notebook does."""
+    if inside:
+        asyncio.run(_start(test))
+    else:
         test.start_test()
-        assert KEY not in repr(test)
-    assert all(asked["had_key"] for asked in wire.log())
+
+
+def keys_sent(server: Any) -> set[str]:
+    return {asked["key_sha256"] for asked in server.log()}
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["plain", "in a running loop"])
+@pytest.mark.parametrize("method", ["gpt4", "substring_match"])
+@pytest.mark.parametrize("given", ["argument", "environment", "both", "padded"])
+@pytest.mark.parametrize("kind", [OpenAIEvaluator, AnthropicEvaluator])
+def test_a_key_reaches_the_model_and_the_judge_and_nothing_else(
+    wire: Any,
+    wires: Any,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kind: Any,
+    given: str,
+    method: str,
+    inside: bool,
+) -> None:
+    """The judge read the key when it was gone again: the test died after the first paid answer."""
+    judge = wires("--answer", "Score: 7")
+    keys = {"openai": f"{KEY}-o", "anthropic": f"{KEY}-a"}
+    for name, key in keys.items():
+        if given in ("environment", "both"):
+            monkeypatch.setenv(f"{name.upper()}_API_KEY", key if given == "environment" else "sk-other-key-1")
+    pad = " \n" if given == "padded" else ""
+    options: dict[str, Any] = (
+        {} if given == "environment" else {f"{name}_api_key": key + pad for name, key in keys.items()}
+    )
+    before = dict(os.environ)
+    test = built(
+        wire,
+        kind,
+        evaluation_method=method,
+        judge_base_url=judge.base_url,
+        print_ongoing_status=True,
+        **options,
+    )
+    run(test, inside=inside)
+    assert {row["score"] for row in saved().values()} == {7 if method == "gpt4" else 1}
+    used = keys["openai" if kind is OpenAIEvaluator else "anthropic"]
+    assert keys_sent(wire) == {sha256(used.encode()).hexdigest()}
+    assert keys_sent(judge) == ({sha256(keys["openai"].encode()).hexdigest()} if method == "gpt4" else set())
     assert dict(os.environ) == before
-    assert KEY not in capsys.readouterr().out
+    printed = "".join(capsys.readouterr())
+    assert KEY not in printed + repr(test)
     assert not any(KEY.encode() in file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+@pytest.mark.parametrize("fault", ["401", "echo:401", "echo:200", "429:0.01"])
+@pytest.mark.parametrize("at", ["model", "judge"])
+def test_no_error_says_a_key(wire: Any, wires: Any, folder: Path, at: str, fault: str) -> None:
+    """A server may say back what it was sent."""
+    judge = wires("--answer", "Score: 7")
+    (wire if at == "model" else judge).schedule(fault)
+    test = built(
+        wire,
+        evaluation_method="gpt4",
+        judge_base_url=judge.base_url,
+        openai_api_key="own-server-key-0123456789",
+        context_lengths=[400],
+        document_depth_percents=[0],
+    )
+    said = ""
+    try:
+        test.start_test()
+    except NeedlemapError as error:
+        said = "".join(traceback.format_exception(error))
+    assert "own-server-key" not in said
+    assert "NEEDLEMAP_KEY" not in said
+    files = [file.read_bytes() for file in folder.rglob("*") if file.is_file()]
+    assert not any(b"own-server-key" in data for data in files)
+
+
+@pytest.mark.parametrize(
+    ("key", "words"), [(b"sk-own-secret", "must be text, got bytes"), ("sk-own–secret", "no key has")]
+)
+def test_a_key_that_is_none_is_refused_without_being_shown(key: Any, words: str) -> None:
+    with pytest.raises(SettingsError, match=words) as refused:
+        OpenAIEvaluator(model_name="gpt-4", openai_api_key=key)
+    assert "secret" not in "".join(traceback.format_exception(refused.value))
+
+
+def test_a_blank_key_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingsError, match="export OPENAI_API_KEY"):
+        OpenAIEvaluator(model_name="gpt-4", openai_api_key=" ")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    OpenAIEvaluator(model_name="gpt-4", openai_api_key=" ")
+
+
+def test_a_judge_without_a_key_is_said_before_the_first_paid_answer() -> None:
+    with pytest.raises(SettingsError, match="OPENAI_API_KEY"):
+        AnthropicEvaluator(model_name="claude-2.1", anthropic_api_key=KEY)
 
 
 def test_a_lent_key_is_gone_even_after_an_error() -> None:
@@ -224,11 +321,151 @@ def test_a_lent_key_is_gone_even_after_an_error() -> None:
     assert dict(os.environ) == before
 
 
-def test_status_is_printed_if_asked_for(wire: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    built(wire, print_ongoing_status=True).start_test()
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 5
-    assert "2 lengths by 2 depths, 0 cells done before, 4 to ask" in lines[0]
+def test_what_is_printed_is_the_originals(wire: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Their banner as their README shows it, and per test six lines with the whole response."""
+    long = "eat a sandwich and sit in Dolores Park. " * 8
+    wire.schedule(f"say:{long}\x1b[2J second")
+    built(wire, print_ongoing_status=True, context_lengths=[400, 600]).start_test()
+    printed = capsys.readouterr().out
+    assert (
+        "Starting Needle In A Haystack Testing...\n"
+        "- Model: org/test-1.5\n"
+        "- Context Lengths: 2, Min: 400, Max: 600\n"
+        "- Document Depths: 2, Min: 0%, Max: 50.5%\n"
+        f"- Needle: {NEEDLE.strip()}\n"
+        "- 0 cells done before, 4 to ask; tokens of cl100k_base\n"
+    ) in printed
+    first = printed.split("-- Test Summary --\n")[1].splitlines()
+    assert re.fullmatch(r"Duration: \d+\.\d seconds", first[0])
+    assert first[1:5] == ["Context: 400 tokens", "Depth: 0%", "Score: 1", f"Response: {long}[2J second"]
+    assert printed.count("-- Test Summary --") == 4
+    assert "\nDepth: 50.5%\n" in printed
+
+
+class Parrot(LLMNeedleHaystackTester):
+    """A tester of one's own, in ten lines: another prompt, another model, another score."""
+
+    def generate_prompt(self, context: str) -> str:
+        return f"{context}\n\n{self.retrieval_question}"
+
+    async def get_response_from_model(self, prompt: str) -> str:
+        return "sandwich" if "sandwich" in prompt else "nothing"
+
+    def evaluate_response(self, response: str) -> int:
+        return 10 if response == "sandwich" else 1
+
+
+class Forked(LLMNeedleHaystackTester):
+    """As the forks wrote theirs: attributes before the base class, a vocabulary by two methods."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        self.model_name = self.model_to_test_description = kwargs.pop("model_name")
+        self.tokenizer = Words()
+        kwargs["document_depth_percents"] = [0, 50, 100]
+        super().__init__(**kwargs)
+
+    def get_encoding(self, context: str) -> list[int]:
+        return self.tokenizer.encode(context)
+
+    def get_decoding(self, encoded_context: list[int]) -> str:
+        return self.tokenizer.decode(encoded_context)
+
+    def get_prompt(self, context: str) -> str:
+        return context
+
+    async def get_response_from_model(self, prompt: str) -> str:
+        return prompt
+
+
+class Words:
+    """A vocabulary of words and full stops."""
+
+    def __init__(self) -> None:
+        self.known: list[str] = []
+
+    def encode(self, text: str) -> list[int]:
+        pieces = re.findall(r"\.|[^.\s]+|\s+", text)
+        self.known += [piece for piece in dict.fromkeys(pieces) if piece not in self.known]
+        return [self.known.index(piece) for piece in pieces]
+
+    def decode(self, ids: list[int]) -> str:
+        return "".join(self.known[number] for number in ids)
+
+
+GRID = {"haystack_dir": "essays", "context_lengths": [400], "document_depth_percents": [0, 50]}
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_tester_of_ones_own_is_ten_lines(inside: bool) -> None:
+    test = Parrot(model_name="parrot", evaluation_method="substring_match", **GRID)
+    run(test, inside=inside)
+    assert [row["score"] for row in test.get_results()] == [10, 10]
+    assert {row["model_response"] for row in saved().values()} == {"sandwich"}
+
+
+def test_a_forks_class_runs_as_it_is() -> None:
+    """The two methods for tokens count: the needle stands behind a full stop of that vocabulary."""
+    options = {**GRID, "final_context_length_buffer": 20, "context_lengths": [300]}
+    test = Forked(model_name="own", evaluation_method="substring_match", **options)
+    test.start_test()
+    names = [f"own_len_300_depth_{depth}_context.txt" for depth in (0, 5000, 10000)]
+    contexts = [Path("contexts", name).read_text(encoding="utf-8") for name in names]
+    assert {len(test.get_encoding(text)) for text in contexts} <= {279, 280}  # white space may merge
+    assert contexts[0].startswith(NEEDLE)
+    assert contexts[1].split(NEEDLE)[0].endswith("work.")
+    assert contexts[2].endswith(NEEDLE)
+    assert [row["score"] for row in test.get_results()] == [1, 1, 1]
+
+
+def test_one_method_may_be_changed_and_the_rest_kept(wire: Any) -> None:
+    class Harsh(OpenAIEvaluator):
+        def get_prompt(self, context: str) -> Any:
+            return [{"role": "system", "content": "Be brief."}, *super().get_prompt(context)]
+
+        def evaluate_response(self, response: str) -> int:
+            return min(0, super().evaluate_response(response))
+
+    class Kind(Harsh):
+        async def evaluate_response(self, response: str) -> int:  # type: ignore[override]
+            return 1 + await super(Harsh, self).evaluate_response(response)
+
+    cell = {"context_lengths": [400], "document_depth_percents": [50], "save_results": False}
+    for own, score in ((Harsh, 0), (Kind, 2)):
+        wire.reset()
+        test = built(wire, own, **cell)
+        test.start_test()
+        assert [row["score"] for row in test.get_results()] == [score]
+        assert prompts(wire)[0]["messages"][0]["content"] == "Be brief."
+
+
+def raising(_self: Any, _asked: str) -> Any:
+    raise ValueError("no such city")
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "words"),
+    [
+        ("get_response_from_model", raising, "raising raised ValueError: no such city"),
+        ("get_response_from_model", lambda *_: None, "must return a text, it returned NoneType"),
+        ("evaluate_response", lambda *_: "good", "must return a number, it returned 'good'"),
+        ("generate_prompt", raising, "raised ValueError"),
+    ],
+)
+def test_what_an_own_method_does_wrong_is_that_cells_failure(method: str, body: Any, words: str) -> None:
+    own = type("Own", (Parrot,), {method: body})
+    with pytest.raises(NeedlemapError, match="2 of 2 cells could not be measured") as failed:
+        own(model_name="own", evaluation_method="substring_match", **GRID).start_test()
+    assert words in str(failed.value)
+
+
+def test_a_tester_that_asks_nobody_is_refused() -> None:
+    with pytest.raises(SettingsError, match="get_response_from_model"):
+        LLMNeedleHaystackTester(model_name="own", evaluation_method="substring_match", **GRID)
+
+
+def test_methods_outside_a_test_say_so(wire: Any) -> None:
+    with pytest.raises(NeedlemapError, match="start_test"):
+        built(wire).evaluate_response("sandwich")
 
 
 def test_defaults_are_the_forks() -> None:

@@ -175,6 +175,7 @@ def note(
             "open": state.open_now,
             "fault": fault,
             "had_key": bool(request.key) and request.key != "none",
+            "key_sha256": sha256(request.key.encode()).hexdigest(),
             "user_agent": request.headers.get("user-agent"),
             "bytes": len(request.data),
             "sha256": sha256(request.data).hexdigest(),

@@ -61,12 +61,7 @@ class PythonModel(metaclass=Checked):
         """Nothing to release."""
 
     async def _call(self, asked: object) -> object:
-        if is_async(self._function):
-            return await self._function(asked)
-        done: Future[object] = Future()
-        Thread(target=_work, args=(done, self._function, asked), daemon=True).start()
-        said = await asyncio.wrap_future(done)
-        return await said if inspect.isawaitable(said) else said
+        return await beside(self._function, asked)
 
     def _answer(self, said: object, latency_s: float) -> Answer:
         if isinstance(said, str):
@@ -76,6 +71,17 @@ class PythonModel(metaclass=Checked):
             return replace(said, text=whole, latency_s=said.latency_s or latency_s)
         problem = f"{self.name} must return a str or a needlemap Answer, it returned {type(said).__name__}"
         raise faults.unreadable(problem, repr(said))
+
+
+async def beside(function: Callable[..., Any], asked: object) -> Any:
+    """What a function returns: awaited where it is async, else called in a thread, which nobody waits for
+    when the run ends."""
+    if is_async(function):
+        return await function(asked)
+    done: Future[object] = Future()
+    Thread(target=_work, args=(done, function, asked), daemon=True).start()
+    said = await asyncio.wrap_future(done)
+    return await said if inspect.isawaitable(said) else said
 
 
 def _work(done: Future[object], function: Callable[..., object], asked: object) -> None:

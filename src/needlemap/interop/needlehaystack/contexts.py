@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.errors import SettingsError
-from needlemap.interop.needlehaystack.haystack import background
+from needlemap.interop.needlehaystack.haystack import background, repeated
 from needlemap.tokenizers.catalogue import load as load_tokenizer
 from needlemap.tokens import Span, Tokenizer, TokenText
+
+Encode = Callable[[str], Sequence[int]]
+Decode = Callable[[list[int]], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,28 @@ def fill(
     haystack = background(haystack_dir, context_length, made)
     kept = room(len(haystack), context_length - buffer, sum(map(len, hidden)))
     return spread(haystack.span(0, kept), hidden, depth_percent, made.index(b".").ids)
+
+
+def context_by(
+    tokens: tuple[Encode, Decode],
+    haystack_dir: str | Path,
+    context_length: int,
+    depth_percent: float,
+    needle: str,
+    buffer: int,
+) -> str:
+    """`context` by functions to tokens and back, tokenised anew for each cell, as the originals do."""
+    encode, decode = tokens
+    text = repeated(haystack_dir, lambda text: len(encode(text)) >= context_length)
+    whole = list(encode(decode(list(encode(text))[:context_length])))
+    hidden, stops = list(encode(needle)), set(encode("."))
+    kept = whole[: room(len(whole), context_length - buffer, len(hidden))]
+    if depth_percent == 100:
+        return decode(kept + hidden)
+    point = int(len(kept) * (depth_percent / 100))
+    while point and kept[point - 1] not in stops:
+        point -= 1
+    return decode(kept[:point] + hidden + kept[point:])
 
 
 def room(haystack: int, budget: int, needles: int) -> int:

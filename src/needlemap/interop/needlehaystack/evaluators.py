@@ -1,43 +1,99 @@
-"""`OpenAIEvaluator` and `AnthropicEvaluator`: the needlehaystack family's calls, on needlemap's back ends.
+"""The needlehaystack family's testers on needlemap's back ends: `LLMNeedleHaystackTester` to derive from, and
+`OpenAIEvaluator`, `AnthropicEvaluator`.
 
-Keyword arguments, file names and JSON keys are the originals'. The messages around haystack and question, and
-the judge's, are needlemap's own words, so answers may differ from theirs. For new work use `needlemap run`:
-these files do not say which question, prompt and scorer an answer belongs to.
+Keyword arguments, methods, prints, file names and JSON keys are the originals'. The messages around haystack
+and question, and the judge's, are needlemap's own words (`template`, or `generate_prompt`, takes others). For
+new work use `needlemap run`: these files do not say which question, prompt and scorer an answer belongs to.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import ClassVar
+from time import perf_counter
+from typing import Any, ClassVar
 from uuid import uuid4
 
-from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.interop.needlehaystack import results
-from needlemap.interop.needlehaystack.contexts import context
-from needlemap.interop.needlehaystack.parameters import Parameters
+from needlemap.interop.needlehaystack.contexts import context, context_by
+from needlemap.interop.needlehaystack.parameters import KEYS, Parameters
 from needlemap.interop.needlehaystack.results import Cell, Row
-from needlemap.interop.needlehaystack.session import Session, run_to_end
-from needlemap.models.base import Decoding, Model
+from needlemap.interop.needlehaystack.session import RETRIES, Session, called, run_to_end, said
+from needlemap.models.base import Answer, Decoding, Model
+from needlemap.models.faults import hidden
+from needlemap.printable import printable
 from needlemap.prompts import Prompt
 from needlemap.registry import find
+from needlemap.runs.retry import attempts
 from needlemap.scorers.base import Reference, Scorer
 from needlemap.scorers.judge import Judge
 from needlemap.scorers.substring import Substring
-from needlemap.templates import Part, load_template
+from needlemap.templates import load_template
+
+Messages = Sequence[dict[str, str]] | str
 
 
-class Evaluator(Parameters):
-    """A tester of one model. testing_results: the rows of all cells that have one, resumed ones included."""
+class LLMNeedleHaystackTester(Parameters):
+    """A tester of one model, to derive one's own from. Override what differs, plain or async:
+
+    `generate_prompt` (or `get_prompt`), `get_response_from_model`, `evaluate_response`; `get_encoding` with
+    `get_decoding` (or `encode_text_to_tokens` with `decode_tokens`) to count by a vocabulary of one's own. An
+    own `__init__(self, **kwargs)` may set attributes before it calls this one: they are kept.
+    testing_results: the rows of all cells that have one, resumed ones included.
+    """
 
     BACKEND: ClassVar[str] = ""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(self, **options: Any) -> None:
+        own = dict(vars(self))
+        given = {name: own[name] for name in ("model_name", *KEYS) if name in own} | options
+        super().__init__(**self.checked(given, type(self).__name__))
+        vars(self).update({name: value for name, value in own.items() if name not in given})
+        self.check()
         self.testing_results: list[Row] = []
+        self._opened: tuple[Model | None, Scorer | None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._back_ends()  # what they lack is said now, not after the first cell
+
+    def generate_prompt(self, context: str) -> Any:
+        """What `get_response_from_model` is given. context: haystack with needle."""
+        return self.get_prompt(context)
+
+    def get_prompt(self, context: str) -> Any:
+        """The template's messages, each a mapping of role and content."""
+        values = {"\0haystack": context, "\0question": self.retrieval_question}
+        parts = load_template(self.template).parts
+        filled = [(part.role, "".join(values.get(piece, piece) for piece in part.pieces)) for part in parts]
+        return [{"role": role, "content": text} for role, text in filled]
+
+    async def get_response_from_model(self, prompt: Any) -> str:
+        """The model's answer to messages, or to one text. After a passing failure it is called again."""
+        return (await self._asked(prompt)).text
+
+    def evaluate_response(self, response: str) -> Any:
+        """The score: 1 to 10 by the judge, or 0 and 1 by words. In an async method it is to be awaited."""
+        if self._loop is None:
+            raise NeedlemapError("evaluate_response works while a test runs. Call start_test().")
+        work = self._judged(response)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return work
+
+    def print_start_test_summary(self) -> None:
+        """What is about to be tested."""
+        depths = [float(depth) for depth in self.depths]
+        print("\nStarting Needle In A Haystack Testing...")
+        print(f"- Model: {self.model_name}")
+        print(f"- Context Lengths: {len(self.lengths)}, Min: {min(self.lengths)}, Max: {max(self.lengths)}")
+        print(f"- Document Depths: {len(depths)}, Min: {min(depths):g}%, Max: {max(depths):g}%")
+        print(f"- Needle: {printable(self.needle.strip())}")
 
     def start_test(self) -> None:
         """Ask every cell that has no result yet; works inside a running event loop too, as in Jupyter.
@@ -47,10 +103,10 @@ class Evaluator(Parameters):
         found = self._found()
         self.testing_results = list(found.values())
         cells = [cell for cell in self.cells if cell not in found]
-        self._say(
-            f"{self.model_name}: {len(self.lengths)} lengths by {len(self.depths)} depths, "
-            f"{len(found)} cells done before, {len(cells)} to ask; tokens of {self.tokenizer_name}."
-        )
+        if self.print_ongoing_status:
+            self.print_start_test_summary()
+            counted = "own tokens" if self.own_tokens else f"tokens of {self.tokenizer_name}"
+            print(f"- {len(found)} cells done before, {len(cells)} to ask; {counted}\n", flush=True)
         run_to_end(self._test(cells))
 
     def get_results(self) -> list[Row]:
@@ -58,23 +114,22 @@ class Evaluator(Parameters):
         return self.testing_results
 
     async def _test(self, cells: list[Cell]) -> None:
-        model, scorer = self._back_ends()
-        decoding = Decoding(temperature=self.temperature)
-        reference = Reference(self.needle.strip(), needle=self.needle, question=self.retrieval_question)
-        pause_s = self.seconds_to_sleep_between_completions or 0.0
-        session = Session(model, scorer, decoding, reference, self._prompt, self._keep, pause_s)
+        self._opened, self._loop = self._back_ends(), asyncio.get_running_loop()
+        session = Session(self._measure, self.seconds_to_sleep_between_completions or 0.0)
         try:
             await session.ask(cells, self.num_concurrent_requests)
         finally:
-            await model.close()
-            if isinstance(scorer, Judge):
-                await scorer.close()
+            model, scorer = self._opened
+            self._opened = self._loop = None
+            for opened in (model, scorer if isinstance(scorer, Judge) else None):
+                if opened is not None:
+                    await opened.close()
         if session.failures:
             first, reason = next(iter(session.failures.items()))
             raise NeedlemapError(
                 f"{len(session.failures)} of {len(cells)} cells could not be measured. The first, "
                 f"{first[0]} tokens at {first[1]:g} %: {reason} Call start_test() again for what is missing."
-            )
+            ) from reason.__cause__
 
     def _found(self) -> dict[Cell, Row]:
         """Earlier results of these cells. Raises SettingsError if they belong to another needle."""
@@ -90,13 +145,57 @@ class Evaluator(Parameters):
                 )
         return found
 
-    def _prompt(self, cell: Cell) -> tuple[str, Prompt]:
+    async def _measure(self, cell: Cell) -> None:
+        text = self._context(cell)
+        own = self._overridden("generate_prompt") or self._overridden("get_prompt")
+        prompt = await called(self.generate_prompt, text) if own else self.get_prompt(text)
+        (response, duration_s), _ = await attempts(lambda: self._response(prompt), RETRIES)
+        score, _ = await attempts(lambda: self._score(response), RETRIES)
+        self._keep(cell, said(response, score, duration_s), text)
+
+    def _context(self, cell: Cell) -> str:
         length, depth = cell
         buffer = self.final_context_length_buffer
-        text = context(self.haystack_dir, length, depth, self.needle, None, buffer, self.tokenizer_name)
-        values = {"\0haystack": text, "\0question": self.retrieval_question}
-        parts = load_template(self.template).parts
-        return text, Prompt.plain(_filled(part, values) for part in parts)
+        if self.own_tokens:
+            return context_by(self.own_tokens, self.haystack_dir, length, depth, self.needle, buffer)
+        return context(self.haystack_dir, length, depth, self.needle, None, buffer, self.tokenizer_name)
+
+    async def _response(self, prompt: Any) -> tuple[str, float]:
+        """What the model said, and the seconds of the request alone."""
+        if not self._overridden("get_response_from_model"):
+            answer = await self._asked(prompt)
+            return answer.text, answer.latency_s
+        start = perf_counter()
+        response = await called(self.get_response_from_model, prompt)
+        if not isinstance(response, str):
+            kind = type(response).__name__
+            raise Unmeasured(
+                Failure.MODEL, f"get_response_from_model must return a text, it returned {kind}."
+            )
+        return response, perf_counter() - start
+
+    async def _asked(self, prompt: Messages) -> Answer:
+        model = self._opened[0] if self._opened else None
+        if model is None:
+            raise NeedlemapError("The model is asked while a test runs. Call start_test().")
+        said = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        asked = Prompt.plain((message["role"], message["content"]) for message in said)
+        return await model.answer(asked, Decoding(temperature=self.temperature))
+
+    async def _score(self, response: str) -> float:
+        if not self._overridden("evaluate_response"):
+            return await self._judged(response)
+        score = await called(self.evaluate_response, response)
+        if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
+            what = hidden(f"{score!r:.80}")
+            raise Unmeasured(Failure.SCORER, f"evaluate_response must return a number, it returned {what}.")
+        return score
+
+    async def _judged(self, response: str) -> int:
+        scorer = self._opened[1] if self._opened else None
+        assert scorer is not None
+        reference = Reference(self.needle.strip(), needle=self.needle, question=self.retrieval_question)
+        return int((await scorer.score(response, reference)).native)
 
     def _keep(self, cell: Cell, said: Row, text: str) -> None:
         length, depth = cell
@@ -115,32 +214,44 @@ class Evaluator(Parameters):
         if self.save_results:
             results.write(results.result_file(name, self.results_version), json.dumps(row))
         self.testing_results.append(row)
-        self._say(f"{length} tokens at {depth:g} %: {row['score']}  {row['model_response'].strip()[:100]}")
+        if self.print_ongoing_status:
+            print(summary(row), flush=True)
 
-    def _back_ends(self) -> tuple[Model, Scorer]:
-        """Model and scorer, not yet connected. Raises SettingsError if one cannot work (no key, say)."""
-        model = self._built(self.BACKEND, self.base_url)
+    def _back_ends(self) -> tuple[Model | None, Scorer | None]:
+        """Model and scorer, those that the tester needs. Raises SettingsError if one cannot work (no key)."""
+        return self._model(), self._scorer()
+
+    def _model(self) -> Model | None:
+        if self._overridden("get_response_from_model") and not self.BACKEND:
+            return None
+        if not self.BACKEND:
+            raise SettingsError(
+                f"{type(self).__name__} does not say how its model is asked. Define "
+                "'async def get_response_from_model(self, prompt)', or derive from OpenAIEvaluator."
+            )
+        with lent(self._key(self.BACKEND)) as key:
+            model: Model = find("models", self.BACKEND)(self.model_name, **_address(self.base_url), **key)
+        return model
+
+    def _scorer(self) -> Scorer | None:
         if not self.judged:
-            return model, Substring(words=tuple(self.substr_validation_words), anywhere=True)
+            return Substring(words=tuple(self.substr_validation_words), anywhere=True)
         backend = self.judge_model.partition("/")[0]
         url = self.judge_base_url or (self.base_url if backend == self.BACKEND else None)
         with lent(self._key(backend)) as key:
-            return model, Judge(model=self.judge_model, judge_options=_address(url) | key)
+            judge = Judge(model=self.judge_model, judge_options=_address(url) | key)
+            if not self._overridden("evaluate_response"):  # its key is read now: it is gone afterwards
+                judge.open()
+        return judge
 
-    def _built(self, backend: str, url: str | None) -> Model:
-        with lent(self._key(backend)) as key:
-            model: Model = find("models", backend)(self.model_name, **_address(url), **key)
-        return model
+    def _overridden(self, name: str) -> bool:
+        return getattr(type(self), name) is not getattr(LLMNeedleHaystackTester, name)
 
     def _key(self, backend: str) -> str | None:
         return {"openai": self.openai_api_key, "anthropic": self.anthropic_api_key}.get(backend)
 
-    def _say(self, line: str) -> None:
-        if self.print_ongoing_status:
-            print(line, flush=True)
 
-
-class OpenAIEvaluator(Evaluator):
+class OpenAIEvaluator(LLMNeedleHaystackTester):
     """Tests a model at OpenAI or at any server that speaks its format (base_url; so is the judge).
 
     openai_api_key, default $OPENAI_API_KEY, is sent to the model's server and to the judge's.
@@ -149,13 +260,25 @@ class OpenAIEvaluator(Evaluator):
     BACKEND: ClassVar[str] = "openai"
 
 
-class AnthropicEvaluator(Evaluator):
+class AnthropicEvaluator(LLMNeedleHaystackTester):
     """Tests a model of Anthropic; its tokenizers are not public, so lengths count gpt-4's tokens by default.
 
     anthropic_api_key, default $ANTHROPIC_API_KEY. The judge is OpenAI's: openai_api_key, judge_base_url.
     """
 
     BACKEND: ClassVar[str] = "anthropic"
+
+
+def summary(row: Row) -> str:
+    """One test as the originals print it, the whole response included."""
+    return (
+        f"-- Test Summary --\n"
+        f"Duration: {row['test_duration_seconds']:.1f} seconds\n"
+        f"Context: {row['context_length']} tokens\n"
+        f"Depth: {row['depth_percent']:g}%\n"
+        f"Score: {row['score']}\n"
+        f"Response: {printable(row['model_response'])}\n"
+    )
 
 
 @contextmanager
@@ -174,7 +297,3 @@ def lent(key: str | None) -> Iterator[dict[str, str]]:
 
 def _address(url: str | None) -> dict[str, str]:
     return {"base_url": url} if url else {}
-
-
-def _filled(part: Part, values: Mapping[str, str]) -> tuple[str, str]:
-    return part.role, "".join(values.get(piece, piece) for piece in part.pieces)

@@ -6,6 +6,7 @@ A folder is read and tokenised once for all cells that are asked of it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,6 +20,17 @@ _State = tuple[tuple[Path, int, int], ...]  # each file, when it was written, it
 def background(folder: str | Path, tokens: int, tokenizer: Tokenizer) -> TokenText:
     """The haystack cut to `tokens` tokens and tokenised anew, as the originals do. Raises HaystackError."""
     return _background(_state(Path(folder)), tokens, Keyed.of(tokenizer))
+
+
+def repeated(folder: str | Path, enough: Callable[[str], bool]) -> str:
+    """The folder's text, once or as often as is enough. Raises HaystackError."""
+    state = _state(Path(folder))
+    text = once = _text(state)
+    if not once:
+        raise HaystackError(f"The .txt files in '{folder}' are empty.")
+    while not enough(text):
+        text += once
+    return text
 
 
 def _state(folder: Path) -> _State:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from needlemap.errors import SettingsError
+from needlemap.interop.needlehaystack.contexts import Decode, Encode
 from needlemap.interop.needlehaystack.results import Cell, shared_names
 from needlemap.interop.needlehaystack.schedules import depths, lengths
-from needlemap.options import Checked
+from needlemap.options import checked
 from needlemap.scorers.substring import missing_words
 from needlemap.tokenizers.catalogue import bundled_for
 from needlemap.tokenizers.catalogue import load as load_tokenizer
@@ -18,9 +20,13 @@ QUESTION = "What is the best thing to do in San Francisco?"
 SEED_TOKENIZER = "cl100k_base"  # gpt-4's, in whose tokens the originals count
 
 
+_OWN_TOKENS = (("get_encoding", "get_decoding"), ("encode_text_to_tokens", "decode_tokens"))
+KEYS = ("openai_api_key", "anthropic_api_key")
+
+
 @dataclass(kw_only=True)
-class Parameters(metaclass=Checked):
-    """Lengths in tokens, depths in percent. Raises SettingsError for what is unknown or cannot work.
+class Parameters:
+    """Lengths in tokens, depths in percent.
 
     Of our own: base_url (any compatible server); judge_model ('backend/name') and judge_base_url, for
     evaluation_method 'gpt4'; tokenizer (a name or path; default: the model's own where it is bundled, else
@@ -58,10 +64,25 @@ class Parameters(metaclass=Checked):
     template: str = "chat-en"
     temperature: float | None = 0.0
 
-    def __post_init__(self) -> None:
+    @classmethod
+    def checked(cls, options: Mapping[str, Any], kind: str) -> dict[str, Any]:
+        """Keyword arguments with their types. kind: whose, for the error. Raises SettingsError."""
+        return checked(Parameters, {**options, **_keys(options)}, kind)
+
+    def check(self) -> None:
+        """Raises SettingsError for what cannot work."""
         self._check_values()
         self._check_words()
         self._check_cells()
+
+    @property
+    def own_tokens(self) -> tuple[Encode, Decode] | None:
+        """To tokens and back, where a derived class has methods for it."""
+        for names in _OWN_TOKENS:
+            encode, decode = (getattr(self, name, None) for name in names)
+            if encode and decode:
+                return encode, decode
+        return None
 
     @property
     def judged(self) -> bool:
@@ -118,9 +139,7 @@ class Parameters(metaclass=Checked):
             )
 
     def _check_cells(self) -> None:
-        least = self.final_context_length_buffer + len(
-            load_tokenizer(self.tokenizer_name).index(self.needle.encode())
-        )
+        least = self.final_context_length_buffer + self._needle_tokens()
         for length, depth in self.cells:
             if not 0 <= depth <= 100:
                 raise SettingsError(f"Depths must lie in 0..100 (percent), got {depth}.")
@@ -128,8 +147,28 @@ class Parameters(metaclass=Checked):
                 raise SettingsError(
                     f"A context length of {length} leaves no room: buffer and needle need {least}."
                 )
+        if not self.cells:
+            raise SettingsError("context_lengths and document_depth_percents must each hold a value.")
         shared = shared_names(self.model_name, self.cells) if self.save_results else []
         if shared:
             raise SettingsError(
                 f"Depths too near to each other share a result file: {shared[0]}. Spread them by 0.01."
             )
+
+    def _needle_tokens(self) -> int:
+        if self.own_tokens:
+            return len(self.own_tokens[0](self.needle))
+        return len(load_tokenizer(self.tokenizer_name).index(self.needle.encode()))
+
+
+def _keys(options: Mapping[str, Any]) -> dict[str, str | None]:
+    """The keys as they are sent. Raises SettingsError, which never shows one."""
+    found: dict[str, str | None] = {}
+    for name in KEYS:
+        key = options.get(name)
+        if key is not None and not isinstance(key, str):
+            raise SettingsError(f"{name} must be text, got {type(key).__name__}.")
+        found[name] = (key or "").strip() or None
+        if not (found[name] or "").isascii() or not (found[name] or "").isprintable():
+            raise SettingsError(f"{name} holds a character that no key has. Copy it again.")
+    return found

@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from needlemap.errors import Failure, Unmeasured
+from needlemap.errors import Failure, NeedlemapError, Unmeasured
 from needlemap.interop.needlehaystack.results import Cell, Row
-from needlemap.models.base import Answer, Decoding, Model
-from needlemap.prompts import Prompt
-from needlemap.runs.retry import attempts
-from needlemap.scorers.base import Reference, Scorer
+from needlemap.models.faults import scrub
+from needlemap.models.python import beside
 
 RETRIES = 5
 
 
 @dataclass(slots=True)
 class Session:
-    """prompt: makes a cell's context and prompt. keep: is given each cell's row and context. pause_s: after
-    each answer, holding its place among the concurrent ones. failures: cells without an answer, and why."""
+    """measure: asks and scores one cell, and keeps what came of it. pause_s: after each answer, holding its
+    place among the concurrent ones. failures: cells without a result, and why."""
 
-    model: Model
-    scorer: Scorer
-    decoding: Decoding
-    reference: Reference
-    prompt: Callable[[Cell], tuple[str, Prompt]]
-    keep: Callable[[Cell, Row, str], None]
+    measure: Callable[[Cell], Awaitable[None]]
     pause_s: float = 0.0
     failures: dict[Cell, Unmeasured] = field(default_factory=dict)
     _hopeless: bool = False
@@ -45,25 +38,30 @@ class Session:
             if self._hopeless:
                 return
             try:
-                await self._measure(cell)
+                await self.measure(cell)
             except Unmeasured as failure:
                 self.failures[cell] = failure
                 self._hopeless = failure.failure is Failure.UNAUTHORISED
             await asyncio.sleep(self.pause_s)
 
-    async def _measure(self, cell: Cell) -> None:
-        context, prompt = self.prompt(cell)
-        answer, _ = await attempts(lambda: self.model.answer(prompt, self.decoding), RETRIES)
-        score, _ = await attempts(lambda: self.scorer.score(answer.text, self.reference), RETRIES)
-        self.keep(cell, said(answer, int(score.native)), context)
+
+async def called(method: Callable[[Any], Any], argument: Any) -> Any:
+    """What a derived class's own method returns. Raises Unmeasured for whatever it raises, as its cause."""
+    try:
+        return await beside(method, argument)
+    except NeedlemapError:
+        raise
+    except Exception as error:
+        what = scrub(f"{method.__name__} raised {type(error).__name__}: {error}")
+        raise Unmeasured(Failure.MODEL, what) from error
 
 
-def said(answer: Answer, score: int) -> Row:
-    """What the model said, under the originals' names. The duration is the request's alone, in seconds."""
+def said(response: str, score: float, duration_s: float) -> Row:
+    """What the model said, under the originals' names."""
     return {
-        "model_response": answer.text,
+        "model_response": response,
         "score": score,
-        "test_duration_seconds": answer.latency_s,
+        "test_duration_seconds": duration_s,
         "test_timestamp_utc": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S%z"),
     }
 
