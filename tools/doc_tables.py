@@ -73,7 +73,7 @@ MEANINGS = {
     "shared_tokens": "tokens that the plan promised a cache holds; null where the mode shares nothing",
     "completion_tokens": "tokens of the answer",
     "thinking_tokens": "of which the model thought, as the provider counted them",
-    "usage": "the provider's usage report, unchanged",
+    "usage": "the provider's usage report: but no number beyond 2^53 and no long text",
     "usd": "price of this answer in US dollars; null if no price is known",
     "latency_s": "seconds of the attempt that was answered",
     "attempts": "how often it was sent; 0 if it was not (a shorter prompt was already too long)",

@@ -48,7 +48,8 @@ class Prices:
         return self.provider in ("baseline", "python", "hf", "demo")
 
     def usd(self, prompt_tokens: int, cached_tokens: int, answer_tokens: int) -> float | None:
-        """Dollars for one call; None when no price is known."""
+        """Dollars for one call; None when no price is known. No more tokens are cached than were sent."""
+        cached_tokens = min(cached_tokens, prompt_tokens)
         if self.own:
             fresh = prompt_tokens - cached_tokens
             cached = self.own.get("cached_input", self.own["input"])
@@ -81,6 +82,6 @@ def _listed(provider: str, model: str, prompt: int, cached: int, answer: int) ->
     usage = Usage(input_tokens=prompt, cache_read_tokens=cached, output_tokens=answer)
     try:
         price: Decimal = calc_price(usage, model_ref=model, provider_id=provider).total_price
-    except (LookupError, ValueError):
+    except (LookupError, ValueError, ArithmeticError):
         return None
     return float(price)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from needlemap.scorers.base import Score
+from needlemap.scorers.substring import Substring
 
 GRID = ("--lengths", "200,300", "--depths", "0,25,50,75,100")
 
@@ -170,3 +175,106 @@ def test_an_answer_prefix_is_part_of_the_answer_that_is_scored(needlemap):
     needlemap("run", "--model", "python/goes_on:f", *item, *grid)
     (record,) = needlemap.records()
     assert (record["answer"], record["score"]) == (" 98Q12.", 1.0)
+
+
+def body(content: str = '"51328"', finish: str = '"stop"', usage: str = "{}", model: str = '"m"') -> str:
+    """A reply of both wire formats as JSON text, with parts as a server spells them."""
+    return (
+        f'raw:{{"model": {model}, "usage": {usage}, "choices": [{{"message": {{"content": {content}}}, '
+        f'"finish_reason": {finish}}}], "content": [{{"type": "text", "text": {content}}}], '
+        f'"stop_reason": {finish}}}'
+    )
+
+
+DEEP = "[" * 400 + "]" * 400
+ODD_REPLIES = {
+    "half a character in upper case": body('"51328 \\uD800"'),
+    "half a character in the model's name": body(model='"m\\uDFFF"'),
+    "half a character in usage": body(usage='{"x\\uD800": "\\uD801"}'),
+    "usage nested 400 deep": body(usage=f'{{"x": {DEEP}}}'),
+    "counts below zero": body(usage='{"prompt_tokens": -1000000, "input_tokens": -1000000}'),
+    "counts of 400 digits": body(usage=f'{{"prompt_tokens": {10**400}, "input_tokens": {10**400}}}'),
+    "counts that are no numbers": body(usage='{"prompt_tokens": 1e999, "completion_tokens": NaN}'),
+    "more cached than sent": body(
+        usage='{"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 99999}, "input_tokens": 9}'
+    ),
+    "a number as the finish reason": body(finish="5"),
+    "an object as the finish reason": body(finish='{"a": 1}'),
+    "a list as the finish reason": body(finish='["stop"]'),
+    "a megabyte of model name": body(model=f'"{"m" * 1_000_000}"'),
+    "a megabyte of usage": body(usage=f'{{"x": [{", ".join(["1"] * 300_000)}], "y": "{"z" * 500_000}"}}'),
+}
+
+
+@pytest.mark.parametrize("backend", ["openai", "anthropic"])
+@pytest.mark.parametrize("reply", ODD_REPLIES.values(), ids=ODD_REPLIES)
+def test_an_odd_reply_is_scored_and_neither_ends_the_run_nor_breaks_its_reports(typed, wire, reply, backend):
+    """Each ended the run in a traceback, at each start anew, or the page of its records."""
+    wire.schedule("ok", reply)
+    address = wire.root if backend == "anthropic" else wire.base_url
+    server = ("--model", f"{backend}/gpt-4o", "--base-url", address, "--tokenizer", "cl100k_base")
+    grid = ("--lengths", "200", "--depths", "0:100:4", "--max-answer-tokens", "40", "--limit-usd", "9")
+    prices = ("--prices", "input=1", "--prices", "output=1")
+    typed("run", *server, *grid, *prices, "-o", "r")
+    rows = written(typed.folder)
+    assert len(rows) == 4
+    assert {row["failure"] for row in rows} == {None}
+    assert all(row["prompt_tokens"] is None or 0 <= row["prompt_tokens"] < 2**53 for row in rows)
+    assert all(row["usd"] >= 0 for row in rows)
+    assert all(isinstance(row["finish"], str | None) for row in rows)
+    assert max(len(json.dumps(row)) for row in rows) < 30_000
+    typed("report", "r", "-o", "x.html")
+
+
+@pytest.mark.parametrize(
+    ("backend", "reply"),
+    [
+        ("openai", body('[null, 5, {"text": {"a": 1}}, {"text": null}]')),
+        ("anthropic", body('{"a": 1}')),
+        ("anthropic", body("null")),
+    ],
+)
+def test_parts_without_text_are_no_answer(typed, wire, backend, reply):
+    """They were answers such as "{'a': 1}None", scored 0."""
+    wire.schedule("ok", reply)
+    address = wire.root if backend == "anthropic" else wire.base_url
+    server = ("--model", f"{backend}/m", "--base-url", address, "--tokenizer", "cl100k_base")
+    typed("run", *server, "--lengths", "200", "--depths", "0,100", "--max-answer-tokens", "40", code=1)
+    failed = [row for row in written(next(typed.folder.glob("*"))) if row["failure"]]
+    assert [(row["failure"], row["answer"]) for row in failed] == [("unreadable answer", None)]
+
+
+@pytest.mark.parametrize(
+    ("returns", "failure"),
+    [
+        ('Answer("51328 \\ud800", finish=5, prompt_tokens=10**400, usage={"a": object()})', None),
+        ('Answer("51328", model=b"x", latency_s=float("nan"), thinking=7, cached_tokens=-1)', None),
+        ("Answer(None)", "unreadable answer"),
+        ("Answer(b'51328')", "unreadable answer"),
+    ],
+)
+def test_an_answer_of_a_users_function_is_held_to_the_same(typed, returns, failure):
+    source = f"from needlemap.plugins import Answer\n\ndef f(messages):\n    return {returns}\n"
+    source = source.replace("needlemap.plugins", "needlemap.models.base")
+    name = f"odd_{abs(hash(returns))}"
+    (typed.folder / f"{name}.py").write_text(source, "utf-8")
+    grid = ("--lengths", "1k", "--depths", "0,50", "-o", "r")
+    typed("run", "--model", f"python/{name}:f", *grid, code=None)
+    assert {row["failure"] for row in written(typed.folder)} == {failure}
+
+
+async def twice(*_: object) -> Score:
+    return Score(2.0, 2.0, {"why": object()})
+
+
+def test_a_score_that_fits_into_no_record_is_the_scorers_failure(typed, monkeypatch):
+    monkeypatch.setattr(Substring, "score", twice)
+    grid = ("--lengths", "1k", "--depths", "0,50", "-o", "r")
+    typed("run", "--model", "baseline/bm25", *grid, code=None)
+    assert {row["failure"] for row in written(typed.folder)} == {"scorer raised"}
+
+
+def written(folder: Path) -> list[dict[str, Any]]:
+    """All records of a run `r`, or of the one in a folder."""
+    files = sorted(folder.glob("**/records-*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]

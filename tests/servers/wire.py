@@ -102,6 +102,8 @@ async def model(state: State, request: Request) -> Response:
     if fault.startswith("echo:"):
         return echo(request, int(fault[5:]))
     wrong = _overflow(state, request, prompt) or unwanted(fault, asked)
+    if fault.startswith("raw:"):
+        return Response(200, fault[4:].encode("utf-8", "surrogatepass"))
     refused = refusal(wrong or fault, asked["model"], request.key)
     if refused:
         status, said, more = refused

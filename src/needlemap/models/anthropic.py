@@ -15,6 +15,7 @@ from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import faults
 from needlemap.models.base import Answer, Decoding, Traits
 from needlemap.models.connection import base_url_of, check_request, count, key_of, limits_of, reply
+from needlemap.models.openai import texts_of
 from needlemap.options import Checked
 from needlemap.prompts import TEXT, Message, Prompt
 
@@ -156,8 +157,11 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
         count(usage, name)
         for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     ]
+    texts = [block for block in content if block.get("type") == "text"]
+    if texts and not texts_of(texts):
+        raise faults.unreadable("The reply holds no text", str(body))
     return Answer(
-        "".join(str(block.get("text", "")) for block in content if block.get("type") == "text"),
+        "".join(texts_of(texts)),
         FINISH.get(str(finish), finish),
         None if parts[0] is None else sum(part or 0 for part in parts),
         parts[1],
@@ -172,7 +176,10 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
 
 def _thoughts(content: Blocks) -> list[str]:
     """Thinking blocks; of those that the API hides only that they were there."""
-    texts = {"thinking": "thinking", "redacted_thinking": ""}
-    return [
-        str(block.get(texts[block["type"]], "[redacted]")) for block in content if block.get("type") in texts
-    ]
+    found: list[str] = []
+    for block in content:
+        if block.get("type") == "redacted_thinking":
+            found.append("[redacted]")
+        elif block.get("type") == "thinking":
+            found += texts_of([block], "thinking")
+    return found

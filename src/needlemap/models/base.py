@@ -6,13 +6,21 @@ A back end never retries, never scores and keeps no state between answers but it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from json import dumps
 from typing import Any, Protocol, runtime_checkable
 
+from needlemap.errors import Failure, Unmeasured
 from needlemap.models.allowance import Allowance
 from needlemap.prompts import Prompt
 from needlemap.tokens import TokenText
+
+MOST_TOKENS = 2**53  # no larger count is kept: beyond it JSON readers disagree about whole numbers
+LONGEST_NAME = 200  # characters of a model's name, of a finish reason, and of each text in a usage report
+LONGEST_USAGE = 20_000  # characters of a usage report; of a longer one nothing is kept
+_DEEPEST, _WIDEST = 6, 200  # levels of a usage report, and parts of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +61,9 @@ class Forced:
 class Answer:
     """What a model said. finish: 'stop', 'length', 'refusal', or the provider's own word; None for none.
 
-    Token counts are the provider's own, None where it reports none; usage is its report, unchanged.
+    Whatever a server or a user's function says, an Answer fits into a record: half characters become '?',
+    and what is no reason, no count or no name is None. Raises Unmeasured for a text that is none.
+    Token counts are the provider's own, None where it reports none; usage is its report, in bounds.
     completion_tokens holds thinking_tokens. thinking: what a reasoning model wrote before its answer, None
     where nothing of it is seen. forced: set when the model was given the answer instead of asked for one;
     text is then empty. allowance: what the server still takes.
@@ -71,6 +81,69 @@ class Answer:
     thinking: str | None = None
     thinking_tokens: int | None = None
     allowance: Allowance | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise Unmeasured(Failure.UNREADABLE, f"The answer is {type(self.text).__name__}, not text.")
+        sound = {
+            "text": whole(self.text),
+            "finish": named(self.finish),
+            "model": named(self.model),
+            "thinking": whole(self.thinking) if isinstance(self.thinking, str) else None,
+            "usage": usage_kept(self.usage),
+            "latency_s": self.latency_s if seconds(self.latency_s) else 0.0,
+        }
+        counts = ("prompt_tokens", "cached_tokens", "completion_tokens", "thinking_tokens")
+        for name, value in {**sound, **{name: tokens(getattr(self, name)) for name in counts}}.items():
+            object.__setattr__(self, name, value)
+
+
+def whole(text: str) -> str:
+    """A text that any file can hold: half a character (a lone surrogate) becomes '?'."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def named(value: object) -> str | None:
+    """A short text as it is, a long one's beginning; None for anything else."""
+    return whole(value[:LONGEST_NAME]) if isinstance(value, str) else None
+
+
+def tokens(value: object) -> int | None:
+    """A count of tokens: a whole number from 0 to 2^53; None for anything else.
+
+    >>> tokens(7), tokens(-1), tokens(10**400), tokens(True), tokens("7")
+    (7, None, None, None, None)
+    """
+    number = isinstance(value, int) and not isinstance(value, bool)
+    return value if number and 0 <= value <= MOST_TOKENS else None  # type: ignore[operator,return-value]
+
+
+def seconds(value: object) -> bool:
+    """Whether this is a duration."""
+    return isinstance(value, (int, float)) and 0 <= value <= MOST_TOKENS
+
+
+def usage_kept(usage: object) -> dict[str, Any]:
+    """A usage report as a record keeps it: unchanged, but for what no report can mean."""
+    found = _kept(usage, _DEEPEST)
+    return found if isinstance(found, dict) and len(dumps(found)) <= LONGEST_USAGE else {}
+
+
+def _kept(value: object, levels: int) -> Any:
+    """A JSON value within bounds; None for what is out of them."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return named(value)
+    if isinstance(value, (int, float)):
+        return value if abs(value) <= MOST_TOKENS else None
+    if levels and isinstance(value, Mapping):
+        return {whole(str(key)[:LONGEST_NAME]): _kept(part, levels - 1) for key, part in _few(value.items())}
+    return [_kept(part, levels - 1) for part in _few(value)] if levels and isinstance(value, list) else None
+
+
+def _few(parts: Iterable[Any]) -> Iterable[Any]:
+    return islice(parts, _WIDEST)
 
 
 # Chat messages as (role, text), one of which holds MARK, to the token texts before and after that mark,

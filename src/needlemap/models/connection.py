@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from needlemap.errors import SettingsError, Unmeasured
 from needlemap.models import faults
 from needlemap.models.allowance import Allowance, allowance
+from needlemap.models.base import tokens
 
 NO_KEY = "none"  # local servers want none, the SDKs insist on some text
 CONNECT_S = 20.0  # for a connection, at most: an address that nobody answers at is not waited for
@@ -167,4 +168,4 @@ def count(usage: Mapping[str, Any], *path: str) -> int | None:
     value: Any = usage
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return tokens(value)

@@ -162,9 +162,9 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
     usage = body.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     finish = choice.get("finish_reason")
-    written = count(usage, "completion_tokens")
+    written = usage.get("completion_tokens")
     text = _text(choice, finish, body)
-    if not text and finish == "length" and written is not None and written <= 0:
+    if not text and finish == "length" and isinstance(written, int) and written <= 0:
         # LMDeploy's way to refuse a prompt longer than its session_len: status 200 and no text
         raise Unmeasured(Failure.TOO_LONG, "The server wrote no token and says 'length': prompt too long.")
     model = body.get("model")
@@ -198,7 +198,8 @@ def _text(choice: dict[str, Any], finish: str | None, body: Mapping[str, Any]) -
     message = _message(choice)
     content = message.get("content", None if message else 0)
     if isinstance(content, list):  # parts, as Mistral's thinking models send them
-        content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+        texts = texts_of(content)
+        content = "".join(texts) if texts or not content or _thinking(choice) else 0
     for said in (content, _refusal(choice)):
         if isinstance(said, str) and said:
             return said
@@ -225,15 +226,18 @@ def _thinking(choice: dict[str, Any]) -> str | None:
     parts = message.get("content")
     if not isinstance(parts, list):
         return None
-    thoughts = [part.get("thinking") for part in parts if isinstance(part, dict) and part.get("thinking")]
+    thoughts = [part.get("thinking") for part in parts if isinstance(part, dict)]
     return "".join(map(_flat, thoughts)) or None
 
 
 def _flat(thought: Any) -> str:
     """Mistral's thoughts: a text, or parts with texts."""
-    if isinstance(thought, list):
-        return "".join(str(part.get("text", "")) for part in thought if isinstance(part, dict))
-    return str(thought)
+    return "".join(texts_of(thought if isinstance(thought, list) else [{"text": thought}]))
+
+
+def texts_of(parts: Sequence[Any], field: str = "text") -> list[str]:
+    """The texts of an answer's parts; parts without one have none."""
+    return [part[field] for part in parts if isinstance(part, dict) and isinstance(part.get(field), str)]
 
 
 def _thinking_tokens(usage: Mapping[str, Any]) -> int | None:

@@ -67,8 +67,7 @@ class PythonModel(metaclass=Checked):
         if isinstance(said, str):
             said = Answer(said)
         if isinstance(said, Answer):
-            whole = said.text.encode("utf-8", "replace").decode()  # half a character fits in no record
-            return replace(said, text=whole, latency_s=said.latency_s or latency_s)
+            return replace(said, latency_s=said.latency_s or latency_s)
         problem = f"{self.name} must return a str or a needlemap Answer, it returned {type(said).__name__}"
         raise faults.unreadable(problem, repr(said))
 

@@ -204,7 +204,8 @@ class Runner:
         """Score, record, keep."""
         answer = answered if isinstance(answered, Answer) else None
         score = answered if isinstance(answered, Unmeasured) else await self._score(trial, answered)
-        record = self._maker.make(trial, answer, score, tried, self._timed_out.pop(trial.key, 0))
+        record, score = self._record(trial, answer, score, tried)
+        self._timed_out.pop(trial.key, None)
         self._budget.judged(record.judge_usd)
         if trial.asked in self._answers:
             record = scored_anew(self._answers[trial.asked], record)
@@ -212,6 +213,21 @@ class Runner:
         await self._keeper.append(record)
         self._watcher.recorded(record)
         return record
+
+    def _record(
+        self, trial: Trial, answer: Answer | None, score: Score | Unmeasured, tried: int
+    ) -> tuple[Record, Score | Unmeasured]:
+        """The trial's record and what came of it: a score or an answer that fits into none is its failure."""
+        try:
+            record = self._maker.make(trial, answer, score, tried, self._timed_out[trial.key])
+            record.line()
+        except Exception as error:
+            if isinstance(score, Score):
+                return self._record(trial, answer, raised(error, Failure.SCORER), tried)
+            if answer is None:
+                raise
+            return self._record(trial, None, raised(error, Failure.UNREADABLE), tried)
+        return record, score
 
     async def _score(self, trial: Trial, answer: Answer) -> Score | Unmeasured:
         try:
