@@ -34,6 +34,7 @@ MEANINGS = {
     "schema": "version of this list",
     "key": "hash of all that can change the answer or its score; resume goes by it",
     "asked": "hash of what can change the answer, without the scorer: answers are scored anew by it",
+    "run": "hash of the settings that make a run what it is, as in run.json: a record of another is left out",
     "task": "the task's name",
     "model": "as set: BACKEND/NAME",
     "length_tokens": "the cell's length",

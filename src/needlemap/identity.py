@@ -60,6 +60,7 @@ FREE = frozenset(
         *("save", "save_contexts", "quiet", "collisions", "haystack_repeat"),
     }
 )
+_SCORING = ("scorer", "scorer_options")  # `needlemap score` changes them
 _HOMES = {"openai": "api.openai.com", "anthropic": "api.anthropic.com"}
 _OWN = "own server"
 _LOCAL = (".local", ".internal", ".lan", ".localdomain", ".localhost")
@@ -110,6 +111,13 @@ def settings_hash(settings: Settings, tokenizer: str, weights: str) -> str:
     shared = {name: getattr(settings, name) for name in ASKED}
     shared["base_url"] = place(settings.backend, settings.base_url)
     return _hash([shared, tokenizer, weights])
+
+
+def run_hash(settings: Settings) -> str:
+    """Hash of what makes a run this one and no other, however it is scored and whatever its grid. Settings as
+    they are by default do not enter, so that a version that has more of them reads its runs as before."""
+    named = settings.model_dump(mode="json", exclude_defaults=True, exclude={*FREE, *_SCORING})
+    return _hash({**named, "base_url": place(settings.backend, settings.base_url)})[:16]
 
 
 def scored_key(asked: str, scorer: str, options: Mapping[str, Any]) -> str:

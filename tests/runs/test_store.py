@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import json
 import os
+from pathlib import Path
 
 import pytest
 
+from needlemap import files
 from needlemap.errors import NeedlemapError
 from needlemap.runs import store
 from needlemap.runs.record import Record
-from needlemap.runs.store import RunFolder, Writer
+from needlemap.runs.store import RunFolder, Writer, write_json
 
 
 def record(key: str, **changed) -> Record:
@@ -107,3 +110,121 @@ def test_a_record_of_a_later_version_keeps_what_is_known_of_it(tmp_path):
     later = record("1").line().replace(b'{"schema":1', b'{"mood":"fine","schema":1')
     (tmp_path / "records-1.jsonl").write_bytes(later)
     assert [one.key for one in RunFolder(tmp_path).records()] == ["1"]
+
+
+ABOUT = {
+    "schema": 1,
+    "settings": {"model": "m", "task": "t", "mode": "exact", "seed": 0},
+    "tokenizer": {"name": "n", "fingerprint": ""},
+    "scorer": {"name": "s", "options": {}},
+    "cells": [[1, 0.5, [0]]],
+}
+
+
+def folder_of(path: Path, *lines: bytes, **about) -> RunFolder:
+    (path / "run.json").write_text(json.dumps(ABOUT | about))
+    (path / "records-1.jsonl").write_bytes(b"".join(lines))
+    return RunFolder(path)
+
+
+def test_records_of_another_run_are_left_out_and_counted(tmp_path):
+    """Lines of a run with another seed, pasted in, once turned 100 % into 50 % without a word."""
+    others = [record("2", seed=1), record("3", model="x"), record("4", task="y"), record("5", run="abc")]
+    lines = [each.line() for each in (record("1"), *others, record("6", run="def"))]
+    folder = folder_of(tmp_path, *lines, identity="def")
+    assert [one.key for one in folder.records()] == ["1", "6"]
+    assert folder.left_out.notes() == ["4 records of another run, left out"]
+
+
+def test_lines_that_are_no_record_are_counted_and_a_torn_end_is_told_apart(tmp_path):
+    good = record("1").line()
+    folder = folder_of(tmp_path, good, b"{}\n", b"\0\0\0\n", b"\n", good, good[:-9])
+    assert len(list(folder.records())) == 2
+    notes = ["2 lines unreadable, left out", "1 line cut off by a kill or a full disk, left out"]
+    assert folder.left_out.notes() == notes
+
+
+def test_pipes_devices_and_links_to_them_are_no_records_files_and_no_run(tmp_path):
+    """Reading them never ended."""
+    folder = folder_of(tmp_path, record("1").line())
+    os.mkfifo(tmp_path / "records-2.jsonl")
+    (tmp_path / "records-3.jsonl").symlink_to("/dev/zero")
+    assert [one.key for one in folder.records()] == ["1"]
+    assert folder.left_out.notes() == [f"'records-{n}.jsonl' is no file, left out" for n in (2, 3)]
+    (tmp_path / "run.json").unlink()
+    os.mkfifo(tmp_path / "run.json")
+    with pytest.raises(NeedlemapError, match=r"No run at"):
+        folder.about()
+
+
+def test_a_line_longer_than_any_record_ends_its_file(tmp_path, monkeypatch):
+    long = b"x" * 2000
+    folder = folder_of(tmp_path, record("1").line(), long + b"\n", record("2").line())
+    monkeypatch.setattr(files, "MOST_LINE", 1000)
+    assert [one.key for one in folder.records()] == ["1"]
+    assert folder.left_out.notes() == ["1 line unreadable, left out"]
+
+
+ABSURD = ["1e999", "-1e999", "NaN", "-5", "9" * 400, '"x"', "[]", "{}", "null", "true", "1.5", "1e30"]
+OPTIONAL = ["prompt_tokens", "cached_tokens", "shared_tokens", "completion_tokens", "thinking_tokens"]
+
+
+@pytest.mark.parametrize("name", [*OPTIONAL, "usd", "latency_s"])
+def test_a_side_note_that_is_no_number_is_missing_and_the_score_stays(tmp_path, name):
+    lines = [record(str(at), score=1.0).line() for at in range(len(ABSURD))]
+    broken = [
+        line.replace(f'"{name}":null'.encode(), f'"{name}":{value}'.encode())
+        for line, value in zip(lines, ABSURD, strict=True)
+    ]
+    found = list(folder_of(tmp_path, *broken).records())
+    assert len(found) == len(ABSURD)
+    values = {getattr(each, name) for each in found}
+    assert values - {None} <= ({1.5, 1.0} if name in ("usd", "latency_s") else {1})
+
+
+@pytest.mark.parametrize("name", ["length_tokens", "depth", "repeat", "seed", "score", "attempts"])
+def test_a_record_whose_numbers_are_none_is_left_out(tmp_path, name):
+    written = '"score":1.0' if name == "score" else f'"{name}":{record("1").model_dump()[name]}'
+    line = record("1", score=1.0).line()
+    assert written.encode() in line
+    absurd = ["1e999", "NaN", "-1e400", "9" * 400, "[]", "1e30"]
+    broken = [line.replace(written.encode(), f'"{name}":{value}'.encode()) for value in absurd]
+    folder = folder_of(tmp_path, line, *broken)
+    assert len(list(folder.records())) == 1
+    assert folder.left_out.unreadable == len(absurd)
+
+
+def test_what_a_provider_said_is_kept_without_numbers_that_no_program_reads():
+    deep: list = []
+    for _ in range(200):
+        deep = [deep]
+    usage = {"a": float("inf"), "b": 10**400, "c": {"d": [1, float("nan")]}, "deep": deep}
+    kept = record("1", usage=usage).usage
+    assert (kept["a"], kept["b"], kept["c"]) == (None, None, {"d": [1, None]})
+    assert len(json.dumps(kept, allow_nan=False)) < 500
+
+
+def test_nothing_is_written_through_a_link_in_the_folder(tmp_path):
+    """run.tmp, contexts and .lock were opened by name: a link there led to a file of the user's."""
+    mine, folder = tmp_path / "mine", tmp_path / "r"
+    mine.write_text("mine")
+    folder.mkdir()
+    for name in ("run.tmp", "run.json", ".lock"):
+        (folder / name).symlink_to(mine)
+    write_json(folder / "run.json", {"a": 1})
+    assert (folder / "run.json").read_text() == '{\n "a": 1\n}'
+    with pytest.raises(NeedlemapError, match="is a link, or no file"):
+        Writer(RunFolder(folder))
+    assert mine.read_text() == "mine"
+    assert not [file for file in folder.iterdir() if file.suffix == ".tmp" and file.name != "run.tmp"]
+
+
+def test_a_run_is_its_owners_alone(tmp_path):
+    writer = Writer(RunFolder(tmp_path / "runs" / "r"))
+    writer.describe({"a": 1})
+    asyncio.run(writer.append(record("1")))
+    writer.close()
+    folder = tmp_path / "runs" / "r"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
+    assert (tmp_path / "runs").stat().st_mode & 0o777 != 0o700

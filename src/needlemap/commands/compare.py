@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.maps.verdict import Verdict
+from needlemap.printable import printable
 from needlemap.reports.comparison import comparison_json, comparison_text
 from needlemap.reports.paired import MARGIN, compare_loaded
 from needlemap.reports.paired_suites import compare_suites
@@ -28,7 +30,10 @@ def compare_command(
 
 
 def _runs(first: Path, second: Path, points: float) -> tuple[str, dict[str, Any], Verdict]:
-    comparison, names = compare_loaded(load_run(first), load_run(second), points)
+    runs = load_run(first), load_run(second)
+    for path, note in ((run.path, note) for run in runs for note in run.notes):
+        print(f"note: {printable(path)}: {printable(note)}", file=sys.stderr)
+    comparison, names = compare_loaded(*runs, points)
     text, plain = comparison_text(comparison, names), comparison_json(comparison, names)
     return text, plain, comparison.verdict
 

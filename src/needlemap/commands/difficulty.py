@@ -5,7 +5,6 @@ Each step of the dial is a run of one repeat, under RUN/pilots; the chosen one's
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,10 +30,11 @@ from needlemap.difficulty import (
     read_difficulty,
 )
 from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.files import make_folder, write_whole
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
 from needlemap.runs.session import Session, load_map, make_model
-from needlemap.runs.store import RUN_FILE, RunFolder
+from needlemap.runs.store import RUN_FILE, RunFolder, records_files
 from needlemap.runs.suite_folder import budget_beside
 from needlemap.settings import Settings
 from needlemap.suites import suite_name
@@ -78,7 +78,7 @@ def auto_command(preset: str | None, out: Path | None, flags: Mapping[str, Any],
         except KeyboardInterrupt:
             print(f"needlemap: interrupted. To go on: the same command with -o {path}", file=sys.stderr)
             return ending.code
-    if (path / RUN_FILE).is_file():
+    if RunFolder(path).exists:
         show_result(load_map(path), settings, path)
         if not settings.quiet:
             print(f"others at the same difficulty: --difficulty {path / FILE}", file=sys.stderr)
@@ -129,11 +129,11 @@ def _freeze(settings: Settings, options: Mapping[str, Any], pilot: Path, path: P
     n = load_map(pilot).n
     reference = Reference(model=settings.model, score=round(100 * score, 2), n=n)
     made = Difficulty(task=settings.task, task_options=dict(options), reference=reference)
-    path.mkdir(parents=True, exist_ok=True)
-    (path / FILE).write_text(made.text(), encoding="utf-8")
-    if not (path / RUN_FILE).is_file():
-        for file in [*sorted(pilot.glob("records-*.jsonl")), pilot / RUN_FILE]:
-            shutil.copy2(file, path / file.name)
+    make_folder(path)
+    write_whole(path / FILE, made.text().encode())
+    if not RunFolder(path).exists:
+        for file in [*records_files(pilot), pilot / RUN_FILE]:
+            write_whole(path / file.name, file.read_bytes())
 
 
 def _score(map: Map) -> float | None:

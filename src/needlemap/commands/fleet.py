@@ -16,6 +16,7 @@ from needlemap.commands.suite import show_suite
 from needlemap.commands.termination import terminable
 from needlemap.configure import checked
 from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.files import make_folder
 from needlemap.models.base import Model
 from needlemap.reports.live import Silent
 from needlemap.runs.fleet import Fleet
@@ -77,7 +78,7 @@ def start(session: Session, fleet: Fleet, live: bool, part: Part) -> int:
     if not session.wanted:
         return finished(session, Outcome(), part)
     model = _model(session, part)
-    path.mkdir(parents=True, exist_ok=True)
+    make_folder(path)
     with ExitStack() as stack:
         stack.enter_context(lock_launch(path))
         refuse_launched(path)

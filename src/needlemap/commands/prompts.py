@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from needlemap.commands.settle import settle
+from needlemap.files import refuse_link
 from needlemap.grid import percent
 from needlemap.plan.order import ordered
 from needlemap.trials import Trial, prepare
@@ -22,6 +23,7 @@ def prompts_command(preset: str | None, out: Path | None, flags: Mapping[str, An
     if out is None:
         _write(sys.stdout, trials)
         return
+    refuse_link(out)
     with out.open("w", encoding="utf-8") as file:
         _write(file, trials)
     print(f"{len(trials)} prompts, {experiment.tokens_asked:,} tokens: {out}", file=sys.stderr)

@@ -93,6 +93,8 @@ def _written(runs: list[Path], out: Path, format: str, look: Look) -> Path:
     if out.suffix.lower() == ".html":
         return write_page(runs, out, title=look.title, palette=look.palette, rules=look.rules)
     loaded = [load_run(path) for path in dict.fromkeys(runs)]
+    for note in (note for run in loaded for note in run.notes):
+        print(f"note: {printable(note)}", file=sys.stderr)
     if is_table(out):
         return write_table(loaded, out, format)
     figure, why_not = figure_of(loaded, title=look.title, palette=look.palette)

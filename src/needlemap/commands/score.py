@@ -10,6 +10,7 @@ from typing import Any
 
 from needlemap.commands.run import show_result
 from needlemap.errors import NeedlemapError, SettingsError, Unmeasured, did_you_mean
+from needlemap.files import write_report
 from needlemap.flags import parsed
 from needlemap.models.thinking import parted
 from needlemap.registry import find
@@ -55,7 +56,7 @@ def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) ->
     if out is None:
         sys.stdout.write(lines)
     else:
-        out.write_text(lines, encoding="utf-8")
+        write_report(out, lines.encode())
     shares = [row["score"] for row in scored if row["score"] is not None]
     mean = f"{sum(shares) / len(shares):.2f}" if shares else "-"
     print(

@@ -14,6 +14,7 @@ from needlemap.commands.prompts import prompt_line
 from needlemap.commands.run import announce, fresh, interrupted, notes, show_usage, verdict, view_of
 from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.files import refuse_link
 from needlemap.models.base import Model
 from needlemap.money import price_source
 from needlemap.plan.order import ordered
@@ -209,6 +210,7 @@ def prompts_suite(name: str, out: Path | None, flags: Mapping[str, Any]) -> None
     if out is None:
         _write(sys.stdout, settled)
         return
+    refuse_link(out)
     with out.open("w", encoding="utf-8") as file:
         count = _write(file, settled)
     print(f"{count:,} prompts of {len(settled)} families: {out}", file=sys.stderr)

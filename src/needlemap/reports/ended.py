@@ -16,6 +16,7 @@ def ended_lines(folder: RunFolder) -> list[str]:
     unasked = sum(len(repeats) for _, _, repeats in about["cells"]) - len(records)
     skipped = max(0, unasked) if about.get("stopped") else 0
     return [
+        *(f"note: {note}" for note in folder.left_out.notes()),
         *placeless_lines(about, records),
         *balance_lines(records),
         *closed_book_lines(folder),

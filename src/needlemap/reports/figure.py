@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from needlemap.errors import SettingsError
+from needlemap.files import write_report
 from needlemap.maps.comparison import Comparison
 from needlemap.maps.map import Map
 
@@ -59,9 +60,7 @@ def write_figure(figure: Figure, path: Path | str, *, width: float | None = None
     """
     target = Path(path)
     content = figure_bytes(figure, target.suffix, width=width)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(content)
-    return target
+    return write_report(target, content)
 
 
 def figure_bytes(figure: Figure, suffix: str, *, width: float | None = None) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from needlemap.errors import SettingsError, did_you_mean
+from needlemap.files import write_report
 from needlemap.reports.labels import told_apart
 from needlemap.reports.opencompass import summary_csv
 from needlemap.reports.parquet import parquet_bytes
@@ -26,9 +27,7 @@ def write_table(runs: Sequence[Loaded], path: str | Path, format: str = "cells")
     """Write a table by its suffix; folders are made. Raises SettingsError for an unknown format."""
     target = Path(path)
     content = table_bytes(runs, target.suffix.lower(), format)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(content)
-    return target
+    return write_report(target, content)
 
 
 def table_bytes(runs: Sequence[Loaded], suffix: str, format: str) -> bytes:

@@ -10,8 +10,9 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
+from needlemap.files import is_regular, open_inside
 from needlemap.grid import Cell
 from needlemap.identity import asked_alone, scored_key, settings_hash
 from needlemap.models.base import Model
@@ -21,7 +22,7 @@ from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.runs.budget import Budget
 from needlemap.runs.record import Record
 from needlemap.runs.runner import Runner
-from needlemap.runs.store import RunFolder, parsed
+from needlemap.runs.store import RunFolder
 from needlemap.trials import Experiment, Trial
 
 FILE = "closed-book.jsonl"
@@ -66,10 +67,8 @@ async def ask(experiment: Experiment, folder: RunFolder, model: Model, budget: B
 
 def every_record(folder: RunFolder) -> Iterator[Record]:
     """All records, as they were written: for limits, since each was paid for."""
-    file = folder.path / FILE
-    yield from filter(
-        None, map(parsed, file.read_bytes().splitlines(keepends=True) if file.is_file() else ())
-    )
+    if is_regular(file := folder.path / FILE):
+        yield from folder.records_in(file, folder.about() if folder.exists else {})
 
 
 def kept(folder: RunFolder) -> list[Record]:
@@ -115,7 +114,7 @@ class _Keeper:
             await asyncio.to_thread(self._write, record.line())
 
     def _write(self, line: bytes) -> None:
-        with self._file.open("a+b") as out:
+        with open_inside(self._file, "a+b") as out:
             if out.seek(0, os.SEEK_END) and _last(out) != b"\n":
                 out.write(b"\n")  # behind a line that a kill or a full disk tore
             out.write(line)
@@ -123,7 +122,7 @@ class _Keeper:
             os.fsync(out.fileno())
 
 
-def _last(file: BinaryIO) -> bytes:
+def _last(file: IO[bytes]) -> bytes:
     """The last byte of a file that holds some."""
     file.seek(-1, os.SEEK_END)
     return file.read(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from needlemap.files import make_inside, write_whole
 from needlemap.grid import percent
 from needlemap.runs.record import Record
 from needlemap.trials import Trial
@@ -17,9 +18,9 @@ class SavingContexts:
 
     def asked(self, trial: Trial) -> None:
         """Write the context."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_inside(self._folder)
         name = f"len_{trial.cell.length_tokens}_depth_{percent(trial.cell.depth):g}_repeat_{trial.repeat}.txt"
-        (self._folder / name).write_text(trial.prompt.context_text, encoding="utf-8", newline="")
+        write_whole(self._folder / name, trial.prompt.context_text.encode())
 
     def recorded(self, record: Record) -> None:
         """Nothing: what was asked is written already."""

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from needlemap.files import open_inside
 from needlemap.runs.launcher import JobState, Phase
 from needlemap.runs.locks import is_held
 
@@ -73,7 +74,7 @@ class Processes:
 
     def _start(self, number: int) -> str:
         job = _job(number)
-        with self._alive(job).open("wb") as alive, self.log(job).open("ab") as log:
+        with open_inside(self._alive(job), "xb") as alive, open_inside(self.log(job), "ab") as log:
             fcntl.flock(alive, fcntl.LOCK_EX)
             child = subprocess.Popen(
                 self._command(number),
@@ -89,7 +90,7 @@ class Processes:
         return job
 
     def _command(self, number: int) -> list[str]:
-        return [sys.executable, "-m", "needlemap.runs.worker", str(self._folder), _job(number)]
+        return [sys.executable, "-P", "-m", "needlemap.runs.worker", str(self._folder), _job(number)]
 
     def _added(self, number: int) -> dict[str, str]:
         """Its share of the machine, beyond the environment that it has anyway."""

@@ -17,11 +17,13 @@ from needlemap.runs.store import RunFolder
 
 @dataclass(frozen=True)
 class Loaded:
-    """path: as the user gave it. about: what run.json holds. records: one a trial, as `latest_records`."""
+    """path: as the user gave it. about: what run.json holds. records: one a trial, as `latest_records`.
+    notes: what in its folder was left out, in words."""
 
     path: str
     about: Mapping[str, Any]
     records: tuple[Record, ...]
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def map(self) -> Map:
@@ -32,4 +34,5 @@ class Loaded:
 def load_run(path: str | Path) -> Loaded:
     """Read a run folder. Raises NeedlemapError when there is no run, or it cannot be read."""
     folder = RunFolder(path)
-    return Loaded(str(path), folder.about(), tuple(latest_records(folder.records())))
+    records = tuple(latest_records(folder.records()))
+    return Loaded(str(path), folder.about(), records, tuple(folder.left_out.notes()))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from needlemap.errors import NeedlemapError
+from needlemap.files import open_inside
 
 LOCK = ".lock"
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
@@ -42,7 +43,9 @@ def lock_launch(folder: Path) -> IO[bytes]:
 
 def hold(file: Path, *, shared: bool = False) -> IO[bytes] | None:
     """A file, locked while it is open; None when somebody else holds it."""
-    opened = file.open("a+b")  # some file systems want a file open for reading to share it, writing to own it
+    opened = open_inside(
+        file, "a+b"
+    )  # some file systems want a file open for reading to share it, writing to own it
     try:
         fcntl.flock(opened, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as error:
@@ -54,7 +57,7 @@ def hold(file: Path, *, shared: bool = False) -> IO[bytes] | None:
 
 def is_held(file: Path) -> bool | None:
     """Whether somebody holds a file, by the lock alone; None where the file system knows no locks."""
-    with file.open("a+b") as opened:
+    with open_inside(file, "a+b") as opened:
         try:
             fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError as error:

@@ -5,13 +5,62 @@ Its key hashes everything that can change the answer. Failures to measure are re
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field
 
 from needlemap.runs.outcomes import outcome_of
 
 SCHEMA = 1
+MOST = 2**53  # of a whole number: what JSON, tables and figures of any program hold exactly
+MOST_TOKENS = 10**12  # of a length
+_DEEPEST = 40  # lists in lists that are kept of what a provider said
+
+
+def _count(value: Any) -> Any:
+    """A count as it was said, None for what counts nothing: a record is worth more than its side notes."""
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return int(value) if whole and 0 <= value <= MOST else None
+
+
+def _amount(value: Any) -> Any:
+    """Dollars or seconds as they were said, None for what is no such number."""
+    known = isinstance(value, int | float) and math.isfinite(_float(value)) and 0 <= value <= MOST
+    return float(value) if known else None
+
+
+def _float(value: float) -> float:
+    """A number as a float; infinity for a whole one that is too long to be one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """JSON's values with every number that every program reads; others, and what lies too deep, are None.
+
+    >>> plain({"a": float("nan"), "b": [1, 10**30, 0.5]})
+    {'a': None, 'b': [1, None, 0.5]}
+    """
+    if isinstance(value, Mapping | list | tuple) and depth == _DEEPEST:
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): plain(part, depth + 1) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part, depth + 1) for part in value]
+    if isinstance(value, int | float):
+        return value if abs(_float(value)) <= MOST else None  # also true and false; NaN is not
+    return value if value is None or isinstance(value, str) else str(value)
+
+
+Count = Annotated[int | None, BeforeValidator(_count)]
+Amount = Annotated[float | None, BeforeValidator(_amount)]
+Native = Annotated[float | None, BeforeValidator(plain)]
+Said = Annotated[dict[str, Any], BeforeValidator(plain)]
+Whole = Annotated[int, Field(ge=-MOST, le=MOST)]
 
 
 class NeedleRecord(BaseModel):
@@ -21,10 +70,10 @@ class NeedleRecord(BaseModel):
     trial's first 32 needles only.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
     meant: float
     realised: float
-    byte: int
+    byte: Whole
     text: str = ""
     before: str = ""
     after: str = ""
@@ -37,13 +86,13 @@ class PromptRecord(BaseModel):
     pad: what was added at the haystack's end to reach the exact length.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
     sha256: str
-    tokens: int
-    haystack_tokens: int
-    positions: tuple[int, ...] = ()
+    tokens: Whole
+    haystack_tokens: Whole
+    positions: tuple[Whole, ...] = ()
     pad: str = ""
-    off_by: int = 0
+    off_by: Whole = 0
     haystack_repeated: bool = False
     collisions: tuple[str, ...] = ()
 
@@ -55,14 +104,14 @@ class ScorerRecord(BaseModel):
     usd: what a judge cost; None when no price is known.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
     name: str
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: Said = Field(default_factory=dict)
     scale: tuple[float, float] = (0.0, 1.0)
-    native: float | None = None
-    why: dict[str, Any] = Field(default_factory=dict)
+    native: Native = None
+    why: Said = Field(default_factory=dict)
     mean: bool = False
-    usd: float | None = 0.0
+    usd: Amount = 0.0
 
 
 class Record(BaseModel):
@@ -74,18 +123,21 @@ class Record(BaseModel):
     thinking: what a reasoning model wrote before its answer, at most 20,000 characters of it.
     rescored: whether the answer is an earlier record's, scored anew: nothing was asked.
     timed_out: of the attempts, those that ran out of time, which a provider may bill all the same.
+    run: hash of the settings that make its run what it is, as run.json has it; '' before there was one.
+    What is none of a number, of those that may be missing, is read as missing.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
     schema_version: int = Field(SCHEMA, alias="schema")
     key: str
     asked: str = ""
+    run: str = ""
     task: str
     model: str
-    length_tokens: int = Field(ge=0)
+    length_tokens: int = Field(ge=0, le=MOST_TOKENS)
     depth: float = Field(ge=0, le=1)
-    repeat: int = Field(ge=0)
-    seed: int
+    repeat: int = Field(ge=0, le=MOST)
+    seed: int = Field(ge=-(2**63), lt=2**63)
     question: str = ""
     reference: str = ""
     keywords: tuple[str, ...] = ()
@@ -96,16 +148,16 @@ class Record(BaseModel):
     finish: str | None = None
     score: float | None = Field(None, ge=0, le=1)
     scorer: ScorerRecord | None = None
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    shared_tokens: int | None = None
-    completion_tokens: int | None = None
-    thinking_tokens: int | None = None
-    usage: dict[str, Any] = Field(default_factory=dict)
-    usd: float | None = None
-    latency_s: float | None = None
-    attempts: int = 0
-    timed_out: int = 0
+    prompt_tokens: Count = None
+    cached_tokens: Count = None
+    shared_tokens: Count = None
+    completion_tokens: Count = None
+    thinking_tokens: Count = None
+    usage: Said = Field(default_factory=dict)
+    usd: Amount = None
+    latency_s: Amount = None
+    attempts: Whole = 0
+    timed_out: Whole = 0
     rescored: bool = False
     failure: str | None = None
     error: str | None = None

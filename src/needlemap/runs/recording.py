@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from needlemap.errors import Unmeasured
+from needlemap.identity import run_hash
 from needlemap.models.base import Answer
 from needlemap.money import Prices
 from needlemap.runs.record import NeedleRecord, PromptRecord, Record, ScorerRecord
@@ -54,6 +55,7 @@ class RecordMaker:
         return {
             "key": trial.key,
             "asked": trial.asked,
+            "run": run_hash(self.settings),
             "task": self.settings.task,
             "model": self.settings.model,
             "length_tokens": trial.cell.length_tokens,

@@ -54,6 +54,7 @@ class Run(BaseModel):
     created: str = Field("", description="UTC time")
     python: str = ""
     packages: dict[str, str] = Field({}, description="versions of what may change prompts and requests")
+    identity: str = Field("", description="hash of what makes this run what it is; its records hold it too")
     settings: Annotated[dict[str, Any], AfterValidator(_named)] = Field(
         description="the resolved settings: see Settings below"
     )

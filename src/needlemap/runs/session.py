@@ -17,6 +17,7 @@ from typing import Any
 
 from needlemap import __version__
 from needlemap.errors import Failure, SettingsError, Unmeasured
+from needlemap.identity import run_hash
 from needlemap.maps.cube import Cube, make_cube
 from needlemap.maps.map import Map, make_map, with_skipped
 from needlemap.models.base import Model
@@ -182,6 +183,7 @@ def about(experiment: Experiment, folder: RunFolder) -> dict[str, Any]:
         "created": before.get("created") or datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "packages": dict(filter(lambda row: row[1], ((name, _version(name)) for name in _PACKAGES))),
+        "identity": run_hash(experiment.settings),
         "settings": experiment.settings.model_dump(mode="json"),
         "tokenizer": {"name": experiment.tokenizer.name, "fingerprint": experiment.tokenizer.fingerprint},
         "scorer": scorer_about(experiment.scorer),

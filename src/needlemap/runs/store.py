@@ -1,7 +1,8 @@
 """A run's folder: run.json and one records file per process. Nothing that was scored is ever lost.
 
 Every record is one line, written at once and fsynced. A torn line (power cut) is dropped on reading. No two
-processes write one file, so the same layout serves a laptop and a network file system.
+processes write one file, so the same layout serves a laptop and a network file system. A folder may come from
+anywhere: what in it is no record of its run is left out, and counted (`LeftOut`).
 """
 
 from __future__ import annotations
@@ -11,41 +12,83 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from needlemap.errors import NeedlemapError
+from needlemap.files import (
+    is_regular,
+    lines_of,
+    make_folder,
+    open_regular,
+    read_regular,
+    write_whole,
+)
 from needlemap.runs.locks import lock_folder
 from needlemap.runs.record import SCHEMA, Record
 from needlemap.runs.run_file import what_is_wrong
 
 RUN_FILE = "run.json"
+RECORDS = "records-*.jsonl"
+_TIES = ("seed", "model", "task")
 _SHOWN = 3  # runs that stand in a folder that is none
 
 
+@dataclass(slots=True)
+class LeftOut:
+    """What a run's records files held that is no record of it. unreadable: lines that are no record; foreign:
+    records of another run; torn: lines that a kill or a full disk cut off; odd: names of what is no file."""
+
+    unreadable: int = 0
+    foreign: int = 0
+    torn: int = 0
+    odd: tuple[str, ...] = ()
+
+    def notes(self) -> list[str]:
+        """What a user should know, a line each.
+
+        >>> LeftOut(unreadable=22, foreign=1).notes()
+        ['22 lines unreadable, left out', '1 record of another run, left out']
+        """
+        notes = [f"'{name}' is no file, left out" for name in self.odd]
+        notes += [f"{_lines(self.unreadable, 'line')} unreadable, left out"] if self.unreadable else []
+        notes += [f"{_lines(self.foreign, 'record')} of another run, left out"] if self.foreign else []
+        cut = f"{_lines(self.torn, 'line')} cut off by a kill or a full disk, left out"
+        return notes + ([cut] if self.torn else [])
+
+
+def _lines(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 class RunFolder:
-    """One run on disk. Opening a folder creates nothing; `Writer` does."""
+    """One run on disk. Opening a folder creates nothing; `Writer` does.
+
+    left_out: what the last reading of its records passed over.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.left_out = LeftOut()
 
     @property
     def exists(self) -> bool:
         """Whether a run is there."""
-        return (self.path / RUN_FILE).is_file()
+        return is_regular(self.path / RUN_FILE)
 
     def about(self) -> dict[str, Any]:
         """What run.json says. Raises NeedlemapError when there is none, or it cannot be read."""
         file = self.path / RUN_FILE
-        if not file.is_file():
+        if not is_regular(file):
             inside = sorted(str(file.parent) for file in self.path.glob(f"*/{RUN_FILE}"))
             hint = f" Runs in it: {', '.join(inside[:_SHOWN])}." if inside else ""
             raise NeedlemapError(f"No run at '{self.path}': it holds no {RUN_FILE}.{hint}")
-        text = file.read_bytes()
+        text = read_regular(file)
         try:
             about = dict(json.loads(text))
             schema = int(about["schema"])
@@ -68,13 +111,46 @@ class RunFolder:
                 yield record
 
     def every_record(self) -> Iterator[Record]:
-        """All readable records, file by file as they were begun: their names start with the time.
+        """All readable records of this run, file by file as they were begun: their names start with the time.
 
         Raises NeedlemapError for one of a newer needlemap.
         """
-        for file in sorted(self.path.glob("records-*.jsonl"), key=lambda file: file.name):
-            with file.open("rb") as lines:
-                yield from filter(None, map(parsed, lines))
+        self.left_out = LeftOut()
+        about = self.about() if self.exists else {}
+        for file in records_files(self.path):
+            yield from self.records_in(file, about)
+        odd = [file.name for file in self.path.glob(RECORDS) if not is_regular(file)]
+        self.left_out.odd = tuple(sorted(odd))
+
+    def records_in(self, file: Path, about: Mapping[str, Any]) -> Iterator[Record]:
+        """A file's readable records, if they are of the run that run.json tells about; others are counted."""
+        with open_regular(file) as opened:
+            for line in lines_of(opened):
+                record = parsed(line)
+                if record is None and line.strip():
+                    torn = not line.endswith(b"\n")
+                    self.left_out.torn += torn
+                    self.left_out.unreadable += not torn
+                elif record is not None and is_of(record, about):
+                    yield record
+                elif record is not None:
+                    self.left_out.foreign += 1
+
+
+def records_files(folder: Path) -> list[Path]:
+    """The records files in a run's folder, as they were begun: neither pipes nor devices of such a name."""
+    return sorted(filter(is_regular, folder.glob(RECORDS)), key=lambda file: file.name)
+
+
+def is_of(record: Record, about: Mapping[str, Any]) -> bool:
+    """Whether a record is of the run that run.json tells about, as far as it can be told: by the hash of its
+    settings; records of earlier versions by seed, model and task, imported ones by nothing."""
+    if not about or "imported" in about:
+        return True
+    if record.run and "identity" in about:
+        return record.run == str(about["identity"])
+    settings = about["settings"]
+    return not any(name in settings and settings[name] != getattr(record, name) for name in _TIES)
 
 
 class Writer:
@@ -86,7 +162,7 @@ class Writer:
     def __init__(self, folder: RunFolder, *, shared: bool = False) -> None:
         """shared: workers may write beside it. Raises NeedlemapError when another run holds the folder."""
         self._folder = folder.path
-        folder.path.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.path)
         self._lock = lock_folder(folder.path, shared=shared)
         self._file = folder.path / f"records-{time.time_ns()}-{socket.gethostname()}-{os.getpid()}.jsonl"
         self._descriptor: int | None = None
@@ -117,7 +193,7 @@ class Writer:
 
     def _append(self, record: Record) -> None:
         if self._descriptor is None:
-            self._descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o644)
+            self._descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o600)
             _sync(self._folder)
         line = record.line()
         try:
@@ -183,9 +259,4 @@ def _scorer(record: Record) -> dict[str, Any]:
 
 def write_json(file: Path, about: dict[str, Any]) -> None:
     """Write a whole file so that it is either the old one or the new one, whatever happens."""
-    temporary = file.with_suffix(".tmp")
-    with temporary.open("wb") as out:
-        out.write(json.dumps(about, indent=1, ensure_ascii=False, default=str).encode())
-        out.flush()
-        os.fsync(out.fileno())
-    temporary.replace(file)
+    write_whole(file, json.dumps(about, indent=1, ensure_ascii=False, default=str).encode())

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from needlemap import __version__
 from needlemap.errors import NeedlemapError
+from needlemap.files import is_regular, make_folder, read_regular
 from needlemap.runs.budget import Budget
 from needlemap.runs.closed_book import every_record
 from needlemap.runs.store import RUN_FILE, RunFolder, write_json
@@ -44,7 +45,7 @@ class SuiteFolder:
     def runs(self) -> list[Path]:
         """Folders of the families that were begun, in their order."""
         found = [self.path / family for family in self.families]
-        return [path for path in found if (path / RUN_FILE).is_file()]
+        return [path for path in found if is_regular(path / RUN_FILE)]
 
     def beside(self, family: str) -> list[Path]:
         """The folders of the other families."""
@@ -65,13 +66,13 @@ def budget_beside(settings: Settings, others: Iterable[Path], started_s: float) 
 
 def is_suite(path: Path) -> bool:
     """Whether a folder is a suite's."""
-    return (path / NAME).is_file()
+    return is_regular(path / NAME)
 
 
 def open_suite(path: Path) -> SuiteFolder:
     """Read suite.json. Raises NeedlemapError when it is not one of ours."""
     try:
-        file = SuiteFile.model_validate_json((path / NAME).read_bytes())
+        file = SuiteFile.model_validate_json(read_regular(path / NAME))
     except ValidationError as error:
         raise NeedlemapError(f"'{path / NAME}' is not a suite's: {error.errors()[0]['msg']}.") from None
     if file.schema_version > SCHEMA:
@@ -85,7 +86,7 @@ def open_suite(path: Path) -> SuiteFolder:
 
 def make_suite(path: Path, suite: Suite) -> SuiteFolder:
     """Write suite.json, or find that of an earlier start. Raises NeedlemapError for another suite's."""
-    if (path / RUN_FILE).is_file():
+    if is_regular(path / RUN_FILE):
         raise NeedlemapError(f"'{path}' holds a run, not a suite. Give another folder with -o.")
     if is_suite(path):
         found = open_suite(path)
@@ -95,7 +96,7 @@ def make_suite(path: Path, suite: Suite) -> SuiteFolder:
                 f"({', '.join(suite.families)}). Give another folder with -o."
             )
         return found
-    path.mkdir(parents=True, exist_ok=True)
+    make_folder(path)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     file = SuiteFile(suite=suite.name, families=list(suite.families), needlemap=__version__, created=now)
     write_json(path / NAME, json.loads(file.model_dump_json()))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from needlemap.files import lines_of, open_regular
 from needlemap.runs.record import Record
-from needlemap.runs.store import parsed
+from needlemap.runs.store import parsed, records_files
 
 
 class Tail:
@@ -19,14 +20,14 @@ class Tail:
 
     def new(self) -> Iterator[Record]:
         """Records that came since the last call, all at the first."""
-        for file in sorted(self._folder.glob("records-*.jsonl"), key=lambda file: file.name):
+        for file in records_files(self._folder):
             if file.name != self._besides:
                 yield from self._of(file)
 
     def _of(self, file: Path) -> Iterator[Record]:
-        with file.open("rb") as lines:
-            lines.seek(self._read.get(file.name, 0))
-            for line in lines:
+        with open_regular(file) as opened:
+            opened.seek(self._read.get(file.name, 0))
+            for line in lines_of(opened):
                 if not line.endswith(b"\n"):
                     return
                 self._read[file.name] = self._read.get(file.name, 0) + len(line)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError
+from needlemap.files import make_inside
 from needlemap.plan.order import ordered, shared
 from needlemap.plan.units import Unit, make_units
 from needlemap.runs.claims import Claims
@@ -47,7 +48,8 @@ def lay_out(run: Path, experiment: Experiment, todo: Sequence[Trial], workers: i
         for unit in cut
     )
     work = Work(next_folder(run), units, _hash(walk))
-    work.folder.mkdir(parents=True)
+    make_inside(work.folder.parent)
+    work.folder.mkdir(mode=0o700)
     write_json(work.folder / _FILE, {"keys": work.keys, "units": [asdict(unit) for unit in units]})
     return work
 

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError
+from needlemap.files import open_inside
 from needlemap.interop.imports.imported import Imported
 from needlemap.runs.store import RunFolder, Writer
 
@@ -23,7 +24,7 @@ def write(run: Imported, path: Path) -> None:
     """The run's folder. Raises NeedlemapError when it is taken, OSError when it cannot be written."""
     refuse_taken(path)
     with closing(Writer(RunFolder(path))) as writer:
-        with (path / RECORDS).open("wb") as file:
+        with open_inside(path / RECORDS, "xb") as file:
             file.writelines(record.line() for record in run.records)
             file.flush()
             os.fsync(file.fileno())

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from needlemap.errors import SettingsError
+from needlemap.files import write_report
 from needlemap.maps.effective import RULES
 from needlemap.reports.page.document import packed, page_html
 from needlemap.reports.page.payload import summary
@@ -49,8 +50,7 @@ def write_page(
     with _uncollected():
         runs = [load_run(path) for path in places]
         page = make_page(runs, made=datetime.now(UTC), title=title, palette=palette, rules=rules)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_bytes(page.encode("utf-8", "replace"))  # a name may hold bytes that are no letter
+    write_report(out, page.encode("utf-8", "replace"))  # a name may hold bytes that are no letter
     return out
 
 
@@ -65,7 +65,7 @@ def make_page(
 ) -> str:
     """The page, in as much detail as the limit allows. Raises SettingsError for an unknown palette."""
     trials, notes = fitted(runs, limit)
-    each = [notes] * len(runs)
+    each = [[*notes, *run.notes] for run in runs]
     found = summary(runs, made=made, title=title, palette=palette, notes=each, rules=rules)
     return page_html(found, trials)
 

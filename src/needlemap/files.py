@@ -1,0 +1,150 @@
+"""Files that may come from a stranger: only regular ones are read, no more than so much of them, and nothing
+is written through a link.
+
+A run's folder may be unpacked from anywhere. In it a name can be a pipe, a device, or a link to a file of
+one's own. The folder itself may be a link: its owner typed it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import mkstemp
+from typing import IO, BinaryIO
+
+from needlemap.errors import NeedlemapError
+
+MOST_BYTES = 64 << 20  # of a file that is read whole
+MOST_LINE = 256 << 20  # of one line, a record's: an answer of 64 MB fits, however it is written
+_PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
+_MARKS = ("run.json", "suite.json")  # what makes a folder a run's
+
+
+def is_regular(file: Path) -> bool:
+    """Whether a file is there, and neither pipe, device, socket nor folder, also behind links."""
+    try:
+        return stat.S_ISREG(file.stat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def open_regular(file: Path) -> BinaryIO:
+    """A regular file, to be read. Raises NeedlemapError for any other kind, OSError where there is none."""
+    _refuse_odd(file, os.stat(file))  # before it is opened: opening some devices does something
+    opened = open(file, "rb", opener=_without_waiting)  # noqa: SIM115 - the caller closes it
+    try:
+        _refuse_odd(file, os.fstat(opened.fileno()))
+    except NeedlemapError:
+        opened.close()
+        raise
+    return opened
+
+
+def read_regular(file: Path, most: int = MOST_BYTES) -> bytes:
+    """A regular file's bytes. Raises NeedlemapError for any other kind and for one that is too large."""
+    with open_regular(file) as opened:
+        data = opened.read(most + 1)
+    if len(data) > most:
+        raise NeedlemapError(
+            f"'{file}' is larger than {most >> 20} MB, which is more than such a file holds."
+        )
+    return data
+
+
+def lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """A file's lines with their ends. One of more than MOST_LINE bytes is cut, and the last."""
+    while line := file.readline(MOST_LINE):
+        if len(line) == MOST_LINE and not line.endswith(b"\n"):
+            yield line + b"\n"
+            return
+        yield line
+
+
+def make_folder(folder: Path) -> None:
+    """A run's folder, for its owner alone; what stands above it is made as usual. One that is there stays.
+
+    Raises NeedlemapError where a link inside another run's folder leads to it.
+    """
+    refuse_link(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
+
+
+def make_inside(folder: Path) -> None:
+    """A folder inside a run's. Raises NeedlemapError where its name is a link."""
+    if folder.is_symlink():
+        raise _link(folder)
+    make_folder(folder)
+
+
+def write_whole(file: Path, data: bytes) -> None:
+    """Write a file so that it is either the old one or the new one, whatever happens. For its owner alone.
+
+    It is made under a name that nobody knows, and takes the place of whatever has its name, links too.
+    """
+    descriptor, temporary = mkstemp(dir=file.parent, prefix=f".{file.stem}-", suffix=".tmp")
+    try:
+        with open(descriptor, "wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, file)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def open_inside(file: Path, mode: str) -> IO[bytes]:
+    """A file in a run's folder, to be written: 'ab', 'a+b', 'xb'. Raises NeedlemapError where it is none."""
+    try:
+        opened: IO[bytes] = open(file, mode, opener=_without_links)  # noqa: SIM115
+    except OSError as error:
+        if file.is_symlink() or (file.exists() and not is_regular(file)):
+            raise _link(file) from None
+        raise error
+    if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+        opened.close()
+        raise _link(file)
+    return opened
+
+
+def refuse_link(target: Path) -> None:
+    """Raises NeedlemapError where a report would be written through a link inside a run's folder."""
+    linked: Path | None = None
+    for path in (target, *target.parents):
+        if linked is not None and any((path / name).exists() for name in _MARKS):
+            raise _link(linked)
+        linked = path if path.is_symlink() else linked
+
+
+def write_report(target: Path, data: bytes) -> Path:
+    """Write a file that a user named, and the folders above it. Raises NeedlemapError as `refuse_link`."""
+    refuse_link(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(data)
+    return target
+
+
+def _refuse_odd(file: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, a device or a socket"
+        raise NeedlemapError(f"'{file}' is {kind}, not a file.")
+
+
+def _link(file: Path) -> NeedlemapError:
+    return NeedlemapError(
+        f"'{file}' is a link, or no file: needlemap writes through no link inside a run's folder. Delete it, "
+        f"or give another folder or file with -o."
+    )
+
+
+def _without_waiting(file: str, flags: int) -> int:
+    return os.open(file, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _without_links(file: str, flags: int) -> int:
+    return os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, _PRIVATE_FILE)
