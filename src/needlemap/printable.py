@@ -30,3 +30,12 @@ def printable(text: str, *, line: bool = False) -> str:
     return "".join(
         letter for letter in text if letter in _KEPT or unicodedata.category(letter) not in _HARMFUL
     )
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "trial"), counted(2000, "trial")
+    ('1 trial', '2,000 trials')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

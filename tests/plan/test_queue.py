@@ -17,7 +17,7 @@ def lanes(*ends: int) -> Lanes:
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.data())
 def test_each_item_is_handed_out_once_however_lanes_take_turns(sizes, data):
     ends = [sum(sizes[: place + 1]) for place in range(len(sizes))]
-    queue = LaneQueue(range(ends[-1]), lanes(*ends))
+    queue = LaneQueue((range(ends[-1]), lanes(*ends)))
     taken: list[int] = []
     for _ in range(ends[-1]):
         item = queue.next(data.draw(st.integers(0, len(sizes) - 1)))
@@ -28,12 +28,12 @@ def test_each_item_is_handed_out_once_however_lanes_take_turns(sizes, data):
 
 
 def test_a_lane_keeps_to_its_own_piece():
-    queue = LaneQueue("abcdef", lanes(3, 6))
+    queue = LaneQueue(("abcdef", lanes(3, 6)))
     assert [queue.next(lane) for lane in (0, 1, 0, 1, 0, 1)] == ["a", "d", "b", "e", "c", "f"]
 
 
 def test_a_lane_that_is_done_takes_the_later_half_of_the_longest():
-    queue = LaneQueue("abcdefghij", lanes(1, 3, 10))
+    queue = LaneQueue(("abcdefghij", lanes(1, 3, 10)))
     assert queue.next(0) == "a"
     assert queue.next(0) == "g"  # the last lane holds d to j: d e f stay, g h i j go
     assert [queue.next(2) for _ in range(3)] == ["d", "e", "f"]
@@ -42,5 +42,11 @@ def test_a_lane_that_is_done_takes_the_later_half_of_the_longest():
 
 
 def test_the_last_item_of_a_slow_lane_is_taken_over():
-    queue = LaneQueue("ab", lanes(1, 2))
+    queue = LaneQueue(("ab", lanes(1, 2)))
     assert [queue.next(0), queue.next(0), queue.next(1), queue.next(0)] == ["a", "b", None, None]
+
+
+def test_a_walk_begins_when_the_one_before_is_all_out_and_no_lane_waits_for_it():
+    queue = LaneQueue(("ab", lanes(1, 2)), ("cdef", lanes(1, 2, 4)))
+    assert len(queue) == 3  # of the first walk the third lane has nothing: it goes on with the second
+    assert [queue.next(lane) for lane in (2, 0, 1, 1, 2, 0, 0)] == [*"abdfec", None]

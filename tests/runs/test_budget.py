@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from needlemap.errors import SettingsError
+from needlemap.configure import configure
+from needlemap.errors import Failure, SettingsError, Unmeasured
+from needlemap.models.base import Answer, Decoding
 from needlemap.money import Prices
-from needlemap.reports.live import Tally
+from needlemap.prompts import Prompt
+from needlemap.reports.live import Silent, Tally
 from needlemap.runs.budget import Budget
 from needlemap.runs.record import PromptRecord, Record, ScorerRecord
+from needlemap.runs.runner import Outcome
+from needlemap.runs.session import Session
 from needlemap.settings import Settings
+from needlemap.trials import prepare
 
 GRID = ("--lengths", "200:400:5", "--depths", "0,50,100")  # 15 trials of up to 360 tokens
 OWN = Prices("openai", "m", {"input": 2.0, "cached_input": 1.0, "output": 10.0})
@@ -57,30 +67,112 @@ def test_a_limit_is_never_passed_however_many_requests_are_open_and_however_long
     assert 1000 <= spent(needlemap.records()) <= 1500
 
 
+class Scripted:
+    """A model in this process: what `script` makes of the number of a request, from 1 on."""
+
+    name = "m"
+
+    def __init__(self, script: Callable[[int], Awaitable[Answer]]) -> None:
+        self.script, self.asked = script, 0
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        self.asked += 1
+        return await self.script(self.asked)
+
+    async def close(self) -> None:
+        """Nothing to release."""
+
+
+def limited(folder: Path, **settings: Any) -> Session:
+    """A run of 15 trials that has not begun, in this process."""
+    grid = {"lengths": "200:400:5", "depths": "0,50,100", "max_answer_tokens": 40}
+    return Session.open(prepare(configure(None, grid | settings)), folder / "r")
+
+
+def asked(session: Session, script: Callable[[int], Awaitable[Answer]]) -> tuple[Scripted, Outcome]:
+    model = Scripted(script)
+    return model, asyncio.run(session.run(model, Silent()))
+
+
 def test_time_stops_a_run_and_the_same_command_goes_on(needlemap, wire):
-    wire.schedule("slow:1.5", cycle=True)
-    flags = (*GRID, "--concurrency", "2")
-    ended = needlemap.run(wire, *flags, "--limit-time", "6s", code=3)
-    assert "stopped by the budget: ran for 6 s, as long as --limit-time allows" in ended.stderr
-    asked = len(wire.log())
-    assert 2 <= asked <= 10
-    wire.schedule()
-    needlemap.run(wire, *flags, "--limit-time", "2m")
+    ended = needlemap.run(wire, *GRID, "--limit-time", "0.001", code=3)
+    assert "stopped by the budget: ran for 0 s, as long as --limit-time allows" in ended.stderr
+    assert wire.log() == []
+    needlemap.run(wire, *GRID, "--limit-time", "10m")
     assert len(wire.log()) == 15
 
 
-def test_answers_that_came_when_the_time_was_up_are_scored_as_they_were_paid(needlemap, wire):
-    wire.schedule("slow:2", cycle=True)
-    needlemap.run(wire, *GRID, "--concurrency", "4", "--limit-time", "1s", "--no-canary", code=3)
-    assert [record["outcome"] for record in needlemap.records()] == ["scored"] * 4
-    assert len(wire.log()) == 4
+def test_answers_that_came_when_the_time_was_up_are_scored_as_they_were_paid(tmp_path):
+    session, all_out = limited(tmp_path, limit_time=3600, concurrency=4), asyncio.Event()
+
+    async def script(number: int) -> Answer:
+        if number == 4:
+            session.budget.limit_time_s = 0  # the time is up now
+            all_out.set()
+        await all_out.wait()
+        return Answer("7")
+
+    model, outcome = asked(session, script)
+    assert (model.asked, outcome.scored) == (4, 4)
+    assert outcome.stopped == "ran for 0 s, as long as --limit-time allows"
+    assert {record.outcome for record in session.folder.records()} == {"scored"}
 
 
-def test_time_is_not_spent_waiting_for_a_rate_limit(needlemap, wire):
-    wire.schedule("ok", "429-after:60")
-    ended = needlemap.run(wire, *GRID, "--concurrency", "1", "--limit-time", "6", code=3)
-    assert "ran for 6 s" in ended.stderr
-    assert [record["outcome"] for record in needlemap.records()] == ["scored", "rate limited"]
+def test_time_is_not_spent_waiting_for_a_rate_limit(tmp_path):
+    session = limited(tmp_path, limit_time=3600, concurrency=1)
+
+    async def script(number: int) -> Answer:
+        if number == 1:
+            return Answer("7")
+        session.budget.limit_time_s = 3600 - session.budget.left_s() + 0.2
+        raise Unmeasured(Failure.RATE_LIMITED, "busy", transient=True, retry_after_s=300)
+
+    _, outcome = asked(session, script)
+    assert outcome.stopped is not None
+    assert [record.outcome for record in session.folder.records()] == ["scored", "rate limited"]
+
+
+def test_under_a_limit_short_lengths_are_asked_first_and_whole(needlemap, wire):
+    ended = needlemap.run(wire, *GRID, "--limit-tokens", "2400", "--concurrency", "4", code=3)
+    assert "fit for certain. Short lengths are asked first" in ended.stderr
+    done = Counter(record["length_tokens"] for record in needlemap.records())
+    assert [done[length] for length in (200, 250, 300)] == [3, 3, 3]  # the walk would begin with 400
+    assert not done[400]
+
+
+def test_what_a_run_may_cost_is_said_before_it_asks_and_how_much_of_it_a_limit_lets_pass(needlemap, wire):
+    small = ("--lengths", "200,400", "--depths", "0,50,100")
+    unpriced = needlemap.run(wire, *small)
+    assert "at most 1,800 tokens, every answer using its whole budget; no price is known\n" in unpriced.stderr
+    prices = ("--prices", "input=1000", "--prices", "output=2000", "-o", "priced")
+    ended = needlemap.run(wire, *small, *prices, "--limit-usd", "1", code=3)
+    # 160 tokens and 40 of the answer, three times, and 360 and 40 three times
+    assert "at most 1,800 tokens, every answer using its whole budget; $2.0400 (your own" in ended.stderr
+    assert "note: a limit may cut this short ($0.0000 of $1 used): 3 of 6 trials fit" in ended.stderr
+    again = needlemap.run(wire, *small, *prices)
+    assert "a limit" not in again.stderr
+
+
+def test_a_model_in_this_process_without_limits_has_no_cost_to_tell(needlemap):
+    ended = needlemap("run", "--model", "baseline/bm25", "--lengths", "1k", "--depths", "0", "-o", "r")
+    assert "at most" not in ended.stderr
+    assert "1 length x 1 depth x 1 = 1 trial · " in ended.stderr
+
+
+def test_what_is_said_at_the_end_counts_what_was_in_flight_when_the_limit_was_reached(needlemap, wire):
+    wire.schedule("slow:0.3", cycle=True)
+    ended = needlemap.run(wire, *GRID, "--limit-tokens", "2000", "--concurrency", "9", "--no-canary", code=3)
+    assert f"used {spent(needlemap.records()):,} of 2,000 tokens, and " in ended.stderr
+
+
+def test_a_request_that_does_not_fit_is_left_out_and_one_that_fits_is_asked():
+    budget = Budget(OWN, limit_tokens=100)
+
+    async def reserved() -> list[bool]:
+        return [await budget.reserve(size, 10) is not None for size in (200, 80, 300)]
+
+    assert asyncio.run(reserved()) == [False, True, False]
+    assert budget.stopped == "used 0 of 100 tokens, and the next request may take 210"
 
 
 def test_a_report_says_which_trials_the_budget_skipped_until_they_are_asked(needlemap, wire):
@@ -139,8 +231,8 @@ def test_what_others_have_spent_is_counted_before_each_request():
 
 
 def test_requests_that_timed_out_count_as_they_may_be_billed(needlemap, wire):
-    wire.schedule("slow:3", cycle=True)
-    slow = ("--timeout-s", "0.5", "--retries", "5", "--concurrency", "1", "--no-canary")
+    wire.schedule("slow:60", cycle=True)
+    slow = ("--timeout-s", "1.5", "--retries", "5", "--concurrency", "1", "--no-canary")
     ended = needlemap.run(wire, *GRID, *slow, "--limit-tokens", "850", code=3)
     assert "stopped by the budget: used 800 of 850 tokens" in ended.stderr
     assert len(wire.log()) == 5  # of 160 tokens each: a sixth might have been too many

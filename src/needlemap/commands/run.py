@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,15 @@ from needlemap.commands.termination import Ending, terminable
 from needlemap.errors import SettingsError
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
-from needlemap.printable import printable
+from needlemap.money import price_source
+from needlemap.plan.order import by_length
+from needlemap.plan.summary import judged_usd
+from needlemap.printable import counted, printable
 from needlemap.reports.ended import ended_lines
 from needlemap.reports.live import Lines, LiveMap, Silent, Tally, Together, View
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.usage import judge_lines, usage_lines
+from needlemap.runs.budget import Budget, Reserved
 from needlemap.runs.canary import begins_twice
 from needlemap.runs.contexts import SavingContexts
 from needlemap.runs.record import Record
@@ -106,8 +112,9 @@ def announce(session: Session) -> None:
     """What is about to be asked, and what the settings silently would not say."""
     experiment = session.experiment
     grid, settings = experiment.grid, experiment.settings
-    size = f"{len(grid.lengths)} lengths x {len(grid.depths)} depths x {settings.repeats} = "
-    trials = f"{'' if experiment.ready else size}{len(experiment.trials)} trials"
+    axes = counted(len(grid.lengths), "length"), counted(len(grid.depths), "depth"), str(settings.repeats)
+    size = "" if experiment.ready else f"{' x '.join(axes)} = "
+    trials = size + counted(len(experiment.trials), "trial")
     lines = [
         f"{settings.model} · {experiment.task.name} · {trials} · "
         f"{experiment.tokens_asked:,} prompt tokens ({experiment.tokenizer.name})"
@@ -115,7 +122,7 @@ def announce(session: Session) -> None:
     lines += [f"note: {note}" for note in experiment.notes]
     lines += [f"{session.done} already scored, {len(session.todo)} to ask"] if session.done else []
     for what, count in zip(("lengths", "depths"), grid.duplicates, strict=True):
-        lines += [f"{count} {what} fell together after rounding and are asked once"] if count else []
+        lines += [f"note: {what} hold {counted(count, 'value')} twice (rounded): asked once"] if count else []
     if any(trial.haystack_repeated for trial in experiment.trials):
         lines.append("warning: the haystack is shorter than the longest prompt and is repeated")
     collided = sorted({word for trial in experiment.trials for word in trial.collisions})
@@ -127,7 +134,46 @@ def announce(session: Session) -> None:
     lines += _same(experiment)
     missed = sum(trial.prompt.off_by != 0 for trial in experiment.trials)
     lines += [f"warning: {missed} prompts miss their length by a token or two (recorded)"] if missed else []
+    lines += _most(session) if session.todo else []
     print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+def _most(session: Session) -> list[str]:
+    """What asking will cost at most, and whether a limit may cut it short; nothing where neither a server nor
+    a limit is there."""
+    experiment, budget = session.experiment, session.spent()
+    settings, most = experiment.settings, session.most(session.todo)
+    judge = judged_usd(experiment, session.todo)
+    limited = settings.limit_usd is not None or settings.limit_tokens is not None
+    if not (limited or experiment.traits.remote or judge != 0):
+        return []
+    lines = [f"at most {most.tokens:,} tokens, every answer using its whole budget"]
+    if budget.prices.usd(1, 0, 1) is None:
+        lines[0] += "; no price is known"
+    elif most.usd:
+        lines[0] += f"; ${most.usd:.4f} ({price_source(settings)})"
+    if judge != 0:
+        lines[0] += f"; judge: {'no price is known' if judge is None else f'${judge:.4f} more'}"
+    if limited and budget.cuts(replace(most, usd=most.usd + (judge or 0.0))):
+        sure = _sure(session, budget)
+        lines.append(
+            f"note: a limit may cut this short ({budget.state()} used): {sure} of "
+            f"{counted(len(session.todo), 'trial')} fit for certain. Short lengths are asked first"
+        )
+    return lines
+
+
+def _sure(session: Session, budget: Budget) -> int:
+    """How many of the trials fit into what is left, all answers using their whole budget; shortest first."""
+    judge = judged_usd(session.experiment, session.todo[:1]) or 0.0
+    total, sure = Reserved(0, 0.0), 0
+    for trial in chain.from_iterable(by_length(session.todo)):
+        most = session.most([trial])
+        total = Reserved(total.tokens + most.tokens, total.usd + most.usd + judge)
+        if budget.cuts(total):
+            break
+        sure += 1
+    return sure
 
 
 def _same(experiment: Experiment) -> list[str]:

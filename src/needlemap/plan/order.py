@@ -1,4 +1,7 @@
-"""The order of a run: a depth-first walk of its prompts' prefix tree, where its mode shares prefixes."""
+"""The order of a run: a depth-first walk of its prompts' prefix tree, where its mode shares prefixes.
+
+Where a limit may cut a run short, it is walked length by length, so that what was asked is a map.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,14 @@ def ordered(trials: Iterable[Trial], mode: str) -> list[Trial]:
     if mode not in SHARING:
         return listed
     return [listed[place] for place in walk_order([trial.prompt for trial in listed])]
+
+
+def by_length(walk: Iterable[Trial]) -> list[list[Trial]]:
+    """Ordered trials length by length, the shortest first, each at all its depths, repeat after repeat."""
+    found: dict[int, list[Trial]] = {}
+    for trial in sorted(walk, key=lambda trial: (trial.cell.length_tokens, trial.repeat)):
+        found.setdefault(trial.cell.length_tokens, []).append(trial)
+    return list(found.values())
 
 
 def shared(walk: Sequence[Trial], mode: str) -> list[int]:

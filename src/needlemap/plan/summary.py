@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from needlemap.money import Prices, summed
@@ -12,7 +12,7 @@ from needlemap.plan.cost import Shape, prefill_flops
 from needlemap.plan.lanes import Lanes, speed_up, useful
 from needlemap.plan.order import cut, ordered, shared
 from needlemap.scorers.base import Paid
-from needlemap.trials import Experiment
+from needlemap.trials import Experiment, Trial
 
 WORTH = 0.9
 _LEAST_CACHED, _CACHED_STEP = 1024, 128  # what providers sell as cached: in steps, from a least length on
@@ -102,7 +102,7 @@ def summarise(
         useful=useful(walked.sizes, walked.shared, len(lanes.bounds), WORTH),
         usd_plain=_usd(prices, walked.sizes, [0] * len(shared), budget),
         usd_cached=_usd(prices, walked.sizes, [_sold(common) for common in shared], budget),
-        usd_judge=_judged(experiment),
+        usd_judge=judged_usd(experiment, experiment.trials),
         flops=prefill_flops(shape, zip(shared, walked.sizes, strict=True)) if shape else None,
         seconds=_lane_s(walked, shape, tokens_per_second) if tokens_per_second else None,
         held_tokens=_held(walked, cache_tokens, cache_block) if cache_tokens else None,
@@ -131,12 +131,12 @@ def _usd(prices: Prices, sizes: Sequence[int], cached: Sequence[int], answer_tok
     return summed([prices.usd(size, held, answer_tokens) for size, held in zip(sizes, cached, strict=True)])
 
 
-def _judged(experiment: Experiment) -> float | None:
-    """Dollars for all verdicts, at most; None when no price is known."""
+def judged_usd(experiment: Experiment, trials: Iterable[Trial]) -> float | None:
+    """Dollars for verdicts on the answers of all trials, at most; None when no price is known."""
     scorer, budget = experiment.scorer, experiment.settings.max_answer_tokens
     if not isinstance(scorer, Paid):
         return 0.0
-    references = Counter(trial.item.reference for trial in experiment.trials)
+    references = Counter(trial.item.reference for trial in trials)
     costs = {reference: scorer.most_usd(reference, budget) for reference in references}
     return summed([costs[reference] for reference in references.elements()])
 

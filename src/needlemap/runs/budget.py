@@ -2,13 +2,14 @@
 
 What a request may cost at most is set aside when it is sent, and given back when the answer says what it did
 cost. So a limit holds but for what a server counts beyond our own count, and for verdicts of a judge that are
-in flight. A request that timed out may be billed: its prompt counts as spent.
+in flight. A request that does not fit is left out, and a smaller one may still fit. A request that timed out
+may be billed: its prompt counts as spent.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
@@ -21,7 +22,7 @@ from needlemap.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """What one request may take at most."""
+    """What requests may take at most. usd: 0 where no price is known."""
 
     tokens: int
     usd: float
@@ -40,10 +41,11 @@ class Budget:
     limit_time_s: float | None = None
     usd: float = 0.0
     tokens: int = 0
-    stopped: str | None = None
+    over: bool = False  # the time is up: nothing more is sent
     look: Callable[[], None] | None = None  # counts what others have spent of the same limits
     _started_s: float = field(default_factory=monotonic)
     _open: list[Reserved] = field(default_factory=list)
+    _unfit: Reserved | None = None  # the least request that did not fit
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @classmethod
@@ -85,19 +87,38 @@ class Budget:
         self.spend(prompt_tokens, 0, 0)
         return self._room(Reserved(0, 0.0))
 
+    @property
+    def stopped(self) -> str | None:
+        """Which limit left requests out, with all that is spent by now; None where none did."""
+        if self.over:
+            return f"ran for {duration_label(self.limit_time_s or 0)}, as long as --limit-time allows"
+        return self._reached(self._unfit) if self._unfit else None
+
+    def most(self, prompts: Iterable[int], answer_tokens: int) -> Reserved:
+        """What prompts of so many tokens may take together, every answer using its whole budget."""
+        sizes = list(prompts)
+        usd = sum(self.prices.usd(size, 0, answer_tokens) or 0.0 for size in sizes)
+        return Reserved(sum(sizes) + answer_tokens * len(sizes), usd)
+
+    def cuts(self, wanted: Reserved) -> bool:
+        """Whether a limit in dollars or tokens may leave some of these requests out."""
+        return self._reached(wanted) is not None
+
     async def reserve(self, prompt_tokens: int, answer_tokens: int) -> Reserved | None:
-        """Set aside what a request may take, once there is room; None, and `stopped`, if there is none."""
-        wanted = Reserved(
-            prompt_tokens + answer_tokens, self.prices.usd(prompt_tokens, 0, answer_tokens) or 0.0
-        )
-        while not self.stopped:
+        """Set aside what a request may take, once there is room; None if there will be none."""
+        wanted = self.most([prompt_tokens], answer_tokens)
+        while not self.over and not self._larger(wanted):
             if self.look is not None and (self.limit_usd is not None or self.limit_tokens is not None):
                 self.look()
-            self.stopped = self._reached(wanted)
-            if not self.stopped and self._room(wanted):
+            self.look_at_the_clock()
+            if self.over:
+                break
+            if self._reached(wanted):
+                self._unfit = wanted
+            elif self._room(wanted):
                 self._open.append(wanted)
                 return wanted
-            if not self.stopped:
+            else:
                 self._changed.clear()
                 await self._changed.wait()
         self._changed.set()
@@ -110,7 +131,7 @@ class Budget:
 
     def look_at_the_clock(self) -> None:
         """Stop if the time is up."""
-        self.stopped = self.stopped or self._late()
+        self.over = self.over or self.left_s() <= 0
 
     def left_s(self) -> float:
         """Seconds until the time is up."""
@@ -131,10 +152,10 @@ class Budget:
     def _ran_s(self) -> float:
         return monotonic() - self._started_s
 
-    def _late(self) -> str | None:
-        if self.left_s() > 0:
-            return None
-        return f"ran for {duration_label(self.limit_time_s or 0)}, as long as --limit-time allows"
+    def _larger(self, wanted: Reserved) -> bool:
+        """Whether a request takes no less than one that did not fit: what is spent never shrinks."""
+        least = self._unfit
+        return least is not None and wanted.tokens >= least.tokens and wanted.usd >= least.usd
 
     def _room(self, wanted: Reserved) -> bool:
         """Whether a request fits beside those that are open."""
@@ -143,9 +164,7 @@ class Budget:
         return tokens <= (self.limit_tokens or inf) and usd <= (self.limit_usd or inf)
 
     def _reached(self, wanted: Reserved) -> str | None:
-        """Why a request cannot be sent even when all that is open has ended; None if it may."""
-        if late := self._late():
-            return late
+        """Why requests cannot be sent even when all that is open has ended; None if they may."""
         if self.limit_usd is not None and self.usd + wanted.usd > self.limit_usd:
             most = f"the next request may cost {wanted.usd:.4f}"
             return f"spent {self.usd:.4f} of {self.limit_usd:g} US dollars, and {most}"

@@ -62,7 +62,7 @@ async def ask(experiment: Experiment, folder: RunFolder, model: Model, budget: B
     keeper = _Keeper(folder.path / FILE)
     runner = Runner(model, experiment.scorer, experiment.settings, budget, keeper, _Nobody(), len(trials))
     sizes = [trial.prompt.tokens for trial in trials]
-    await runner.run(trials, make_lanes(sizes, [0] * len(sizes), experiment.workers))
+    await runner.run((trials, make_lanes(sizes, [0] * len(sizes), experiment.workers)))
 
 
 def every_record(folder: RunFolder) -> Iterator[Record]:

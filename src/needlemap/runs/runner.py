@@ -108,20 +108,21 @@ class Runner:
         """How it went so far."""
         return self._outcome
 
-    async def run(self, trials: Sequence[Trial], lanes: Lanes) -> Outcome:
-        """Ask all trials, as many at a time as there are lanes. Records are kept as they come.
+    async def run(self, *walks: tuple[Sequence[Trial], Lanes], most: int = 0) -> Outcome:
+        """Ask all trials of one walk after the other, as many at a time as there are lanes; `most` where a
+        walk has fewer and others follow. Records are kept as they come.
 
         Raises NeedlemapError when a back end or scorer turns out not to work at all, OSError when records
         cannot be written.
         """
-        queue = LaneQueue(trials, lanes)
+        queue = LaneQueue(*walks, most=most)
         try:
             async with asyncio.TaskGroup() as group:
                 for lane in range(len(queue)):
                     group.create_task(self._lane(queue, lane, group))
         except* (NeedlemapError, OSError) as errors:
             raise _first(errors) from None
-        self._stop()
+        self._outcome.stopped = self._budget.stopped
         return self._outcome
 
     async def _lane(self, queue: LaneQueue[Trial], lane: int, group: asyncio.TaskGroup) -> None:
@@ -145,15 +146,16 @@ class Runner:
         Raises as `run` does.
         """
         answered, tried = await self._ask(trial)
-        if self._stop():
+        if isinstance(answered, Unmeasured) and answered.failure is Failure.SKIPPED:
+            self._outcome.stopped = self._budget.stopped
             return None
         record = await self._finish(trial, answered, tried)
         await asyncio.sleep(self._settings.pause_s)
         return record
 
     def _stop(self) -> bool:
-        self._outcome.stopped = self._outcome.stopped or self._budget.stopped
-        return self._outcome.stopped is not None or self._outcome.hopeless is not None
+        """Whether to ask nothing more. A limit in dollars or tokens lets pass what still fits."""
+        return self._budget.over or self._outcome.hopeless is not None
 
     async def _ask(self, trial: Trial) -> tuple[Answer | Unmeasured, int]:
         """The model's answer, or why there is none, and the number of attempts (0: not sent)."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -23,13 +23,14 @@ from needlemap.maps.map import Map, make_map, with_skipped
 from needlemap.models.base import Model
 from needlemap.money import Prices
 from needlemap.plan.breaks import with_breakpoints
-from needlemap.plan.order import cut, ordered, promised
+from needlemap.plan.lanes import Lanes
+from needlemap.plan.order import by_length, cut, ordered, promised
 from needlemap.plan.places import SHARING
 from needlemap.printable import printable
 from needlemap.registry import find
 from needlemap.resolve import model_options
-from needlemap.runs.begun import scorer_about, to_be_scored, unscored
-from needlemap.runs.budget import Budget
+from needlemap.runs.begun import GRID_MODES, scorer_about, to_be_scored, unscored
+from needlemap.runs.budget import Budget, Reserved
 from needlemap.runs.canary import send
 from needlemap.runs.closed_book import ask, every_record, unasked
 from needlemap.runs.launch_file import refuse_launched
@@ -95,9 +96,7 @@ class Session:
             # Once more, now that nobody else writes: another run may have ended between `open` and here.
             left = {trial.key for trial in unscored(self.folder, self.experiment)}
             writer.describe(about(self.experiment, self.folder))
-            for record in self.folder.every_record():
-                self.budget.add(record)
-            for record in every_record(self.folder):
+            for record in (*self.folder.every_record(), *every_record(self.folder)):
                 self.budget.add(record)
             answers = to_be_scored(self.folder.records())
             runner = Runner(model, scorer, settings, self.budget, writer, watcher, self.done, answers)
@@ -108,12 +107,35 @@ class Session:
                 walk = [trial for trial in walk if trial.key not in found.asked]
             if not runner.outcome.over:
                 await ask(self.experiment, self.folder, model, self.budget)
-                walk = walk if whole else []
-                lanes = cut(walk, settings.mode, self.experiment.workers)
-                await runner.run(promised(walk, settings.mode, lanes), lanes)
+                walks = map(self._laned, self._parts(walk if whole else []))
+                await runner.run(*walks, most=self.experiment.workers)
             if stopped := runner.outcome.stopped:
                 writer.describe(about(self.experiment, self.folder) | {"stopped": stopped})
             return runner.outcome
+
+    def spent(self) -> Budget:
+        """The limits, with what earlier starts have spent of them."""
+        budget = replace(self.budget)
+        for record in (*self.folder.every_record(), *every_record(self.folder)):
+            budget.add(record)
+        return budget
+
+    def most(self, trials: Iterable[Trial]) -> Reserved:
+        """What trials may take at most, judges not counted. Likelihoods are read without an answer."""
+        weighed = isinstance(self.experiment.scorer, Weigher)
+        answer_tokens = 0 if weighed else self.experiment.settings.most_tokens
+        return self.budget.most((trial.prompt.tokens for trial in trials), answer_tokens)
+
+    def _laned(self, walk: Sequence[Trial]) -> tuple[list[Trial], Lanes]:
+        lanes = cut(walk, self.experiment.settings.mode, self.experiment.workers)
+        return promised(walk, self.experiment.settings.mode, lanes), lanes
+
+    def _parts(self, walk: list[Trial]) -> list[list[Trial]]:
+        """A walk as it is asked: whole, or length by length where a limit may cut it short. Nobody knows how
+        far a time goes; modes that share across lengths keep to their walk under it."""
+        settings = self.experiment.settings
+        timed = settings.limit_time is not None and settings.mode not in GRID_MODES
+        return by_length(walk) if timed or self.budget.cuts(self.most(walk)) else [walk]
 
 
 async def make_ready(scorer: Scorer, trial: Trial, stack: AsyncExitStack) -> None:

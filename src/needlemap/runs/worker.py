@@ -215,7 +215,7 @@ class _Hands:
             mode = self._experiment.settings.mode
             walk = marked(self._experiment, self._left(claim.unit))
             lanes = cut(walk, mode, 1)
-            await self._runner.run(promised(walk, mode, lanes), lanes)
+            await self._runner.run((promised(walk, mode, lanes), lanes))
             ending = Ending.RETURNED if self._over else Ending.DONE
         finally:
             self._claims.end(claim, ending)
