@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 from needlemap.errors import SettingsError, Unmeasured
 from needlemap.models import faults
 from needlemap.models.allowance import Allowance, allowance
-from needlemap.models.base import tokens
 
 NO_KEY = "none"  # local servers want none, the SDKs insist on some text
 CONNECT_S = 20.0  # for a connection, at most: an address that nobody answers at is not waited for
@@ -165,6 +164,8 @@ def _object(text: str, server: str, secret: str) -> dict[str, Any]:
 
 def count(usage: Mapping[str, Any], *path: str) -> int | None:
     """A token count at a path of a usage report, or None where the provider gives none."""
+    from needlemap.models.base import tokens  # late: its import of arrays would slow --help down
+
     value: Any = usage
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
