@@ -35,9 +35,16 @@ def base() -> dict[tuple[int, Cell], str]:
     return keys()
 
 
+def made(changed: dict[str, Any]) -> Settings:
+    """Settings, also such as would be refused with this model and this text."""
+    unread = {name: changed[name] for name in ("trust_remote_code", "haystack_repeat") if name in changed}
+    read = {name: value for name, value in changed.items() if name not in unread}
+    return configure(None, BASE | read).model_copy(update=unread)
+
+
 def keys(**changed: Any) -> dict[tuple[int, Cell], str]:
     """Keys by repeat and cell."""
-    trials = prepare(configure(None, BASE | changed)).trials
+    trials = prepare(made(changed)).trials
     return {(trial.repeat, trial.cell): trial.key for trial in trials}
 
 
@@ -105,11 +112,11 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "trust_remote_code": ({}, {"trust_remote_code": True}),
     "base_url": (SERVED, {"base_url": "https://elsewhere.example/v1"}),
     "max_answer_tokens": ({"reserve_tokens": 300}, {"max_answer_tokens": 299}),
-    "thinking_tokens": ({}, {"thinking_tokens": 1000}),
+    "thinking_tokens": (SERVED, {"thinking_tokens": 1000}),
     "reserve_tokens": ({}, {"reserve_tokens": 290}),
     "framing_tokens": ({}, {"framing_tokens": 10}),
     "temperature": ({}, {"temperature": None}),
-    "request": ({}, {"request": {"top_p": 0.5}}),
+    "request": (SERVED, {"request": {"top_p": 0.5}}),
     "scorer": ({}, {"scorer": "levenshtein"}),
     "scorer_options": ({"scorer": "levenshtein"}, {"scorer_options": {"trim": True}}),
     "mode": ({}, {"mode": "single"}),
@@ -130,8 +137,9 @@ HARMLESS: dict[str, dict[str, Any]] = {
     "depths": {"depths": [0, 25, 50, 100]},
     "repeats": {"repeats": 3},
     "first_repeat": {"lengths": [900], "depths": [50], "first_repeat": 1, "repeats": 1},
-    "sigmoid_ends": {"sigmoid_ends": "squash"},
+    "sigmoid_ends": {"depths": "0:50:2:sigmoid", "sigmoid_ends": "squash"},
     "depth_rounding": {"depth_rounding": "round"},
+    "haystack_repeat": {"haystack_repeat": True},
     "concurrency": {"concurrency": 9},
     "pause_s": {"pause_s": 1},
     "timeout_s": {"timeout_s": 5},
@@ -148,7 +156,6 @@ HARMLESS: dict[str, dict[str, Any]] = {
     "save_contexts": {"save_contexts": True},
     "quiet": {"quiet": True},
     "collisions": {"collisions": "warn"},
-    "haystack_repeat": {"haystack_repeat": True},
 }
 
 
@@ -165,7 +172,7 @@ def test_every_setting_either_can_change_an_answer_or_cannot():
 def test_what_can_change_an_answer_or_its_score_changes_every_key(name, sources):
     besides, changed = CHANGES[name]
     if name == "trust_remote_code":  # no model in this process is at hand: the hash itself
-        one, other = (configure(None, BASE | each) for each in (besides, changed))
+        one, other = (made(each) for each in (besides, changed))
         assert settings_hash(one, "t", "w") != settings_hash(other, "t", "w")
         return
     before, after = (keys(**sources(BASE | besides, each)) for each in ({}, changed))

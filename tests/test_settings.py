@@ -55,15 +55,16 @@ CARRIED: dict[str, tuple[Any, dict[str, Any]]] = {
     "use_trim": (True, {"scorer_options": {"trim": True}}),
     "max_out_len": (50, {"max_answer_tokens": 50}),
 }
-OURS = {  # names that the older tools and this one share
-    "needle": "A fact.",
-    "needles": ["A.", "B."],
-    "diff": 25,
-    "answer": "A",
-    "guide": True,
-    "language": "Chinese",
-    "file_list": ["zh_tech.jsonl"],
-    "save_contexts": True,
+MULTI = {"task": "multi", "needles": ["A.", "B."], "question": "?", "answer": "A"}
+OURS: dict[str, dict[str, Any]] = {  # names that the older tools and this one share, with what reads them
+    "needle": {"needle": "A fact."},
+    "needles": MULTI,
+    "diff": {**MULTI, "diff": 25},
+    "answer": {"answer": "A"},
+    "guide": {"guide": True},
+    "language": {"language": "Chinese"},
+    "file_list": {"haystack": "hub", "haystack_path": "a/b", "file_list": ["zh_tech.jsonl"]},
+    "save_contexts": {"save_contexts": True},
 }
 
 
@@ -127,9 +128,9 @@ def test_every_older_name_works_on_the_command_line(name, flags):
 @pytest.mark.parametrize("name", OURS)
 def test_names_that_are_the_same_work_in_a_file(name, tmp_path):
     file = tmp_path / "mine.yaml"
-    file.write_text(yaml.safe_dump({name: OURS[name]}), encoding="utf-8")
-    value = OURS[name].lower() if name == "language" else OURS[name]
-    assert getattr(configure(str(file)), name) == value
+    file.write_text(yaml.safe_dump(OURS[name]), encoding="utf-8")
+    value = OURS[name][name]
+    assert getattr(configure(str(file)), name) == (value.lower() if name == "language" else value)
 
 
 def test_parts_of_a_range_add_up_and_start_from_the_presets_own(flags):
@@ -200,9 +201,9 @@ def test_later_sources_win(tmp_path):
 
 def test_option_mappings_are_merged_and_lists_replaced(tmp_path):
     file = tmp_path / "mine.yaml"
-    file.write_text("model_options: {window: 5, k: 1}\nneedles: [A, B]\n", encoding="utf-8")
-    made = configure(str(file), {"model_options": {"k": 2}, "needles": ["C"]})
-    assert (made.model_options, made.needles) == ({"window": 5, "k": 2}, ["C"])
+    file.write_text("model_options: {window: 5, k: 1}\nkeywords: [A, B]\n", encoding="utf-8")
+    made = configure(str(file), {"model_options": {"k": 2}, "keywords": ["C"]})
+    assert (made.model_options, made.keywords) == ({"window": 5, "k": 2}, ["C"])
 
 
 def test_another_scorer_or_task_takes_no_options_of_the_presets():
@@ -212,6 +213,12 @@ def test_another_scorer_or_task_takes_no_options_of_the_presets():
     assert configure(preset, {"scorer": "exact"}).scorer_options == {}
     assert configure(preset, {"task": "kv", "task_options": {"shots": 1}}).task_options == {"shots": 1}
     assert configure(preset, {"task": configure(preset).task}).task_options
+
+
+def test_another_back_end_takes_no_options_of_the_presets():
+    assert configure("bm25").model_options == {"window": 6000}
+    assert configure("bm25", {"model": "openai/m"}).model_options == {}
+    assert configure("bm25", {"model": "baseline/random"}).model_options == {"window": 6000}
 
 
 def test_a_file_may_build_on_a_file(tmp_path):
@@ -241,14 +248,21 @@ def test_an_empty_file_is_the_defaults(tmp_path):
     assert configure(str(tmp_path / "a.yaml")) == configure()
 
 
+@pytest.mark.parametrize(("given", "meant"), [("zh", "chinese"), ("EN", "english"), ("Chinese", "chinese")])
+def test_languages_have_short_names(given, meant, flags):
+    assert configure(None, {"language": given}).language == flags("--language", given).language == meant
+    assert configure(None, {"language": given}).needle == configure(None, {"language": meant}).needle
+
+
 def test_flags_are_read_as_their_settings_kind(flags):
     made = flags(
         *("--lengths", "1k,2k", "--temperature", "none", "--limit-usd", "0.5", "--no-save", "--guide"),
-        *("--needles", "A, and more", "--needles", "B", "--file-list", "a.jsonl,b.jsonl"),
+        *("--task", "multi", "--needles", "A {city}, and more", "--needles", "B {n}", "--model", "openai/m"),
+        *("--haystack", "hub", "--haystack-path", "a/b", "--file-list", "a.jsonl,b.jsonl"),
         *("--request", "top_p=0.5", "--request", "stop=[x]", "--draw", "city=Oslo,Lima", "--draw", "n=1:9"),
     )
     assert (made.lengths, made.temperature, made.limit_usd) == ("1k,2k", None, 0.5)
-    assert (made.save, made.guide, made.needles) == (False, True, ["A, and more", "B"])
+    assert (made.save, made.guide, made.needles) == (False, True, ["A {city}, and more", "B {n}"])
     assert (made.file_list, made.request) == (["a.jsonl", "b.jsonl"], {"top_p": 0.5, "stop": ["x"]})
     assert made.draw == {"city": ["Oslo", "Lima"], "n": "1:9"}
 

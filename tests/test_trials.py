@@ -151,7 +151,13 @@ def test_a_word_counts_only_for_the_prompts_that_hold_it(tmp_path):
         ({"template": "chat-fr"}, SettingsError, "Unknown template 'chat-fr'"),
         ({"needle": "{x}", "question": "?"}, SettingsError, r"unknown placeholder \{x\}"),
         (
-            {"task": "multi", "needles": ["A"], "question": "?", "answer": "A", "spread": "chain-as-coded"},
+            {
+                "task": "multi",
+                "needles": ["A", "B"],
+                "question": "?",
+                "answer": "A",
+                "spread": "chain-as-coded",
+            },
             SettingsError,
             "give --placement token too",
         ),

@@ -36,8 +36,8 @@ def run_schema() -> dict[str, Any]:
 
 
 def _plain(part: dict[str, Any]) -> dict[str, Any]:
-    """A setting's schema without the group that help shows it in."""
-    return {name: value for name, value in part.items() if name not in ("group", "title")}
+    """A setting's schema without what only the program needs."""
+    return {name: value for name, value in part.items() if name not in ("group", "read", "title")}
 
 
 def _finished(schema: dict[str, Any], name: str, title: str) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 from pydantic import ValidationError
 
 from needlemap.errors import SettingsError, did_you_mean
+from needlemap.haystacks.folder import source_of
 from needlemap.keys import refuse_keys
 from needlemap.models.connection import check_no_key
 from needlemap.seed_names import BY_NAME, translate
@@ -63,8 +65,29 @@ DEFAULT_ITEMS: dict[str, dict[str, Any]] = {
         "draw": {"city": _CITIES_ZH, "number": _NUMBER},
     },
 }
+COMMAND = "the command line"
 _ADDRESSES = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}
 _ITEM = ("needle", "needles", "question", "answer", "keywords", "draw")
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Settings that are written in one place. ours: in a preset of this package."""
+
+    where: str
+    data: Mapping[str, Any]
+    ours: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unheeded:
+    """A setting that nothing would read. where: who gave it. why: what to tell. replaced: whether what
+    decides it was given later, so that it is left out without a word, as a preset's always is."""
+
+    name: str
+    where: str
+    why: str
+    replaced: bool
 
 
 def configure(
@@ -75,16 +98,84 @@ def configure(
     """Settings from a preset's name or a .yaml file (which may itself name a preset), overridden by `given`.
 
     between: settings by where they stand, which override the preset and are overridden.
-    Raises SettingsError for unknown names (with the nearest known one), unreadable files and wrong values.
+    Raises SettingsError for unknown names (with the nearest known one), unreadable files, wrong values, and
+    settings that nothing would read.
     """
-    settled = _named(named) if named else {}
-    for where, data in (between or {}).items():
-        settled = {**settled, **_translated(data, settled, where)}
-    settled = {**settled, **_translated(given or {}, settled, "the command line")}
-    if settled.get("task", "single") == "single" and not any(settled.get(name) for name in _ITEM):
-        settled |= DEFAULT_ITEMS.get(str(settled.get("language", "english")), {})
-    sources = ([named] if named else []) + (["the command line"] if given or not named else [])
-    return _addressed(checked(settled, " or ".join(sources)))
+    settings, unheeded = configure_in_part(named, given, between)
+    for each in unheeded:
+        if not each.replaced:
+            raise SettingsError(each.why)
+    return settings
+
+
+def configure_in_part(
+    named: str | None = None,
+    given: Mapping[str, Any] | None = None,
+    between: Mapping[str, Mapping[str, Any]] | None = None,
+) -> tuple[Settings, list[Unheeded]]:
+    """What `configure` gives, and the settings that were left out of it since nothing would read them."""
+    layers = [*(_named(named) if named else []), *(Layer(*each) for each in (between or {}).items())]
+    layers.append(Layer(COMMAND, given or {}))
+    settled, givers = _settle(layers)
+    sources = ([named] if named else []) + ([COMMAND] if given or not named else [])
+    settings, unheeded = _heeded(settled, givers, layers, " or ".join(sources))
+    return _addressed(settings), unheeded
+
+
+def _settle(layers: Sequence[Layer]) -> tuple[dict[str, Any], dict[str, int]]:
+    """Settings of all layers, later ones first, and the number of the layer that gave each last."""
+    settled: dict[str, Any] = {}
+    givers: dict[str, int] = {}
+    for number, layer in enumerate(layers):
+        found = _translated(layer.data, settled, layer.where)
+        settled = _without_texts(settled, found, all(each.ours for each in layers[:number]))
+        if found.get("haystack_path") is not None and "haystack" not in found:
+            path = str(found["haystack_path"])
+            settled["haystack"] = source_of(path, settled.get("haystack"))
+        settled = {**settled, **found}
+        givers |= dict.fromkeys(found, number)
+    return settled, givers
+
+
+def _without_texts(settled: dict[str, Any], found: Mapping[str, Any], ours: bool) -> dict[str, Any]:
+    """Settings so far without what another task hides and asks. ours: whether only presets said it."""
+    task = settled.get("task", "single" if ours else None)
+    if task is None or found.get("task", task) == task:
+        return settled
+    return {name: value for name, value in settled.items() if name not in (*_ITEM, "spread", "diff")}
+
+
+def _heeded(
+    settled: dict[str, Any], givers: Mapping[str, int], layers: Sequence[Layer], where: str
+) -> tuple[Settings, list[Unheeded]]:
+    """Settings without those that nothing would read. What is left out may leave others unread: again."""
+    from needlemap.unread import find_unread, what_stays  # late: it needs what a run needs
+
+    unheeded: list[Unheeded] = []
+    while True:
+        settings = checked(_with_item(settled), where)
+        found = [each for each in find_unread(settings, _says_what(settled)) if each.name in settled]
+        if not found:
+            return settings, unheeded
+        for each in found:
+            number = givers.get(each.name)
+            stays = what_stays(settings, each.name)
+            settled = {**settled, each.name: stays}
+            if number is not None:
+                decided = max((givers.get(name, -1) for name in each.by), default=-1)
+                replaced = layers[number].ours or decided > number
+                unheeded.append(Unheeded(each.name, layers[number].where, each.why, replaced))
+
+
+def _says_what(settled: Mapping[str, Any]) -> bool:
+    """Whether settings say what is hidden, or have a task that does."""
+    return settled.get("task", "single") != "single" or any(settled.get(name) for name in _ITEM)
+
+
+def _with_item(settled: dict[str, Any]) -> dict[str, Any]:
+    """Settings with the default item where they do not say what is hidden."""
+    default = DEFAULT_ITEMS.get(str(settled.get("language", "english")), {})
+    return settled if _says_what(settled) else {**settled, **default}
 
 
 def _addressed(settings: Settings) -> Settings:
@@ -122,14 +213,15 @@ def preset_about(name: str) -> str:
     return preset_files()[name].splitlines()[0].removeprefix("#").strip()
 
 
-def _named(name: str, inside: tuple[str, ...] = ()) -> dict[str, Any]:
+def _named(name: str, inside: tuple[str, ...] = ()) -> list[Layer]:
+    """The layers of a preset or a file: those that it builds on come first."""
     if name in inside:
         raise SettingsError(f"'{name}' is its own preset: {' -> '.join([*inside, name])}.")
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():
             raise SettingsError(f"No settings file at '{name}'.")
-        return _file(_yaml(path.read_bytes(), name), name, (*inside, name))
+        return _file(Layer(name, _yaml(path.read_bytes(), name)), (*inside, name))
     known = preset_files()
     if name.startswith("suite:"):
         raise SettingsError(
@@ -137,12 +229,14 @@ def _named(name: str, inside: tuple[str, ...] = ()) -> dict[str, Any]:
         )
     if name not in known:
         raise SettingsError(f"Unknown preset '{name}'. {did_you_mean(name, known)} Or give a .yaml file.")
-    return _file(_yaml(known[name].encode(), name), f"preset {name}", (*inside, name))
+    layer = Layer(f"preset {name}", _yaml(known[name].encode(), name), ours=True)
+    return _file(layer, (*inside, name))
 
 
-def _file(data: dict[str, Any], where: str, inside: tuple[str, ...]) -> dict[str, Any]:
-    base = _named(str(data.pop("preset")), inside) if "preset" in data else {}
-    return {**base, **_translated(data, base, where)}
+def _file(layer: Layer, inside: tuple[str, ...]) -> list[Layer]:
+    data = dict(layer.data)
+    base = _named(str(data.pop("preset")), inside) if "preset" in data else []
+    return [*base, replace(layer, data=data)]
 
 
 def _yaml(raw: bytes, name: str) -> dict[str, Any]:
@@ -166,13 +260,18 @@ def _translated(raw: Mapping[str, Any], settled: Mapping[str, Any], where: str) 
 
 
 def _merged(raw: dict[str, Any], settled: Mapping[str, Any]) -> dict[str, Any]:
-    """Option mappings are merged key by key; everything else is replaced. Another task's or scorer's options
-    are not this one's."""
-    for name in ("task", "scorer"):
-        if name in raw and name in settled and raw[name] != settled[name]:
+    """Option mappings are merged key by key; everything else is replaced. Another task's, scorer's or back
+    end's options are not this one's."""
+    for name in ("task", "scorer", "model"):
+        if name in raw and name in settled and _kind(raw[name]) != _kind(settled[name]):
             settled = {option: value for option, value in settled.items() if option != f"{name}_options"}
             raw.setdefault(f"{name}_options", {})
     for name in ("model_options", "task_options", "scorer_options", "request", "prices"):
         if isinstance(raw.get(name), dict) and isinstance(settled.get(name), dict):
             raw[name] = {**settled[name], **raw[name]}
     return raw
+
+
+def _kind(named: object) -> str:
+    """What options belong to: a task, a scorer, or a model's back end."""
+    return str(named).partition("/")[0]

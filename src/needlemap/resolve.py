@@ -21,8 +21,6 @@ from needlemap.tokenizers.catalogue import BUNDLED, load
 from needlemap.tokens import Tokenizer
 
 _SUFFIX = {"english": "en", "chinese": "zh"}
-IN_PROCESS = ("hf", "lmdeploy")  # back ends that may run a model's own code
-_HAYSTACKS = ("haystack", "haystack_path", "file_list", "order", "joined")  # void where a task brings its own
 _DIGITS = {"none": None, "round": 0, "truncate": -1}
 
 
@@ -66,7 +64,6 @@ def resolve(settings: Settings) -> Resolved:
     traits = model_traits(settings)
     tokenizer, task = load_tokenizer(settings, traits), make_task(settings)
     check_depths(settings, task, grid)
-    make_background(settings, task, settings.first_repeat)  # what it forbids is said before files are opened
     scorer, template = make_scorer(settings, task, traits), make_template(settings, traits)
     return Resolved(settings, grid, traits, tokenizer, task, scorer, template, make_source(settings))
 
@@ -91,11 +88,6 @@ def model_options(settings: Settings) -> dict[str, Any]:
     if "trust_remote_code" in options:
         raise SettingsError("trust_remote_code is a setting of its own. Type: --trust-remote-code")
     if settings.trust_remote_code:
-        if settings.backend not in IN_PROCESS:
-            raise SettingsError(
-                f"--trust-remote-code is for models in this process ({', '.join(IN_PROCESS)}), not for "
-                f"'{settings.model}': a server is told when it is started."
-            )
         options["trust_remote_code"] = True
     return options
 
@@ -147,7 +139,7 @@ def _server_tokenizer(settings: Settings) -> Tokenizer:
 
 
 def make_task(settings: Settings) -> Task:
-    """The task, with the settings that it takes. Raises SettingsError for those that it would not heed."""
+    """The task, with the settings that it names. Raises SettingsError for those that it lacks."""
     kind = find("tasks", settings.task)
     if settings.task == "multi":
         if not settings.needles or settings.answer is None:
@@ -156,14 +148,8 @@ def make_task(settings: Settings) -> Task:
             raise SettingsError("--spread chain-as-coded is OpenCompass's way: give --placement token too.")
     named, options = option_names(kind), dict(settings.task_options)
     for name in settings_of("Task"):
-        if name in ("task", "task_options"):
-            continue
         if name in named:
             options.setdefault(name, getattr(settings, name))
-        elif name != "language" and getattr(settings, name) != Settings.model_fields[name].default:
-            raise SettingsError(
-                f"Task '{settings.task}' takes no --{name}. Its options: {', '.join(named) or 'none'}."
-            )
     made: Task = kind(**options)
     return made
 
@@ -216,24 +202,8 @@ def make_source(settings: Settings) -> Source:
 
 
 def make_background(settings: Settings, task: Task, repeat: int) -> Background | None:
-    """The haystack that the task brings for a repeat, None for the settings' own.
-
-    Raises SettingsError for settings that this would make void.
-    """
-    made = task.background(repeat, settings.seed) if isinstance(task, Backgrounded) else None
-    if made is None:
-        return None
-    for name in _HAYSTACKS:
-        if getattr(settings, name) != Settings.model_fields[name].default:
-            flag = name.replace("_", "-")
-            raise SettingsError(
-                f"Task '{settings.task}' brings its own haystack, '{made.source.name}': leave --{flag} out."
-            )
-    if made.unit != "sentence" and settings.placement != "sentence":
-        raise SettingsError(
-            f"Task '{settings.task}' places its needles between two {made.unit}s: leave --placement out."
-        )
-    return made
+    """The haystack that the task brings for a repeat, None for the settings' own."""
+    return task.background(repeat, settings.seed) if isinstance(task, Backgrounded) else None
 
 
 def make_builder(resolved: Resolved, repeat: int, background: Background | None = None) -> Builder:

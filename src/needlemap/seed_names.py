@@ -70,7 +70,8 @@ def _model(_raw: Raw, value: Any) -> Raw:
 
 
 def _language(_raw: Raw, value: Any) -> Raw:
-    return {"language": str(value).lower()}
+    name = str(value).lower()
+    return {"language": {"en": "english", "zh": "chinese"}.get(name, name)}
 
 
 def _position(_raw: Raw, value: Any) -> Raw:

@@ -30,9 +30,12 @@ Tokens = Annotated[int, BeforeValidator(lambda value: _read(tokens, value))]  # 
 Seconds = Annotated[float, BeforeValidator(lambda value: _read(duration_s, value))]  # 90, '90s', '1h30m'
 
 
-def _field(default: Any, group: str, text: str, **limits: Any) -> Any:
-    """A setting: its default, the group that `--help` shows it in, and one line of help."""
-    return Field(default, description=text, json_schema_extra={"group": group}, **limits)
+def _field(default: Any, group: str, text: str, *, read: str | None = None, **limits: Any) -> Any:
+    """A setting: its default, the group that `--help` shows it in, and one line of help.
+
+    read: the rule in `unread.py` that says where it is read; None: always.
+    """
+    return Field(default, description=text, json_schema_extra={"group": group, "read": read}, **limits)
 
 
 class Settings(BaseModel):
@@ -45,11 +48,14 @@ class Settings(BaseModel):
         "baseline/bm25", "Model", "Who answers: BACKEND/NAME, as openai/gpt-4o or baseline/bm25."
     )
     base_url: str | None = _field(
-        None, "Model", "Address of a compatible server, as http://127.0.0.1:8000/v1."
+        None, "Model", "Address of a compatible server, as http://127.0.0.1:8000/v1.", read="address"
     )
     model_options: dict[str, Any] = _field({}, "Model", "The back end's own options, KEY=VALUE.")
     trust_remote_code: bool = _field(
-        False, "Model", "Run the Python code that comes with a model (hf, lmdeploy): only what you trust."
+        False,
+        "Model",
+        "Run the Python code that comes with a model (hf, lmdeploy): only what you trust.",
+        read="own code",
     )
     tokenizer: str = _field(
         "auto",
@@ -58,56 +64,74 @@ class Settings(BaseModel):
     )
     max_answer_tokens: int = _field(300, "Model", "The answer's budget in tokens.", ge=1)
     thinking_tokens: int | None = _field(
-        None, "Model", "A reasoning model's budget before its answer; no part of lengths.", ge=1
+        None, "Model", "A reasoning model's budget before its answer; no part of lengths.", ge=1, read="model"
     )
     temperature: float | None = _field(
-        0.0, "Model", "Sampling temperature; 'none' leaves the field out.", ge=0
+        0.0, "Model", "Sampling temperature; 'none' leaves the field out.", ge=0, read="model"
     )
-    request: dict[str, Any] = _field({}, "Model", "Any further request field, KEY=VALUE.")
+    request: dict[str, Any] = _field({}, "Model", "Any further request field, KEY=VALUE.", read="model")
     # task
     task: str = _field("single", "Task", "What is hidden and asked; see needlemap list tasks.")
     task_options: dict[str, Any] = _field({}, "Task", "The task's own options, KEY=VALUE; see docs/tasks.md.")
     needle: str = _field(
-        "", "Task", "The fact to hide; by default a locker code, drawn afresh for each repeat."
+        "", "Task", "The fact to hide; by default a locker code, drawn afresh for each repeat.", read="task"
     )
-    needles: list[str] = _field([], "Task", "Several facts (task multi); repeat the flag.")
-    question: str = _field("", "Task", "What is asked.")
-    answer: str | None = _field(None, "Task", "A right answer; the needle itself when not given.")
-    keywords: list[str] = _field([], "Task", "Words that a right answer holds; repeat the flag.")
+    needles: list[str] = _field([], "Task", "Several facts (task multi); repeat the flag.", read="task")
+    question: str = _field("", "Task", "What is asked.", read="task")
+    answer: str | None = _field(
+        None, "Task", "A right answer; the needle itself when not given.", read="task"
+    )
+    keywords: list[str] = _field([], "Task", "Words that a right answer holds; repeat the flag.", read="task")
     spread: Literal["chain", "chain-as-coded", "even"] = _field(
-        "chain", "Task", "How several needles are spread."
+        "chain", "Task", "How several needles are spread.", read="several"
     )
-    diff: float = _field(10.0, "Task", "Chain: percent of depth from one needle to the next.", ge=0, le=100)
-    draw: dict[str, list[str] | str] = _field({}, "Task", "Values for {placeholders}: a list, or low:high.")
-    language: Literal["english", "chinese"] = _field("english", "Task", "Of template and generated haystack.")
+    diff: float = _field(
+        10.0, "Task", "Chain: percent of depth from one needle to the next.", ge=0, le=100, read="several"
+    )
+    draw: dict[str, list[str] | str] = _field(
+        {}, "Task", "Values for {placeholders}: a list, or low:high.", read="drawn"
+    )
+    language: Literal["english", "chinese"] = _field(
+        "english", "Task", "Of template and generated haystack.", read="language"
+    )
     # haystack
     haystack: str = _field(
-        "generated", "Haystack", "Its source: generated, folder, jsonl, hub, or a plug-in's."
+        "generated", "Haystack", "Its source: generated, folder, jsonl, hub, or a plug-in's.", read="haystack"
     )
-    haystack_path: str | None = _field(None, "Haystack", "Folder, file, or hub name of the source.")
-    file_list: list[str] = _field([], "Haystack", "Which files of a folder of JSON Lines, in this order.")
+    haystack_path: str | None = _field(
+        None, "Haystack", "Folder, file, or hub name of the source.", read="path"
+    )
+    file_list: list[str] = _field(
+        [], "Haystack", "Which files of a folder of JSON Lines, in this order.", read="files"
+    )
     order: Literal["listed", "shuffled", "cumulative"] = _field(
-        "shuffled", "Haystack", "Order of documents by repeat."
+        "shuffled", "Haystack", "Order of documents by repeat.", read="ordered"
     )
     joined: Literal["paragraphs", "text", "tokens"] = _field(
-        "paragraphs", "Haystack", "How documents are joined."
+        "paragraphs", "Haystack", "How documents are joined.", read="haystack"
     )
-    haystack_repeat: bool = _field(False, "Haystack", "Repeat a source that is too short, and say so.")
+    haystack_repeat: bool = _field(
+        False, "Haystack", "Repeat a source that is too short, and say so.", read="ending"
+    )
     collisions: Literal["error", "warn"] = _field(
-        "error", "Haystack", "When the haystack already holds the answer."
+        "error", "Haystack", "When the haystack already holds the answer.", read="built"
     )
     # grid
     lengths: Spec = _field("1k:16k:8:log", "Grid", "Tokens: a list as 1k,4k or min:max:count[:linear|log].")
     depths: Spec = _field("0:100:11", "Grid", "Percent: a list as 0,50 or min:max:count[:linear|sigmoid].")
-    repeats: int = _field(1, "Grid", "Draws of each cell: other documents, other values.", ge=1)
-    first_repeat: int = _field(0, "Grid", "Number of the first repeat, to add more to a finished run.", ge=0)
+    repeats: int = _field(1, "Grid", "Draws of each cell: other documents, other values.", ge=1, read="built")
+    first_repeat: int = _field(
+        0, "Grid", "Number of the first repeat, to add more to a finished run.", ge=0, read="built"
+    )
     sigmoid_ends: Literal["keep", "squash"] = _field(
-        "keep", "Grid", "Sigmoid: keep 0 and 100, or squash them too."
+        "keep", "Grid", "Sigmoid: keep 0 and 100, or squash them too.", read="sigmoid"
     )
     depth_rounding: Literal["none", "round", "truncate"] = _field("none", "Grid", "Depths to whole percents.")
-    placement: Literal["sentence", "token", "period"] = _field("sentence", "Grid", "Where a needle may go.")
+    placement: Literal["sentence", "token", "period"] = _field(
+        "sentence", "Grid", "Where a needle may go.", read="placed"
+    )
     counts: Literal["prompt", "context"] = _field(
-        "prompt", "Grid", "What a length counts: all, or the context alone."
+        "prompt", "Grid", "What a length counts: all, or the context alone.", read="built"
     )
     reserve_tokens: int | None = _field(
         None, "Grid", "Taken off each length; the answer's budget if not given.", ge=0
@@ -118,15 +142,18 @@ class Settings(BaseModel):
         "Tokens that the server's chat template adds; they count into the length.",
         ge=LEAST_FRAMING,
         le=100_000,
+        read="framing",
     )
     # template
     template: str = _field(
-        "auto", "Template", "Its name or a YAML file; auto: by language and kind of model."
+        "auto", "Template", "Its name or a YAML file; auto: by language and kind of model.", read="built"
     )
     question_position: Literal["end", "start"] = _field(
-        "end", "Template", "Question after or before the haystack."
+        "end", "Template", "Question after or before the haystack.", read="built"
     )
-    guide: bool = _field(False, "Template", "Ask the model to think of the relevant part first.")
+    guide: bool = _field(
+        False, "Template", "Ask the model to think of the relevant part first.", read="built"
+    )
     answer_prefix: str = _field(
         "", "Template", "The answer's beginning, given to the model; {task}: the task's own."
     )
@@ -143,9 +170,10 @@ class Settings(BaseModel):
         "Mode bins: percent of depth either side of a cell's; half a step if not given.",
         gt=0,
         le=50,
+        read="bins",
     )
     seed: int = _field(0, "Run", "Fixes documents, order and drawn values.")
-    concurrency: int = _field(4, "Run", "Requests at a time.", ge=1)
+    concurrency: int = _field(4, "Run", "Requests at a time.", ge=1, read="model")
     retries: int = _field(6, "Run", "Further attempts after a passing failure.", ge=0)
     timeout_s: float = _field(600.0, "Run", "For one attempt, in seconds.", gt=0)
     pause_s: float = _field(0.0, "Run", "Rest after each answer, in seconds.", ge=0)
@@ -197,5 +225,15 @@ class Settings(BaseModel):
 
 def settings_of(group: str) -> list[str]:
     """The names of a group's settings."""
-    extras = ((name, field.json_schema_extra) for name, field in Settings.model_fields.items())
-    return [name for name, extra in extras if isinstance(extra, dict) and extra["group"] == group]
+    return [name for name in Settings.model_fields if _said_of(name, "group") == group]
+
+
+def reason_of(name: str) -> str | None:
+    """The rule in `unread.py` that says where a setting is read; None: always."""
+    return _said_of(name, "read")
+
+
+def _said_of(name: str, what: str) -> str | None:
+    extra = Settings.model_fields[name].json_schema_extra
+    found = extra[what] if isinstance(extra, dict) else None
+    return None if found is None else str(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from needlemap.configure import configure
+from needlemap.configure import COMMAND, Unheeded, configure_in_part
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.settings import Settings, settings_of
 from needlemap.yaml_text import read_yaml
@@ -44,7 +44,14 @@ class Suite:
                 raise SettingsError(
                     f"Each family of suite '{self.name}' has its own {name}: leave --{name} out."
                 )
-        found = {family: self._settled(family, flags) for family in self.families}
+        for name in _STAY:
+            if name in flags and all(name in own for own in self.families.values()):
+                raise SettingsError(
+                    f"Each family of suite '{self.name}' has its own {name}: leave --{name} out."
+                )
+        settled = {family: self._settled(family, flags) for family in self.families}
+        self._refuse_unheeded([unheeded for _, unheeded in settled.values()])
+        found = {family: settings for family, (settings, _) in settled.items()}
         for name in _ONE:
             values = [getattr(settings, name) for settings in found.values()]
             if any(value != values[0] for value in values):
@@ -54,15 +61,33 @@ class Suite:
                 )
         return found
 
-    def _settled(self, family: str, flags: Mapping[str, Any]) -> Settings:
+    def _settled(self, family: str, flags: Mapping[str, Any]) -> tuple[Settings, list[Unheeded]]:
+        """A family's settings, and what it does not read of those that it shares with others."""
         own = dict(self.families[family])
-        preset = own.pop("preset", None)
-        between = {f"suite '{self.name}'": self.settings, f"family '{family}' of suite '{self.name}'": own}
+        preset, mine = own.pop("preset", None), f"family '{family}' of suite '{self.name}'"
+        between = {self._place: self.settings, mine: own}
         given = {name: value for name, value in flags.items() if name not in _STAY or name not in own}
         try:
-            return configure(preset, given, between)
+            settings, unheeded = configure_in_part(preset, given, between)
         except SettingsError as error:
             raise SettingsError(f"Family '{family}': {error}") from None
+        shared = [each for each in unheeded if each.where in (self._place, COMMAND)]
+        for each in unheeded:
+            if each not in shared and not each.replaced:
+                raise SettingsError(f"Family '{family}': {each.why}")
+        return settings, shared
+
+    @property
+    def _place(self) -> str:
+        """What errors call the settings that all families share."""
+        return f"suite '{self.name}'"
+
+    def _refuse_unheeded(self, families: Sequence[Sequence[Unheeded]]) -> None:
+        """Raises SettingsError for a shared setting that no family reads; some may leave it to others."""
+        names = [{(each.name, each.where) for each in unheeded} for unheeded in families]
+        for name, where in sorted(set.intersection(*names)):
+            why = next(each.why for each in families[0] if (each.name, each.where) == (name, where))
+            raise SettingsError(f"No family of suite '{self.name}' reads '{name}'. {why}")
 
 
 def suite_name(named: str | None) -> str | None:

@@ -24,10 +24,6 @@ from needlemap.tokens import Span, TokenText
 
 _REACH = sqrt(2)  # times beyond the shortest and longest asked length that a prompt may be
 _MODES = ("exact", "single")
-_VOID = (
-    *("haystack", "haystack_path", "file_list", "order", "joined", "template", "question_position", "guide"),
-    *("placement", "counts", "repeats", "first_repeat", "bin_tolerance", "sigmoid_ends"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +132,6 @@ def _refuse(settings: Settings) -> None:
             f"Task '{settings.task}' asks prompts as they are, and mode '{settings.mode}' would change them. "
             f"Give --mode exact or single."
         )
-    for name in _VOID:
-        if getattr(settings, name) != Settings.model_fields[name].default:
-            raise SettingsError(
-                f"Task '{settings.task}' asks each prompt once and as it is: leave "
-                f"--{name.replace('_', '-')} out. Fewer prompts: --task-options limit=N"
-            )
 
 
 def _nearest(depth: float, depths: Sequence[float]) -> float:

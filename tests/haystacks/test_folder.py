@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from needlemap.configure import configure
 from needlemap.errors import HaystackError
 from needlemap.haystacks.folder import Folder
 
@@ -66,3 +67,28 @@ def test_the_home_folder_may_be_written_short(tmp_path, monkeypatch):
     (tmp_path / "texts").mkdir()
     write(tmp_path / "texts", a="one")
     assert next(Folder("~/texts").documents()).text == "one"
+
+
+# What a path means
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("notes", "folder"), ("x.jsonl", "jsonl"), ("X.NDJSON", "jsonl"), ("a.txt", "folder")]
+)
+def test_a_path_says_what_it_is(name, meant):
+    """--haystack-path without --haystack was ignored in silence, and generated prose was measured."""
+    made = configure(None, {"haystack_path": name})
+    assert (made.haystack, made.haystack_path) == (meant, name)
+
+
+def test_a_path_stays_with_the_source_that_a_preset_names(tmp_path):
+    assert configure("cdme-8k", {"haystack_path": "Some/Set"}).haystack == "hub"
+    assert configure("cdme-8k", {"haystack_path": str(tmp_path)}).haystack == "jsonl"
+    assert configure("bm25", {"haystack_path": str(tmp_path)}).haystack == "folder"
+    assert configure("bm25", {"haystack": "jsonl", "haystack_path": "a.txt"}).haystack == "jsonl"
+
+
+def test_a_path_that_is_not_there_is_an_error(typed):
+    wrong = typed("run", "--model", "baseline/bm25", "--haystack-path", "/does/not/exist", code=2)
+    assert "/does/not/exist'" in wrong.stderr
+    assert not (typed.folder / "runs").exists()

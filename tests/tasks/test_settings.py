@@ -38,7 +38,10 @@ def test_the_settings_that_a_task_names_reach_it():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"task": "kv", "needle": "x"}, "Task 'kv' takes no --needle. Its options: key, value, digits"),
+        (
+            {"task": "kv", "needle": "x"},
+            "Task 'kv' takes no --needle: leave it out. Its options: key, value, digits",
+        ),
         ({"task": "passkey", "keywords": ["x"]}, "Task 'passkey' takes no --keywords"),
         (
             {"task": "magic", "task_options": {"haystak": "repeat"}},

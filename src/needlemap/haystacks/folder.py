@@ -8,6 +8,8 @@ from pathlib import Path
 from needlemap.errors import HaystackError
 from needlemap.haystacks.base import Document
 
+LINES = (".jsonl", ".ndjson")
+
 
 class Folder:
     """Text files of one folder, UTF-8, sorted by name; empty and hidden ('.x.txt') files are skipped.
@@ -52,3 +54,16 @@ def read_text(file: Path) -> str:
             f"'{file}' is not UTF-8: bad byte 0x{raw[error.start]:02x} at offset {error.start}. "
             f"Convert it, for instance: iconv -f latin1 -t utf-8"
         ) from error
+
+
+def source_of(path: str, before: str | None = None) -> str:
+    """The source that a path means where none is named. before: the one that was, which may stay.
+
+    A folder of JSON Lines and nothing else that is read means 'jsonl'. Raises HaystackError.
+    """
+    found = Path(path).expanduser()
+    if before == "hub":  # a data set's name, or a copy of one
+        return "jsonl" if found.exists() else "hub"
+    if before not in (None, "generated", "folder"):
+        return before
+    return "jsonl" if found.suffix.lower() in LINES else "folder"

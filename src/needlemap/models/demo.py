@@ -43,6 +43,8 @@ class DemoModel(metaclass=Checked):
     folder: other weights and tokenizer, as tools/train_demo_model.py writes them, instead of the package's.
     """
 
+    unread = ("temperature", "thinking_tokens", "request", "concurrency")
+
     def __init__(self, name: str, *, folder: Path = DATA) -> None:
         check_name(name)
         self.name = name

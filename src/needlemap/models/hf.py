@@ -47,6 +47,8 @@ class HuggingFaceModel(metaclass=Checked):
     notes: what a user should know before a run.
     """
 
+    unread = ("request", "concurrency")
+
     def __init__(
         self,
         name: str,

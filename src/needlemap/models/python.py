@@ -31,6 +31,8 @@ class PythonModel(metaclass=Checked):
     end does not wait for it.
     """
 
+    unread = ("temperature", "thinking_tokens", "request")
+
     def __init__(self, name: str) -> None:
         self.name = name
         self._function = load(name)

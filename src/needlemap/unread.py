@@ -1,0 +1,305 @@
+"""Settings that nothing would read: refused where they are given, with what to type instead.
+
+Each rule is one reason, which a setting names beside its default (`read=` in `settings.py`). A setting is
+unread where what it asks for would not happen; where it happens anyway, as `--no-canary` with a model that
+gets no canary, it is left alone. Reads no documents and reaches no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
+from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.options import option_names
+from needlemap.registry import find, installed
+from needlemap.resolve import make_background, make_task
+from needlemap.scorers.base import Connected, Weigher
+from needlemap.settings import Settings, reason_of
+from needlemap.tasks.base import Background, Ready
+
+_ANSWERED = ("temperature", "thinking_tokens", "request")  # void where answers are weighed, not asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A setting that nothing reads. why: what to tell, with what to type. by: the settings that decide it."""
+
+    name: str
+    why: str
+    by: tuple[str, ...]
+
+
+class Facts:
+    """What settings come to, as far as rules ask: None for what nobody knows, which is told elsewhere.
+
+    own_item: whether the user says what is hidden; else the default item is, in the setting's language.
+    """
+
+    def __init__(self, settings: Settings, own_item: bool) -> None:
+        self.settings, self.own_item = settings, own_item
+
+    @cached_property
+    def backend(self) -> Any:
+        """The back end's class."""
+        return _known("models", self.settings.backend)
+
+    @cached_property
+    def task(self) -> Any:
+        """The task's class."""
+        return _known("tasks", self.settings.task)
+
+    @cached_property
+    def source(self) -> Any:
+        """The haystack's class."""
+        return _known("haystacks", self.settings.haystack)
+
+    @cached_property
+    def scorer(self) -> Any:
+        """The scorer's class; None where the task chooses it."""
+        return _known("scorers", self.settings.scorer)
+
+    @property
+    def ready(self) -> bool:
+        """Whether prompts exist already."""
+        return isinstance(self.task, Ready)
+
+    @cached_property
+    def background(self) -> Background | None:
+        """The haystack that the task brings."""
+        if self.task is None or self.ready:
+            return None
+        with suppress(NeedlemapError):
+            return make_background(self.settings, make_task(self.settings), self.settings.first_repeat)
+        return None
+
+    def takes(self, extension: Any, name: str) -> bool:
+        """Whether an extension has an option of that name; an unknown one may have any."""
+        return extension is None or name in option_names(extension)
+
+
+Why = tuple[str, str]  # before and behind 'leave --NAME out'
+
+
+def find_unread(settings: Settings, own_item: bool = True) -> list[Unread]:
+    """The settings that differ from their defaults and that nothing would read, in their order."""
+    facts, found = Facts(settings, own_item), []
+    for name, field in Settings.model_fields.items():
+        reason = reason_of(name)
+        if reason is None or getattr(settings, name) == field.default:
+            continue
+        rule, by = RULES[reason]
+        if (why := rule(facts, name)) is not None:
+            flag = f"--{name.replace('_', '-')}"
+            left = "it" if flag in why[0] else flag
+            found.append(Unread(name, f"{why[0]}: leave {left} out{why[1]}.", by))
+    return found
+
+
+def what_stays(settings: Settings, name: str) -> Any:
+    """The value of an unread setting once it is left out: its default; of values to draw, those in use."""
+    if name != "draw":
+        return Settings.model_fields[name].default
+    used = _placeholders(settings)
+    return {key: value for key, value in settings.draw.items() if key in used}
+
+
+def _known(kind: str, name: str) -> Any:
+    """An extension by its name; None for one that is unknown or broken, which is told when it is made."""
+    if name not in installed(kind):
+        return None
+    with suppress(SettingsError):
+        return find(kind, name)
+    return None
+
+
+def _address(facts: Facts, name: str) -> Why | None:
+    settings = facts.settings
+    if facts.takes(facts.backend, name) or settings.tokenizer == "server":
+        return None
+    return (
+        f"'{settings.model}' has no address",
+        f", or name a server's model, as openai/{settings.model_name}",
+    )
+
+
+def _own_code(facts: Facts, name: str) -> Why | None:
+    if facts.takes(facts.backend, name):
+        return None
+    model = facts.settings.model
+    return f"'{model}' runs no code that comes with a model (a server is told when it is started)", ""
+
+
+def _model(facts: Facts, name: str) -> Why | None:
+    """What a back end says that it does not read, and what no weighed answer needs."""
+    settings, value = facts.settings, getattr(facts.settings, name)
+    if name in _ANSWERED and value is not None and isinstance(facts.scorer, Weigher):
+        return f"Scorer '{settings.scorer}' weighs a given answer and asks for none", ""
+    if value is None or name not in getattr(facts.backend, "unread", ()):
+        return None
+    if name == "concurrency":
+        judged = isinstance(facts.scorer, Connected)
+        once = f"'{settings.model}' answers one prompt after another"
+        return None if value == 1 or judged else (once, "")
+    return f"'{settings.model}' takes no --{name.replace('_', '-')}", ""
+
+
+def _task(facts: Facts, name: str) -> Why | None:
+    if facts.takes(facts.task, name):
+        return None
+    known = ", ".join(option_names(facts.task)) or "none"
+    return f"Task '{facts.settings.task}' takes no --{name.replace('_', '-')}", f". Its options: {known}"
+
+
+def _several(facts: Facts, name: str) -> Why | None:
+    """How several needles are spread, where there is one, or where `spread` says all."""
+    settings = facts.settings
+    if why := _task(facts, name):
+        return why
+    if settings.task == "multi" and len(settings.needles) == 1:
+        return "One needle is not spread", ", or repeat --needles"
+    if name == "diff" and settings.spread == "even":
+        return "--spread even is given by depth and number of needles", ", or give --spread chain"
+    return None
+
+
+def _drawn(facts: Facts, name: str) -> Why | None:
+    unused = [key for key in facts.settings.draw if key not in _placeholders(facts.settings)]
+    if why := _task(facts, name):
+        return why
+    if not unused:
+        return None
+    return (
+        f"No needle, question, answer or key word holds {{{unused[0]}}}",
+        f", or write {{{unused[0]}}} there",
+    )
+
+
+def _placeholders(settings: Settings) -> set[str]:
+    """The names in braces in what is hidden, asked and wanted; broken braces are told elsewhere."""
+    texts = [settings.needle, *settings.needles, settings.question, settings.answer or "", *settings.keywords]
+    found: set[str] = set()
+    for text in texts:
+        with suppress(ValueError):
+            found |= {name for _, name, _, _ in Formatter().parse(text) if name is not None}
+    return found
+
+
+def _language(facts: Facts, name: str) -> Why | None:
+    settings = facts.settings
+    if not facts.own_item or facts.task is None or name in option_names(facts.task):
+        return None
+    if why := _built(facts, name):
+        return why
+    if settings.template == "auto" or (settings.haystack == "generated" and facts.background is None):
+        return None
+    return f"Template '{settings.template}' and haystack '{settings.haystack}' have their own language", ""
+
+
+def _built(facts: Facts, _name: str) -> Why | None:
+    if not facts.ready:
+        return None
+    asked = f"Task '{facts.settings.task}' asks each prompt once and as it is"
+    return asked, ". Fewer prompts: --task-options limit=N"
+
+
+def _haystack(facts: Facts, name: str) -> Why | None:
+    if why := _built(facts, name):
+        return why
+    if facts.background is None:
+        return None
+    return f"Task '{facts.settings.task}' brings its own haystack, '{facts.background.source.name}'", ""
+
+
+def _path(facts: Facts, name: str) -> Why | None:
+    if why := _haystack(facts, name):
+        return why
+    if facts.settings.haystack != "generated":
+        return None
+    return "Haystack 'generated' is made up and reads no path", ", or --haystack"
+
+
+def _files(facts: Facts, name: str) -> Why | None:
+    if why := _path(facts, name):
+        return why
+    settings, path = facts.settings, facts.settings.haystack_path
+    if not facts.takes(facts.source, name):
+        return f"Haystack '{settings.haystack}' chooses no files by name", ", or give --haystack jsonl"
+    if settings.haystack == "jsonl" and path is not None and Path(path).expanduser().is_file():
+        return f"'{path}' is one file", ", or give its folder as --haystack-path"
+    return None
+
+
+def _ending(facts: Facts, name: str) -> Why | None:
+    if why := _haystack(facts, name):
+        return why
+    if not getattr(facts.source, "endless", False):
+        return None
+    return f"Haystack '{facts.settings.haystack}' never ends, so nothing is repeated", ""
+
+
+def _ordered(facts: Facts, name: str) -> Why | None:
+    if why := _haystack(facts, name):
+        return why
+    if facts.settings.order != "cumulative" or not getattr(facts.source, "endless", False):
+        return None
+    never = f"Haystack '{facts.settings.haystack}' never ends, so its order before cannot be shuffled again"
+    return never, ", or give --order shuffled"
+
+
+def _placed(facts: Facts, name: str) -> Why | None:
+    if why := _built(facts, name):
+        return why
+    if facts.background is None or facts.background.unit == "sentence":
+        return None
+    return f"Task '{facts.settings.task}' places its needles between two {facts.background.unit}s", ""
+
+
+def _sigmoid(facts: Facts, name: str) -> Why | None:
+    if why := _built(facts, name):
+        return why
+    depths = facts.settings.depths
+    scale = depths.get("scale") if isinstance(depths, dict) else str(depths).rpartition(":")[2]
+    if scale == "sigmoid":
+        return None
+    return "--depths are on no sigmoid curve", ", or give --depths min:max:count:sigmoid"
+
+
+def _bins(facts: Facts, name: str) -> Why | None:
+    if why := _built(facts, name):
+        return why
+    if facts.settings.mode == "bins":
+        return None
+    return f"Mode '{facts.settings.mode}' asks every cell at its own depth", ", or give --mode bins"
+
+
+def _framing(facts: Facts, _name: str) -> Why | None:
+    if facts.settings.counts == "prompt":
+        return None
+    return "With --counts context a length leaves the chat template out", ", or give --counts prompt"
+
+
+RULES: dict[str, tuple[Callable[[Facts, str], Why | None], tuple[str, ...]]] = {
+    "address": (_address, ("model", "tokenizer")),
+    "own code": (_own_code, ("model",)),
+    "model": (_model, ("model", "scorer")),
+    "task": (_task, ("task",)),
+    "several": (_several, ("task", "needles", "spread")),
+    "drawn": (_drawn, ("task", "needle", "needles", "question", "answer", "keywords")),
+    "language": (_language, ("task", "template", "haystack", "needle", "question")),
+    "haystack": (_haystack, ("task", "task_options")),
+    "path": (_path, ("task", "task_options", "haystack")),
+    "files": (_files, ("task", "task_options", "haystack", "haystack_path")),
+    "ending": (_ending, ("task", "task_options", "haystack")),
+    "ordered": (_ordered, ("task", "task_options", "haystack")),
+    "built": (_built, ("task",)),
+    "placed": (_placed, ("task", "task_options")),
+    "sigmoid": (_sigmoid, ("task", "depths")),
+    "bins": (_bins, ("task", "mode")),
+    "framing": (_framing, ("counts",)),
+}
