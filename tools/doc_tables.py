@@ -64,6 +64,7 @@ MEANINGS = {
     "score": "in [0, 1]; null if the trial could not be measured",
     "scorer.name": "the scorer",
     "scorer.options": "its options as resolved",
+    "scorer.rule": "number of its rule, raised when a rule moves scores; 1 where none is written",
     "scorer.scale": "lowest and highest native score",
     "scorer.native": "the score on that scale",
     "scorer.why": "what decided it: words found, distance, the judge's words and usage",

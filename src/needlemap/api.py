@@ -194,10 +194,11 @@ def _asked(session: Session, live: bool) -> Outcome:
     from needlemap.commands.run import page_of
 
     with page_of(session, live) as page:
-        return run_coroutine(asked(session, make_model(session.experiment.settings), page, close=True))
+        model = make_model(session.experiment.settings) if session.asks else None
+        return run_coroutine(asked(session, model, page, close=True))
 
 
-async def asked(session: Session, model: Model, *watchers: Watcher, close: bool = False) -> Outcome:
+async def asked(session: Session, model: Model | None, *watchers: Watcher, close: bool = False) -> Outcome:
     """Ask what is left, with a line of progress every ten seconds unless `quiet`. close: the model, after."""
     from needlemap.reports.live import Lines, Silent, Tally, Together
     from needlemap.runs.contexts import SavingContexts

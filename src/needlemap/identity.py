@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from needlemap.grid import Cell
 from needlemap.placement import Frame
 from needlemap.prompts import Prompt
+from needlemap.scorers.base import FIRST_RULE, Scorer, rule_of
 from needlemap.settings import Settings
 from needlemap.tasks.base import Item
 from needlemap.tokens import TokenText
@@ -120,9 +121,10 @@ def run_hash(settings: Settings) -> str:
     return _hash({**named, "base_url": place(settings.backend, settings.base_url)})[:16]
 
 
-def scored_key(asked: str, scorer: str, options: Mapping[str, Any]) -> str:
-    """The key of an answer (its `asked`) by a scorer."""
-    return _hash([asked, scorer, dict(options)])[:32]
+def scored_key(asked: str, scorer: Scorer) -> str:
+    """The key of an answer (its `asked`) by a scorer and its rule."""
+    numbered = [rule_of(scorer)] if rule_of(scorer) != FIRST_RULE else []  # keys of before had no number
+    return _hash([asked, scorer.name, dict(scorer.options), *numbered])[:32]
 
 
 def asked_hash(

@@ -119,7 +119,7 @@ def _prepare_ready(resolved: Resolved, task: Ready) -> Experiment:
     trials = []
     for each in found.placed:
         asked = asked_whole(shared, each.prompt, each.whole.item, each.number, each.cell)
-        key = scored_key(asked, resolved.scorer.name, resolved.scorer.options)
+        key = scored_key(asked, resolved.scorer)
         trials.append(Trial(key, asked, each.cell, each.number, each.whole.item, each.prompt, (), False))
     parts = resolved.traits, resolved.tokenizer, resolved.task, resolved.scorer, resolved.workers
     return Experiment(settings, found.grid, *parts, (task.source(),), tuple(trials), found.notes)
@@ -181,7 +181,7 @@ class _Repeat:
             wanted = (each.cell.length_tokens, each.cell.depth)
             asked = asked_hash(shared, hashes[stop], each.frame, each.item, each.prompt, self._number, wanted)
             yield Trial(
-                scored_key(asked, self._resolved.scorer.name, self._resolved.scorer.options),
+                scored_key(asked, self._resolved.scorer),
                 asked,
                 each.cell,
                 self._number,

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from needlemap.scorers.base import FIRST_RULE, Score
+from needlemap.scorers.substring import Substring
+
 GRID = ("--lengths", "200,300", "--depths", "0,50,100")
 PICKY = """
 from needlemap.scorers.base import Score
@@ -92,7 +95,7 @@ def test_a_scorer_is_told_by_what_it_comes_to_and_not_by_how_it_was_typed(needle
     assert len(wire.log()) == asked
     other = needlemap.run(wire, *GRID, "--scorer", "exact", code=2)
     assert "holds a run with other settings: scorer (scorer was {'name': 'substring'" in other.stderr
-    assert "To score its answers anew: needlemap score r --scorer NAME" in other.stderr
+    assert "To score its answers anew: needlemap score r --scorer exact" in other.stderr
 
 
 def test_a_rescored_run_goes_on_with_its_new_scorer_and_its_budget_counts_answers_once(needlemap, wire):
@@ -107,7 +110,7 @@ def test_a_rescored_run_goes_on_with_its_new_scorer_and_its_budget_counts_answer
     assert len(wire.log()) == 9
     refused = needlemap.run(wire, *GRID, code=2)
     assert "holds a run with other settings: scorer" in refused.stderr
-    assert "To score its answers anew: needlemap score r --scorer NAME" in refused.stderr
+    assert "To score its answers anew: needlemap score r --scorer substring" in refused.stderr
 
 
 def test_a_new_folder_takes_the_new_scores_and_the_old_run_stays(needlemap, wire):
@@ -176,3 +179,81 @@ def test_a_run_whose_prose_another_version_wrote_is_read_and_not_scored_anew(nee
     assert "overall " in needlemap("report", "old").stdout
     refused = needlemap("score", "old", "--scorer", "exact", code=2)
     assert "cannot be rebuilt as it was asked" in refused.stderr
+
+
+@pytest.fixture
+def new_rule(monkeypatch):
+    """Makes the next needlemap's: substring has another rule, by which everything is half right."""
+
+    async def half(*_):
+        return Score(0.5, 0.5)
+
+    def change():
+        monkeypatch.setattr(Substring, "rule", Substring.rule + 1)
+        monkeypatch.setattr(Substring, "score", half)
+
+    return change
+
+
+def test_a_resume_by_another_rule_scores_all_kept_answers_anew_and_asks_nothing(
+    typed, wires, needlemap, new_rule
+):
+    wire = wires()
+    typed("run", *needlemap.asking(wire), *GRID, "--closed-book")
+    asked, rule = len(wire.log()), Substring.rule
+    about = typed.folder / "r" / "run.json"
+    assert json.loads(about.read_text())["scorer"]["rule"] == rule
+    assert {record["scorer"]["rule"] for record in needlemap.records()} == {rule}
+    new_rule()
+    old = typed("report", "r").stdout
+    assert f"scored by rule {rule} of scorer 'substring', which has rule {rule + 1} now" in old
+    assert "which asks nothing: needlemap score r --scorer substring" in old
+    wire.stop()  # nobody is there to be asked
+    ended = typed("run", *needlemap.asking(wire), *GRID, "--closed-book")
+    assert f"0 to ask\n6 answers are kept and scored anew: scorer substring, rule {rule + 1}" in ended.stderr
+    assert "overall 50.0 (n=6, 0 missing)" in ended.stdout
+    assert "closed book: 1/1 right" in ended.stderr  # by the new rule too
+    assert "scored by rule" not in typed("report", "r").stdout
+    new = needlemap.records()[6:]
+    assert {(record["rescored"], record["scorer"]["rule"]) for record in new} == {(True, rule + 1)}
+    assert not {record["key"] for record in new} & {record["key"] for record in needlemap.records()[:6]}
+    assert asked == 7
+
+
+def test_a_grid_that_grows_under_another_rule_has_one_rule_in_all_its_cells(typed, wire, needlemap, new_rule):
+    typed("run", *needlemap.asking(wire), *GRID)
+    new_rule()
+    ended = typed("run", *needlemap.asking(wire), "--lengths", "200,300,400", "--depths", "0,50,100")
+    assert "0 already scored, 3 to ask" in ended.stderr
+    assert "overall 50.0 (n=9, 0 missing)" in ended.stdout
+    assert len(wire.log()) == 9
+
+
+def test_runs_by_two_rules_are_not_compared_until_both_are_scored_by_one(typed, needlemap, wire, new_rule):
+    typed("run", *needlemap.asking(wire), *GRID)
+    new_rule()
+    typed("run", *needlemap.asking(wire)[:-1], "s", *GRID)
+    refused = typed("compare", "r", "s", code=2).stderr
+    assert f"scored differently: scorer ('substring, rule {Substring.rule - 1}', 'substring, rule" in refused
+    assert "Score both alike, which asks nothing: needlemap score r --scorer substring" in refused
+    typed("score", "r", "--scorer", "substring")
+    assert "difference +0.0 points" in typed("compare", "r", "s").stdout
+    assert len(wire.log()) == 12
+
+
+def test_two_runs_by_one_rule_of_before_are_compared_and_told(typed, needlemap, wire, new_rule):
+    typed("run", *needlemap.asking(wire), *GRID)
+    typed("run", *needlemap.asking(wire)[:-1], "s", *GRID)
+    new_rule()
+    compared = typed("compare", "r", "s").stdout
+    assert f"note: scored by rule {Substring.rule - 1} of scorer 'substring'" in compared
+
+
+def test_a_run_of_before_rules_had_numbers_is_by_the_first(typed, wire, needlemap, monkeypatch):
+    monkeypatch.setattr(Substring, "rule", FIRST_RULE)
+    typed("run", *needlemap.asking(wire), *GRID)
+    for file in (typed.folder / "r").iterdir():
+        file.write_text(file.read_text().replace(',"rule":1', "").replace(',\n  "rule": 1', ""))
+    assert "rule" not in needlemap.records()[0]["scorer"]
+    assert "6 already scored, 0 to ask" in typed("run", *needlemap.asking(wire), *GRID).stderr
+    assert len(needlemap.records()) == 6

@@ -34,6 +34,7 @@ from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session, about, load_map, make_model, map_of
 from needlemap.runs.store import RUN_FILE
 from needlemap.runs.watcher import Watcher
+from needlemap.scorers.base import rule_of
 from needlemap.settings import Settings
 from needlemap.trials import Experiment, prepare
 
@@ -51,13 +52,13 @@ def run_command(preset: str | None, out: Path | None, flags: Mapping[str, Any], 
 
 def _run(settings: Settings, path: Path, live: bool) -> int:
     session = Session.open(prepare(settings), path)
-    model = make_model(settings) if session.wanted else None
+    model = make_model(settings) if session.wanted and session.asks else None
     if not settings.quiet:
         announce(session)
         notes(model)
     with page_of(session, live) as page:
         outcome = Outcome()
-        if model is not None:
+        if session.wanted:
             with terminable() as ending:
                 try:
                     outcome = _asked(session, model, page, ending)
@@ -83,7 +84,7 @@ def page_of(session: Session, live: bool) -> View:
     return LivePage(session)
 
 
-def _asked(session: Session, model: Model, page: Watcher, ending: Ending) -> Outcome:
+def _asked(session: Session, model: Model | None, page: Watcher, ending: Ending) -> Outcome:
     """Ask what is left; the terminal shows it, and so does the page."""
     with view_of(session) as view:
         watchers: list[Watcher] = [view, page]
@@ -120,7 +121,10 @@ def announce(session: Session) -> None:
         f"{experiment.tokens_asked:,} prompt tokens ({experiment.tokenizer.name})"
     ]
     lines += [f"note: {note}" for note in experiment.notes]
-    lines += [f"{session.done} already scored, {len(session.todo)} to ask"] if session.done else []
+    left = len(session.todo) - session.kept
+    lines += [f"{session.done} already scored, {left} to ask"] if session.done or session.kept else []
+    if session.kept:
+        lines.append(f"{session.kept} answers are kept and scored anew: {scorer_label(experiment)}")
     for what, count in zip(("lengths", "depths"), grid.duplicates, strict=True):
         lines += [f"note: {what} hold {counted(count, 'value')} twice (rounded): asked once"] if count else []
     if any(trial.haystack_repeated for trial in experiment.trials):
@@ -174,6 +178,11 @@ def _sure(session: Session, budget: Budget) -> int:
             break
         sure += 1
     return sure
+
+
+def scorer_label(experiment: Experiment) -> str:
+    """An experiment's scorer, and the number of its rule."""
+    return f"scorer {experiment.scorer.name}, rule {rule_of(experiment.scorer)}"
 
 
 def _same(experiment: Experiment) -> list[str]:

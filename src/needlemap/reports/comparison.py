@@ -21,17 +21,19 @@ EXPLORED = 5  # cells shown
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """How the two runs are called, and in what their settings differ, as a phrase."""
+    """How the two runs are called, in what their settings differ, as a phrase, and what else to say."""
 
     first: str
     second: str
     differ: str
+    notes: tuple[str, ...] = ()
 
 
 def comparison_text(comparison: Comparison, names: Names) -> str:
     """All lines; the verdict last."""
     lines = [f"A  {names.first}", f"B  {names.second}"]
     lines += [f"differ in {names.differ}"] if names.differ else []
+    lines += [f"note: {note}" for note in names.notes]
     lines += _tested(comparison) if comparison.counted else _untested(comparison)
     warning = comparison.verdict.warning
     lines += [f"warning: {warning}"] if warning else []

@@ -6,6 +6,7 @@ from needlemap.maps.answers import latest_records
 from needlemap.reports.balanced import balance_lines
 from needlemap.reports.placeless import placeless_lines
 from needlemap.runs.closed_book import closed_book_lines
+from needlemap.runs.contrast import outdated
 from needlemap.runs.outcomes import outcome_counts, outcome_lines
 from needlemap.runs.store import RunFolder
 
@@ -17,6 +18,7 @@ def ended_lines(folder: RunFolder) -> list[str]:
     skipped = max(0, unasked) if about.get("stopped") else 0
     return [
         *(f"note: {note}" for note in folder.left_out.notes()),
+        *outdated(str(folder.path), about),
         *placeless_lines(about, records),
         *balance_lines(records),
         *closed_book_lines(folder),

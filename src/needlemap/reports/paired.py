@@ -9,11 +9,12 @@ from needlemap.grid import percent
 from needlemap.maps.comparison import Comparison, compare_pairs
 from needlemap.maps.pairs import Pairs, pair_up
 from needlemap.reports.comparison import Names
-from needlemap.runs.contrast import contrast, phrase, prompt_contrast
+from needlemap.runs.contrast import contrast, how_to_score, outdated, phrase, prompt_contrast
 from needlemap.runs.loaded import Loaded
 from needlemap.runs.session import one_haystack
 
 MARGIN = 2.0  # points
+_ASKS = "logprob"  # reads probabilities, which no kept answer has
 
 
 def compare_loaded(first: Loaded, second: Loaded, margin: float = MARGIN) -> tuple[Comparison, Names]:
@@ -45,15 +46,35 @@ def pair_loaded(first: Loaded, second: Loaded) -> tuple[Pairs, Names]:
     runs = f"'{first.path}' and '{second.path}'"
     if "scorer" in found:
         raise NeedlemapError(
-            f"{runs} are scored differently: {phrase({'scorer': found['scorer']})}. "
-            f"Score both alike: needlemap run with the same --scorer."
+            f"{runs} are scored differently: {phrase({'scorer': found['scorer']})}. {alike(first, second)}"
         )
     cells = first.about["cells"], second.about["cells"]
     pairs = pair_up(first.records, second.records, cells, one_haystack=one_haystack(first.about))
     _refuse(pairs, phrase(prompt_contrast(found)), runs)
     said = {name: values for name, values in found.items() if name != "haystacks"}
     called = [f"{run.about['settings']['model']} ({run.path})" for run in (first, second)]
-    return pairs, Names(called[0], called[1], phrase(said))
+    notes = [line for run in (first, second) for line in outdated(run.path, run.about)]
+    return pairs, Names(called[0], called[1], phrase(said), tuple(notes))
+
+
+def alike(first: Loaded, second: Loaded) -> str:
+    """What to type so that two runs are scored alike, if anything can be done."""
+    runs = first, second
+    imported = [run for run in runs if "imported" in run.about]
+    if imported:
+        return (
+            f"'{imported[0].path}' was imported with its scores, and none of its answers can be scored anew: "
+            f"compare it with a run that was imported from the same tool."
+        )
+    names = [str(run.about["scorer"]["name"]) for run in runs]
+    if _ASKS in names:
+        other = runs[names[0] == _ASKS].path
+        return f"Scorer '{_ASKS}' asks the model, so '{other}' is to be run again: --scorer {_ASKS}"
+    stale = [run for run in runs if outdated(run.path, run.about)] or [second]
+    pattern = next((run for run in runs if run not in stale), first).about["scorer"]
+    typed = " and ".join(how_to_score(run.path, pattern) for run in stale)
+    asks = "the judge alone" if pattern["name"] == "judge" else "nothing"
+    return f"Score both alike, which asks {asks}: {typed}"
 
 
 def unfinished(first: Loaded, second: Loaded) -> NeedlemapError:

@@ -10,9 +10,11 @@ from needlemap.errors import NeedlemapError
 from needlemap.grid import percent
 from needlemap.identity import FREE, place
 from needlemap.resolve import Resolved
+from needlemap.runs.contrast import how_to_score
 from needlemap.runs.record import Record
-from needlemap.runs.store import RunFolder
-from needlemap.scorers.base import Scorer
+from needlemap.runs.run_file import is_ruled_otherwise, ruled
+from needlemap.runs.store import RunFolder, scorer_of
+from needlemap.scorers.base import Scorer, rule_of
 from needlemap.trials import Experiment, Trial
 
 GRID_MODES = ("bins", "lattice")  # the whole grid decides where needles go, so the first start fixes it
@@ -30,13 +32,16 @@ def unscored(folder: RunFolder, experiment: Experiment) -> list[Trial]:
             )
         return list(experiment.trials)
     check_same(folder, experiment)
-    keys = {
-        (trial.cell.length_tokens, trial.cell.depth, trial.repeat): trial.key for trial in experiment.trials
+    trials = {
+        (trial.cell.length_tokens, trial.cell.depth, trial.repeat): trial for trial in experiment.trials
     }
-    done = set()
+    now, done = scorer_about(experiment.scorer), set()
     for record in folder.records():
         length, depth, repeat = record.length_tokens, record.depth, record.repeat
-        if keys.get((length, depth, repeat), record.key) != record.key:
+        trial = trials.get((length, depth, repeat))
+        if is_ruled_otherwise(scorer_of(record), now) and (trial is None or record.asked == trial.asked):
+            continue
+        if trial is not None and record.key != trial.key:
             raise NeedlemapError(
                 f"'{folder.path}' holds answers to other prompts (first: length {length}, depth "
                 f"{percent(depth):g}, repeat {repeat}): the haystack, a template, the model's weights or "
@@ -57,15 +62,15 @@ def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
         for name, value in theirs["settings"].items()
         if name not in free and name in ours and _meant(name, ours[name], ours) != _meant(name, value, ours)
     ]
-    scorers = [dict(theirs["scorer"]), scorer_about(wanted.scorer)]
-    if scorers[0] != scorers[1]:
+    scorers = [ruled(theirs["scorer"]), scorer_about(wanted.scorer)]
+    if scorers[0] != scorers[1] and not is_ruled_otherwise(*scorers):
         differing.append("scorer")
     if not differing and theirs["tokenizer"]["fingerprint"] != wanted.tokenizer.fingerprint:
         differing = ["tokenizer"]
     if differing:
         name = differing[0]
         was, now = scorers if name == "scorer" else (theirs["settings"].get(name), ours.get(name))
-        scoring = f" To score its answers anew: needlemap score {folder.path} --scorer NAME"
+        scoring = f" To score its answers anew: {how_to_score(str(folder.path), scorers[1])}"
         advice = scoring if differing == ["scorer"] else ""
         raise NeedlemapError(
             f"'{folder.path}' holds a run with other settings: {', '.join(differing)} ({name} was {was!r}, "
@@ -79,12 +84,12 @@ def _meant(name: str, value: Any, settings: Mapping[str, Any]) -> Any:
 
 
 def scorer_about(scorer: Scorer) -> dict[str, Any]:
-    """A scorer's name and resolved options, as run.json holds them: what was typed for them may differ."""
+    """A scorer's name, resolved options and rule, as run.json holds them: what was typed may differ."""
     options: dict[str, Any] = json.loads(json.dumps(dict(scorer.options), default=str))
-    return {"name": scorer.name, "options": options}
+    return {"name": scorer.name, "options": options, "rule": rule_of(scorer)}
 
 
 def to_be_scored(records: Iterable[Record]) -> dict[str, Record]:
-    """By `asked`, the last record of each answer whose scoring failed: it is scored again, not asked for."""
-    found = {record.asked: record for record in records if record.answer is not None and record.asked}
-    return {asked: record for asked, record in found.items() if not record.scored and record.failure}
+    """By `asked`, the last record of each answer: one whose scoring failed, or that was scored by another
+    rule, is scored again, not asked for. records: every one of a folder."""
+    return {record.asked: record for record in records if record.answer is not None and record.asked}

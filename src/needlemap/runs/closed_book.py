@@ -19,10 +19,12 @@ from needlemap.models.base import Model
 from needlemap.plan.lanes import make_lanes
 from needlemap.printable import printable
 from needlemap.prompts import TEXT, Message, Prompt
+from needlemap.runs.begun import to_be_scored
 from needlemap.runs.budget import Budget
 from needlemap.runs.record import Record
+from needlemap.runs.run_file import ruled
 from needlemap.runs.runner import Runner
-from needlemap.runs.store import RunFolder
+from needlemap.runs.store import RunFolder, scorer_of
 from needlemap.trials import Experiment, Trial
 
 FILE = "closed-book.jsonl"
@@ -42,7 +44,7 @@ def questions(experiment: Experiment) -> list[Trial]:
             continue
         asked = asked_alone(shared, trial.item)
         if asked not in found:
-            key = scored_key(asked, experiment.scorer.name, experiment.scorer.options)
+            key = scored_key(asked, experiment.scorer)
             item, prompt = replace(trial.item, needles=()), _prompt(experiment, trial)
             found[asked] = Trial(key, asked, Cell(0, 0.0), trial.repeat, item, prompt, (), False)
     return list(found.values())
@@ -56,11 +58,14 @@ def unasked(experiment: Experiment, folder: RunFolder) -> list[Trial]:
     return [trial for trial in questions(experiment) if trial.key not in done]
 
 
-async def ask(experiment: Experiment, folder: RunFolder, model: Model, budget: Budget) -> None:
+async def ask(experiment: Experiment, folder: RunFolder, model: Model | None, budget: Budget) -> None:
     """Ask what is still to be asked. Raises as `Runner.run` does."""
     trials = unasked(experiment, folder)
     keeper = _Keeper(folder.path / FILE)
-    runner = Runner(model, experiment.scorer, experiment.settings, budget, keeper, _Nobody(), len(trials))
+    answers = to_be_scored(every_record(folder))
+    runner = Runner(
+        model, experiment.scorer, experiment.settings, budget, keeper, _Nobody(), len(trials), answers
+    )
     sizes = [trial.prompt.tokens for trial in trials]
     await runner.run((trials, make_lanes(sizes, [0] * len(sizes), experiment.workers)))
 
@@ -82,8 +87,8 @@ def kept(folder: RunFolder) -> list[Record]:
 
 def closed_book_lines(folder: RunFolder) -> list[str]:
     """What the control found, in a line; nothing where it was not asked for."""
-    scorer = folder.about()["scorer"]["name"]
-    return said([record for record in kept(folder) if record.scorer and record.scorer.name == scorer])
+    scorer = ruled(folder.about()["scorer"])
+    return said([record for record in kept(folder) if scorer_of(record) == scorer])
 
 
 def said(records: Iterable[Record]) -> list[str]:

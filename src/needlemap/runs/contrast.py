@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from needlemap.identity import FREE
+from needlemap.registry import find
+from needlemap.runs.run_file import ruled
+from needlemap.scorers.base import rule_of
 
 About = Mapping[str, Any]  # what run.json holds
 Contrast = Mapping[str, tuple[Any, Any]]  # by name, what the two runs say
@@ -24,10 +30,41 @@ def contrast(first: About, second: About) -> dict[str, tuple[Any, Any]]:
     found |= {
         part: (_brief(first.get(part)), _brief(second.get(part))) for part in ("tokenizer", "haystacks")
     }
-    scorers = first.get("scorer"), second.get("scorer")
+    scorers = ruled(first.get("scorer") or {}), ruled(second.get("scorer") or {})
     if scorers[0] != scorers[1]:
         found["scorer"] = (_scorer(scorers[0]), _scorer(scorers[1]))
+        if found["scorer"][0] == found["scorer"][1]:
+            found["scorer"] = _ruled(scorers[0]), _ruled(scorers[1])
     return {name: values for name, values in found.items() if values[0] != values[1]}
+
+
+def how_to_score(path: str, scorer: Mapping[str, Any]) -> str:
+    """What to type so that a run's answers are scored by a scorer that run.json names.
+
+    >>> how_to_score("my run", {"name": "recall", "options": {"rule": "ruler"}})
+    "needlemap score 'my run' --scorer recall --scorer-options rule=ruler"
+    """
+    name, options = str(scorer.get("name")), dict(scorer.get("options") or {})
+    usual: dict[str, Any] = {}
+    with suppress(Exception):  # not installed, or a plug-in that wants options
+        usual = dict(find("scorers", name)().options)
+    given = {option: value for option, value in options.items() if value != usual.get(option)}
+    flags = [part for each in given.items() for part in ("--scorer-options", _typed(*each))]
+    return shlex.join(["needlemap", "score", path, "--scorer", name, *flags])
+
+
+def outdated(path: str, about: About) -> list[str]:
+    """A line, where a run's scores are by another rule of its scorer than a run of today would have."""
+    scorer = ruled(about["scorer"])
+    name, rule = str(scorer["name"]), scorer["rule"]
+    with suppress(Exception):  # not installed, or a plug-in that cannot be imported
+        rule = rule_of(find("scorers", name))
+    if "imported" in about or rule == scorer["rule"]:
+        return []
+    return [
+        f"scored by rule {scorer['rule']} of scorer '{name}', which has rule {rule} now. To score all its "
+        f"answers anew, which asks nothing: {how_to_score(path, scorer)}"
+    ]
 
 
 def prompt_contrast(found: Contrast) -> dict[str, tuple[Any, Any]]:
@@ -42,6 +79,15 @@ def phrase(found: Contrast) -> str:
     "seed (0, 1); needle ('', 'A fact.')"
     """
     return "; ".join(f"{name} ({_short(one)}, {_short(other)})" for name, (one, other) in found.items())
+
+
+def _ruled(scorer: Mapping[str, Any]) -> str:
+    return f"{_scorer(scorer)}, rule {scorer['rule']}"
+
+
+def _typed(name: str, value: Any) -> str:
+    """An option as a flag takes it."""
+    return f"{name}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
 
 
 def _brief(part: Any) -> str:

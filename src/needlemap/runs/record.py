@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field
 
 from needlemap.runs.outcomes import outcome_of
+from needlemap.scorers.base import FIRST_RULE
 
 SCHEMA = 1
 MOST = 2**53  # of a whole number: what JSON, tables and figures of any program hold exactly
@@ -98,7 +99,8 @@ class PromptRecord(BaseModel):
 
 
 class ScorerRecord(BaseModel):
-    """How the answer was scored: the scorer, its options, its native scale and what decided the score.
+    """How the answer was scored: the scorer, its options, its rule's number, its native scale and what
+    decided the score.
 
     mean: whether the score is a mean of nobody knows how many answers, as in an imported summary.
     usd: what a judge cost; None when no price is known.
@@ -107,6 +109,7 @@ class ScorerRecord(BaseModel):
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
     name: str
     options: Said = Field(default_factory=dict)
+    rule: Whole = FIRST_RULE
     scale: tuple[float, float] = (0.0, 1.0)
     native: Native = None
     why: Said = Field(default_factory=dict)

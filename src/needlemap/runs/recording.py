@@ -12,7 +12,7 @@ from needlemap.models.base import Answer
 from needlemap.money import Prices
 from needlemap.runs.record import NeedleRecord, PromptRecord, Record, ScorerRecord
 from needlemap.runs.surroundings import Surroundings, surroundings
-from needlemap.scorers.base import Score, Scorer
+from needlemap.scorers.base import Score, Scorer, rule_of
 from needlemap.settings import Settings
 from needlemap.trials import Trial
 
@@ -92,6 +92,7 @@ class RecordMaker:
         return ScorerRecord(
             name=scorer.name,
             options=dict(scorer.options),
+            rule=rule_of(scorer),
             scale=scorer.scale,
             native=native,
             why=why,

@@ -20,6 +20,7 @@ from needlemap.runs.begun import GRID_MODES, check_same, scorer_about
 from needlemap.runs.pacer import Pacer
 from needlemap.runs.record import Record
 from needlemap.runs.recording import RecordMaker, answer_of, scored_anew
+from needlemap.runs.run_file import ruled
 from needlemap.runs.runner import raised, whole_answer
 from needlemap.runs.scoring import Scoring
 from needlemap.runs.session import make_ready
@@ -134,5 +135,5 @@ def _about(folder: RunFolder, target: RunFolder, experiment: Experiment) -> dict
     if target.path.resolve() != folder.path.resolve():
         about.pop("earlier_scorers", None)
         return about
-    known = [*before.get("earlier_scorers", []), before["scorer"]]
+    known = [ruled(each) for each in (*before.get("earlier_scorers", []), before["scorer"])]
     return about | {"earlier_scorers": [each for each in known if each != now]}

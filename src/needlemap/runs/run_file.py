@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from needlemap.runs.record import SCHEMA
+from needlemap.scorers.base import FIRST_RULE
 
 _NAMED = ("model", "task", "mode")  # settings that every report shows
 
@@ -27,10 +29,27 @@ class Tokenizer(BaseModel):
 
 
 class Scorer(BaseModel):
-    """A scorer with its options as resolved."""
+    """A scorer with its options as resolved, and the number of its rule."""
 
     name: str
     options: dict[str, Any]
+    rule: int = FIRST_RULE
+
+
+def ruled(scorer: Mapping[str, Any]) -> dict[str, Any]:
+    """A scorer as run.json holds it, with the number of its rule also where an earlier version wrote none."""
+    return {**scorer, "rule": scorer.get("rule", FIRST_RULE)}
+
+
+def is_ruled_otherwise(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two are the same scorer by another rule. An option that one does not name came with a rule.
+
+    >>> is_ruled_otherwise({"name": "exact", "options": {}, "rule": 1}, {"name": "exact", "rule": 2})
+    True
+    """
+    options, others = one.get("options") or {}, other.get("options") or {}
+    alike = all(options[name] == others[name] for name in options if name in others)
+    return one.get("name") == other.get("name") and one.get("rule") != other.get("rule") and alike
 
 
 class Haystack(BaseModel):

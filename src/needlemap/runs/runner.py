@@ -71,7 +71,7 @@ class Runner:
 
     def __init__(
         self,
-        model: Model,
+        model: Model | None,
         scorer: Scorer,
         settings: Settings,
         budget: Budget,
@@ -81,7 +81,7 @@ class Runner:
         answers: Mapping[str, Record] | None = None,
     ) -> None:
         """already: trials that were scored before this start. answers: by `asked`, records of answers that
-        are still to be scored: their trials are not asked again."""
+        are still to be scored: their trials are not asked again. model: None where that is all of them."""
         self._model, self._scorer, self._settings = model, scorer, settings
         self._budget, self._keeper, self._watcher = budget, keeper, watcher
         self._maker = RecordMaker(settings, scorer, Prices.of(settings))
@@ -195,6 +195,7 @@ class Runner:
         try:
             if self._teacher is not None:
                 return await self._teacher.force(trial.prompt, trial.item.reference.answer, decoding)
+            assert self._model is not None  # whoever gives none has an answer to each trial
             return await self._model.answer(trial.prompt, decoding)
         except Unmeasured as failure:
             if failure.failure is Failure.TIMED_OUT:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ from needlemap.trials import Experiment, Trial
 _PACKAGES = ("openai", "anthropic", "quicktok-v1", "tokenizers", "rapidfuzz", "numpy")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Session:
     """An experiment and the folder it fills. todo: trials to ask, in order; done: how many were scored.
 
@@ -74,21 +75,36 @@ class Session:
             Budget.of(experiment.settings),
         )
 
+    @cached_property
+    def kept(self) -> int:
+        """How many of the trials in `todo` are there as answers, to be scored anew without being asked."""
+        answers = to_be_scored(self.folder.every_record())
+        return sum(trial.asked in answers for trial in self.todo)
+
+    @property
+    def asks(self) -> bool:
+        """Whether the model is needed for what is left."""
+        closed_book = to_be_scored(every_record(self.folder))
+        unknown = [trial for trial in unasked(self.experiment, self.folder) if trial.asked not in closed_book]
+        return len(self.todo) > self.kept or bool(unknown)
+
     @property
     def wanted(self) -> bool:
         """Whether anything is left to ask: trials, or questions without a haystack."""
         return bool(self.todo or unasked(self.experiment, self.folder))
 
-    async def run(self, model: Model, watcher: Watcher, *, close: bool = True, whole: bool = True) -> Outcome:
+    async def run(
+        self, model: Model | None, watcher: Watcher, *, close: bool = True, whole: bool = True
+    ) -> Outcome:
         """Ask what is left. Records are on the disk before the watcher hears of them. Closes the
-        model, unless it is wanted again. whole: False for only what goes before all else: the first
-        trial, and questions without a haystack.
+        model, unless it is wanted again; None where nothing is asked. whole: False for only what goes before
+        all else: the first trial, and questions without a haystack.
 
         Raises NeedlemapError when another run holds the folder, or scorer and task do not fit.
         """
         settings, scorer = self.experiment.settings, self.experiment.scorer
         async with AsyncExitStack() as stack:
-            if close:
+            if close and model is not None:
                 stack.push_async_callback(model.close)
             await make_ready(scorer, self.experiment.trials[0], stack)
             refuse_launched(self.folder.path)
@@ -98,11 +114,12 @@ class Session:
             writer.describe(about(self.experiment, self.folder))
             for record in (*self.folder.every_record(), *every_record(self.folder)):
                 self.budget.add(record)
-            answers = to_be_scored(self.folder.records())
+            answers = to_be_scored(self.folder.every_record())
             runner = Runner(model, scorer, settings, self.budget, writer, watcher, self.done, answers)
             walk = marked(self.experiment, [trial for trial in self.todo if trial.key in left])
             if settings.canary and self.experiment.traits.remote:
-                found = await send(runner, walk, self.folder.records(), settings)
+                unknown = [trial for trial in walk if trial.asked not in answers]
+                found = await send(runner, unknown, self.folder.records(), settings)
                 runner.outcome.canary, runner.outcome.warnings = found.stop, found.warnings
                 walk = [trial for trial in walk if trial.key not in found.asked]
             if not runner.outcome.over:

@@ -31,7 +31,7 @@ from needlemap.files import (
 )
 from needlemap.runs.locks import lock_folder
 from needlemap.runs.record import SCHEMA, Record
-from needlemap.runs.run_file import what_is_wrong
+from needlemap.runs.run_file import is_ruled_otherwise, ruled, what_is_wrong
 
 RUN_FILE = "run.json"
 RECORDS = "records-*.jsonl"
@@ -104,10 +104,14 @@ class RunFolder:
         return about
 
     def records(self) -> Iterator[Record]:
-        """The readable records, but those of scorers that it was scored with before `needlemap score`."""
-        earlier = self.about().get("earlier_scorers") if self.exists else None
+        """The readable records, but those by scorers that it was scored with before `needlemap score`, and by
+        other rules of its scorer."""
+        about = self.about() if self.exists else {}
+        earlier = [ruled(each) for each in about.get("earlier_scorers", [])]
+        now = ruled(about["scorer"]) if about else {}
         for record in self.every_record():
-            if not earlier or _scorer(record) not in earlier:
+            scorer = scorer_of(record)
+            if scorer not in earlier and not is_ruled_otherwise(scorer, now):
                 yield record
 
     def every_record(self) -> Iterator[Record]:
@@ -251,10 +255,10 @@ def _schema(line: bytes) -> int:
     return schema if isinstance(schema, int) else 0
 
 
-def _scorer(record: Record) -> dict[str, Any]:
+def scorer_of(record: Record) -> dict[str, Any]:
     """A record's scorer as run.json names it."""
     scorer = record.scorer
-    return {"name": scorer.name, "options": scorer.options} if scorer else {}
+    return {"name": scorer.name, "options": scorer.options, "rule": scorer.rule} if scorer else {}
 
 
 def write_json(file: Path, about: dict[str, Any]) -> None:

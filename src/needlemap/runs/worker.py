@@ -147,7 +147,7 @@ class _Hands:
             writer,
             _watcher(run, experiment),
             sum(trial.key in self._scored for trial in experiment.trials),
-            to_be_scored(run.records()),
+            to_be_scored(run.every_record()),
         )
 
     async def work(self) -> tuple[Leaving, str, Outcome]:

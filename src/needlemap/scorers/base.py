@@ -49,10 +49,14 @@ class Score:
             raise ValueError(f"a score's share lies in [0, 1], got {self.share}")
 
 
+FIRST_RULE = 1  # of a scorer that does not number its rule, and of records from before rules had numbers
+
+
 class Scorer(Protocol):
     """Built as `Scorer(**options)`; unknown options raise SettingsError.
 
     name: its registered name. scale: lowest and highest native score. options: as resolved, for the record.
+    It may have a `rule`, the number of its rule, raised by whatever moves a score: `rule_of` reads it.
     """
 
     name: str
@@ -62,6 +66,11 @@ class Scorer(Protocol):
     async def score(self, answer: str, reference: Reference) -> Score:
         """Raises Unmeasured if no verdict can be had (a judge's unreadable answer)."""
         ...
+
+
+def rule_of(scorer: Scorer | type) -> int:
+    """The number of a scorer's rule. Scores by two rules are never mixed."""
+    return int(getattr(scorer, "rule", FIRST_RULE))
 
 
 @runtime_checkable

@@ -68,6 +68,7 @@ class Judge(metaclass=Checked):
     """
 
     name = "judge"
+    rule = 1
     scale = (float(LOWEST), float(HIGHEST))
 
     def __init__(

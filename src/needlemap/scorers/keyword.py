@@ -17,6 +17,7 @@ class Keyword(metaclass=Checked):
     """Looks for the reference's keywords, which must all be there, in the answer without its whitespace."""
 
     name = "keyword"
+    rule = 1
     scale = (0.0, 100.0)
 
     def __init__(self) -> None:

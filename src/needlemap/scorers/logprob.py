@@ -26,6 +26,7 @@ class Logprob(metaclass=Checked):
     """
 
     name = "logprob"
+    rule = 1
     scale = (LOWEST, 0.0)
 
     def __init__(self) -> None:

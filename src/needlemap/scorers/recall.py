@@ -21,6 +21,7 @@ class Recall(metaclass=Checked):
     """
 
     name = "recall"
+    rule = 1
     scale = (0.0, 1.0)
 
     def __init__(self, *, rule: Rule = "words") -> None:

@@ -36,6 +36,7 @@ class Verbatim(metaclass=Checked):
     """
 
     name = "verbatim"
+    rule = 1
     scale = (0.0, 1.0)
 
     def __init__(self, *, bare: bool = False) -> None:

@@ -23,6 +23,7 @@ from needlemap.reports.page.sums import failures, totals
 from needlemap.reports.palette import PALETTES, palette_colours
 from needlemap.reports.placeless import placeless_lines
 from needlemap.reports.summary import summary_lines
+from needlemap.runs.contrast import outdated
 from needlemap.runs.loaded import Loaded
 from needlemap.runs.outcomes import outcome_counts, outcome_lines
 from needlemap.runs.session import cube_of_run
@@ -75,7 +76,7 @@ def _run(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str, Any]:
         **_axes(run.map, layout),
         "cells": cell_columns(run.map, layout, run.records),
         "overall": _overall(run.map, lines),
-        "lines": [*lines, *placeless_lines(run.about, run.records), *ended],
+        "lines": [*outdated(run.path, run.about), *lines, *placeless_lines(run.about, run.records), *ended],
         **_curves(run.map, cube, rules),
         "totals": totals(run),
         "failures": failures(run),
