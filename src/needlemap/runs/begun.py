@@ -10,7 +10,7 @@ from needlemap.errors import NeedlemapError
 from needlemap.grid import percent
 from needlemap.identity import FREE, place
 from needlemap.resolve import Resolved
-from needlemap.runs.contrast import how_to_score
+from needlemap.runs.contrast import SCORING, how_to_score
 from needlemap.runs.record import Record
 from needlemap.runs.run_file import is_ruled_otherwise, ruled
 from needlemap.runs.store import RunFolder, scorer_of
@@ -19,7 +19,6 @@ from needlemap.trials import Experiment, Trial
 
 GRID_MODES = ("bins", "lattice")  # the whole grid decides where needles go, so the first start fixes it
 _GRID = ("lengths", "depths", "sigmoid_ends", "depth_rounding")  # all but its repeats
-_SCORING = {"scorer", "scorer_options"}  # compared by what they come to
 
 
 def unscored(folder: RunFolder, experiment: Experiment) -> list[Trial]:
@@ -56,7 +55,7 @@ def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
     """Raises NeedlemapError when a folder's run asks something else: two mixed would make a false map."""
     theirs, ours = folder.about(), wanted.settings.model_dump(mode="json")
     fixed = ours["mode"] in GRID_MODES or wanted.ready  # the first start chose the places
-    free = _SCORING | (FREE.difference(_GRID) if fixed else FREE)
+    free = {*SCORING} | (FREE.difference(_GRID) if fixed else FREE)
     differing = [
         name
         for name, value in theirs["settings"].items()

@@ -15,6 +15,7 @@ from needlemap.scorers.base import rule_of
 
 About = Mapping[str, Any]  # what run.json holds
 Contrast = Mapping[str, tuple[Any, Any]]  # by name, what the two runs say
+SCORING = ("scorer", "scorer_options")  # whoever named them, what they come to counts
 SUBJECT = ("model", "base_url", "model_options", "temperature", "request")  # none of them changes a prompt
 _ABSENT = "not set"
 _LONGEST = 60
@@ -25,7 +26,7 @@ _FEW = 1  # haystacks named: there is one for each repeat
 def contrast(first: About, second: About) -> dict[str, tuple[Any, Any]]:
     """Settings that can change an answer or its score, tokenizer, haystacks and scorer, where they differ."""
     ours, theirs = (dict(about.get("settings", {})) for about in (first, second))
-    names = [name for name in {**ours, **theirs} if name not in FREE]
+    names = [name for name in {**ours, **theirs} if name not in FREE and name not in SCORING]
     found = {name: (ours.get(name, _ABSENT), theirs.get(name, _ABSENT)) for name in names}
     found |= {
         part: (_brief(first.get(part)), _brief(second.get(part))) for part in ("tokenizer", "haystacks")
