@@ -61,7 +61,7 @@ FREE = frozenset(
         *("save", "save_contexts", "quiet", "collisions", "haystack_repeat"),
     }
 )
-_SCORING = ("scorer", "scorer_options")  # `needlemap score` changes them
+SCORING = ("scorer", "scorer_options")  # `needlemap score` changes them
 _HOMES = {"openai": "api.openai.com", "anthropic": "api.anthropic.com"}
 _OWN = "own server"
 _LOCAL = (".local", ".internal", ".lan", ".localdomain", ".localhost")
@@ -117,7 +117,7 @@ def settings_hash(settings: Settings, tokenizer: str, weights: str) -> str:
 def run_hash(settings: Settings) -> str:
     """Hash of what makes a run this one and no other, however it is scored and whatever its grid. Settings as
     they are by default do not enter, so that a version that has more of them reads its runs as before."""
-    named = settings.model_dump(mode="json", exclude_defaults=True, exclude={*FREE, *_SCORING})
+    named = settings.model_dump(mode="json", exclude_defaults=True, exclude={*FREE, *SCORING})
     return _hash({**named, "base_url": place(settings.backend, settings.base_url)})[:16]
 
 

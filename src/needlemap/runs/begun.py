@@ -8,9 +8,9 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError
 from needlemap.grid import percent
-from needlemap.identity import FREE, place
+from needlemap.identity import FREE, SCORING, place
 from needlemap.resolve import Resolved
-from needlemap.runs.contrast import SCORING, how_to_score
+from needlemap.runs.contrast import how_to_score
 from needlemap.runs.record import Record
 from needlemap.runs.run_file import is_ruled_otherwise, ruled
 from needlemap.runs.store import RunFolder, scorer_of

@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from needlemap.identity import FREE
+from needlemap.identity import FREE, SCORING
 from needlemap.registry import find
 from needlemap.runs.run_file import ruled
 from needlemap.scorers.base import rule_of
 
 About = Mapping[str, Any]  # what run.json holds
 Contrast = Mapping[str, tuple[Any, Any]]  # by name, what the two runs say
-SCORING = ("scorer", "scorer_options")  # whoever named them, what they come to counts
 SUBJECT = ("model", "base_url", "model_options", "temperature", "request")  # none of them changes a prompt
 _ABSENT = "not set"
 _LONGEST = 60
