@@ -121,10 +121,10 @@ def announce(session: Session) -> None:
         f"{experiment.tokens_asked:,} prompt tokens ({experiment.tokenizer.name})"
     ]
     lines += [f"note: {note}" for note in experiment.notes]
-    left = len(session.todo) - session.kept
-    lines += [f"{session.done} already scored, {left} to ask"] if session.done or session.kept else []
-    if session.kept:
-        lines.append(f"{session.kept} answers are kept and scored anew: {scorer_label(experiment)}")
+    left = len(session.unanswered)
+    kept = len(session.todo) - left
+    lines += [f"{session.done} already scored, {left} to ask"] if session.done or kept else []
+    lines += [f"{kept} answers are kept and scored anew: {scorer_label(experiment)}"] if kept else []
     for what, count in zip(("lengths", "depths"), grid.duplicates, strict=True):
         lines += [f"note: {what} hold {counted(count, 'value')} twice (rounded): asked once"] if count else []
     if any(trial.haystack_repeated for trial in experiment.trials):
@@ -146,7 +146,7 @@ def _most(session: Session) -> list[str]:
     """What asking will cost at most, and whether a limit may cut it short; nothing where neither a server nor
     a limit is there."""
     experiment, budget = session.experiment, session.spent()
-    settings, most = experiment.settings, session.most(session.todo)
+    settings, most = experiment.settings, session.most(session.unanswered)
     judge = judged_usd(experiment, session.todo)
     limited = settings.limit_usd is not None or settings.limit_tokens is not None
     if not (limited or experiment.traits.remote or judge != 0):

@@ -76,17 +76,17 @@ class Session:
         )
 
     @cached_property
-    def kept(self) -> int:
-        """How many of the trials in `todo` are there as answers, to be scored anew without being asked."""
+    def unanswered(self) -> tuple[Trial, ...]:
+        """Of `todo` what is to be asked. The others' answers are kept, and scored anew."""
         answers = to_be_scored(self.folder.every_record())
-        return sum(trial.asked in answers for trial in self.todo)
+        return tuple(trial for trial in self.todo if trial.asked not in answers)
 
     @property
     def asks(self) -> bool:
         """Whether the model is needed for what is left."""
         closed_book = to_be_scored(every_record(self.folder))
         unknown = [trial for trial in unasked(self.experiment, self.folder) if trial.asked not in closed_book]
-        return len(self.todo) > self.kept or bool(unknown)
+        return bool(self.unanswered or unknown)
 
     @property
     def wanted(self) -> bool:
