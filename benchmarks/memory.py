@@ -163,7 +163,7 @@ def _report(about: str, took: list[Took], peer: tuple[str, int] | None) -> None:
     result |= {"prompts": whole.cells, "tokens": whole.tokens, "sent_gb": rounded(whole.sent / 1e9)}
     show(
         f"Peak memory of a run, {_CONCURRENCY} requests at a time, from {about}",
-        machine("needlemap", "numpy", "openai", "quicktok-v1"),
+        machine("needlemap", "numpy", "httpx", "quicktok-v1"),
         ("", "prompts", "M tokens", "GB sent", "peak GB", "wall s", "CPU s"),
         rows,
         [f"Every prompt was sent and its answer recorded; texts have {text:.2f} bytes a token."],

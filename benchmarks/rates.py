@@ -72,7 +72,7 @@ def main() -> None:
     show(
         f"{options.trials} trials, {options.concurrency} lanes, {LATENCY_S:g} s an answer, against limits "
         f"that let {options.rate:g} requests a second through",
-        machine("needlemap", "openai", "anthropic"),
+        machine("needlemap", "httpx"),
         ("limit", "seconds", "floor", "times", "429s"),
         [
             (name, f"{wall_s:.2f}", f"{floor_s:.2f}", f"{ratios[name]:.2f}", str(refused))

@@ -3,8 +3,8 @@
     python benchmarks/runner.py [--essays FOLDER] [--concurrency N] [--rounds N] [--smoke]
 
 The server is `tests/servers/wire.py --instant`, another process on this machine. The limit is the HTTP client
-that the installed openai package stands on, posting the very same bodies, made beforehand, with the same
-concurrency, and keeping nothing. Ours is a whole run: prompts joined from spans, the official client, answers
+that needlemap stands on (httpx), posting the very same bodies, made beforehand, with the same concurrency,
+and keeping nothing. Ours is a whole run: prompts joined from spans, replies read within bounds, answers
 scored, records written and fsynced. The two take turns; shares are medians of the rounds' ratios.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib
 import json
 import subprocess
 import sys
@@ -20,13 +19,14 @@ from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
-from importlib.metadata import requires
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any, TypeVar
 from urllib.request import urlopen
+
+import httpx
 
 from essays import essays
 from machine import machine, run
@@ -42,7 +42,6 @@ from table import rounded, show
 _HERE = Path(__file__).resolve().parent
 _SERVER = _HERE.parent / "tests" / "servers" / "wire.py"
 _RESUME = _HERE / "sides" / "resume.py"
-_HTTPX = "httpx2" if any(need.startswith("httpx2") for need in requires("openai") or ()) else "httpx"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,7 @@ def ask(experiment: Experiment, folder: Path) -> Speed:
 
 def post(bodies: Sequence[bytes], settings: Settings) -> Speed:
     """The limit: post all bodies, as many at a time as a run does, and forget the answers."""
-    client = importlib.import_module(_HTTPX).AsyncClient(timeout=600)
+    client = httpx.AsyncClient(timeout=600)
     url = f"{settings.base_url}/chat/completions"
     speed, _ = timed(_post(client, url, bodies, settings.concurrency), len(bodies))
     return speed
@@ -202,9 +201,9 @@ def _report(
     ]
     wall_s, cpu_s, trials = (min(one[part] for one in resumed) for part in ("wall_s", "cpu_s", "trials"))
     show(
-        f"A run against an instant server, {options.concurrency} at a time, beside a bare {_HTTPX} client; "
+        f"A run against an instant server, {options.concurrency} at a time, beside a bare httpx client; "
         f"from {about}",
-        machine("needlemap", "openai", _HTTPX, "pydantic"),
+        machine("needlemap", "httpx", "pydantic"),
         ("", "cells/s", "limit", "share", "CPU ms a cell", "limit's", "share of CPU"),
         rows,
         [

@@ -86,7 +86,7 @@ def main() -> None:
     first, last = watch.looks[0], watch.looks[-1]
     show(
         f"{options.trials:,} trials on a loopback server, 16 at a time: {outcome.scored:,} scored",
-        machine("needlemap", "openai"),
+        machine("needlemap", "httpx"),
         ("trials", "resident MB", "descriptors"),
         [(f"{each.trials:,}", f"{each.mb:.1f}", str(each.descriptors)) for each in watch.looks],
         [f"Not scored: {dict(outcome.failures)}.", f"Open when all was closed, and not before: {left_open}."],

@@ -22,7 +22,7 @@ def resident_bytes(field: str) -> int:
 
 def imports_bytes() -> int:
     """Resident memory once everything that a run needs is imported, and nothing is built."""
-    import openai  # noqa: F401
+    import httpx  # noqa: F401
 
     import needlemap.commands.run
     import needlemap.models.openai  # noqa: F401

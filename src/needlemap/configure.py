@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.haystacks.folder import source_of
 from needlemap.keys import refuse_keys
-from needlemap.models.connection import check_no_key
+from needlemap.models.connection import check_address
 from needlemap.seed_names import BY_NAME, translate
 from needlemap.settings import Settings
 from needlemap.yaml_text import read_yaml
@@ -181,7 +181,8 @@ def _with_item(settled: dict[str, Any]) -> dict[str, Any]:
 def _addressed(settings: Settings) -> Settings:
     """Settings with the server's address that the environment names, so that it is part of what was asked."""
     address = os.environ.get(_ADDRESSES.get(settings.backend, ""))
-    check_no_key(settings.base_url or address or "")
+    if settings.base_url or address:
+        check_address(settings.base_url or address or "")
     refuse_keys(settings)
     return (
         settings.model_copy(update={"base_url": address}) if address and not settings.base_url else settings

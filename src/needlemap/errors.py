@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -49,12 +50,23 @@ class Failure(StrEnum):
     SKIPPED = "skipped by budget"  # never asked: a limit was reached
 
 
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a request took whose answer could not be read: a provider may bill it. In tokens by the server's
+    count; prompt_tokens None: by ours."""
+
+    prompt_tokens: int | None = None
+    answer_tokens: int = 0
+
+
 class Unmeasured(NeedlemapError):
     """A model or a judge gave no answer that could be scored: the trial is recorded as missing, never as 0.
 
     transient: worth asking again; retry_after_s: how long the server asked us to wait, in seconds.
     attempts: how often it was asked before giving up. allowance: what a server's headers said of its limits.
     usd: what a judge cost all the same; None when no price is known. hopeless: so would every request fail.
+    status: of the HTTP reply, None without one. spent: of a request that was sent and not refused, None else.
+    outage: the server is not there, or says that it cannot answer now.
     """
 
     def __init__(
@@ -68,6 +80,9 @@ class Unmeasured(NeedlemapError):
         self.usd: float | None = 0.0
         self.hopeless = False
         self.allowance: Allowance | None = None
+        self.status: int | None = None
+        self.spent: Spent | None = None
+        self.outage = False
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import pytest
 
 from needlemap.errors import Failure
@@ -79,11 +81,49 @@ def test_waiting_times(headers, wait_s):
         "Authorization: Bearer abcdefabcdefabcdef42",
         "x-api-key: abcdefabcdefabcdef42",
         "http://user:abcdefabcdef@host/v1",
-        "your key is abcdefSECRET",
+        "sk-abcdef/abcdef+abcdef.abcdef=",
     ],
 )
 def test_keys_are_hidden(text):
-    assert "abcdef" not in scrub(text, secret="abcdefSECRET")
+    assert "abcdef" not in scrub(text)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<!DOCTYPE html><html><head><title>502 Bad\n Gateway</title></head><body>" + "<p>x" * 99_999,
+        "\n<HTML><TITLE class=x>502 Bad Gateway</TITLE>",
+    ],
+)
+def test_of_an_error_page_its_title_is_told_and_no_more(page):
+    assert str(from_status(502, page, {})) == "The server answered 502: an HTML page, '502 Bad Gateway'"
+
+
+def test_of_a_page_without_a_title_only_that_it_is_one():
+    assert message_of("<html><body><script>x</script>") == "an HTML page"
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("http://other/v1?key=abc#tok=abc", "http://other/v1"),
+        ("http://me:abc@other/v1", "http://[hidden]@other/v1"),
+        ("http://[::1/v1", "nowhere"),
+        ("", "nowhere"),
+    ],
+)
+def test_a_redirect_is_rejected_with_the_address_it_leads_to_and_no_key(place, told):
+    refused = from_status(307, "abc", {"location": place})
+    assert (refused.failure, refused.transient, refused.spent) == (Failure.REJECTED, False, None)
+    assert f"it sends us on to {told}, and redirects are not followed" in str(refused)
+    assert "abc" not in str(refused)
+
+
+def test_a_body_of_any_size_or_depth_is_read_for_words_quickly():
+    start = perf_counter()
+    for body in ("[" * 2_000_000, '{"message": "' + "input token count " * 500_000 + '"}', "x" * 60_000_000):
+        assert len(str(from_status(400, body, {}))) <= 500
+    assert perf_counter() - start < 10
 
 
 def test_ordinary_words_stay():

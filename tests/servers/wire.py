@@ -15,6 +15,7 @@ import asyncio
 import json
 import socket
 import struct
+import zlib
 from dataclasses import dataclass, field
 from hashlib import sha256
 from time import time
@@ -77,6 +78,8 @@ async def respond(state: State, request: Request) -> Response:
         return as_json({})
     if request.path == "/v1/models":
         return as_json({"object": "list", "data": [{"id": "wire", "object": "model"}]})
+    if not request.path.startswith("/v1/"):
+        return as_json({"detail": "Not Found"}, 404)
     return await model(state, request)
 
 
@@ -104,6 +107,8 @@ async def model(state: State, request: Request) -> Response:
     wrong = _overflow(state, request, prompt) or unwanted(fault, asked)
     if fault.startswith("raw:"):
         return Response(200, fault[4:].encode("utf-8", "surrogatepass"))
+    if fault.startswith("reply:"):
+        return made(json.loads(fault[6:]))
     refused = refusal(wrong or fault, asked["model"], request.key)
     if refused:
         status, said, more = refused
@@ -113,6 +118,16 @@ async def model(state: State, request: Request) -> Response:
     whole = answer(state, request.path, asked, prompt, fault)
     whole.headers |= headers
     return whole
+
+
+def made(reply: dict[str, Any]) -> Response:
+    """A reply in all its parts: status, headers, body, and how many MB of blanks to pack behind it (gzip)."""
+    data, headers = reply.get("body", "").encode(), reply.get("headers", {})
+    if "packed_mb" in reply:
+        packer = zlib.compressobj(9, wbits=31)
+        pieces = [packer.compress(data), *(packer.compress(b" " * 2**20) for _ in range(reply["packed_mb"]))]
+        data, headers = b"".join([*pieces, packer.flush()]), headers | {"content-encoding": "gzip"}
+    return Response(reply.get("status", 200), data, headers)
 
 
 def echo(request: Request, status: int) -> Response:

@@ -44,7 +44,7 @@ class Response:
         """As sent."""
         lines = [
             f"HTTP/1.1 {self.status} {REASONS.get(self.status, 'Error')}",
-            "content-type: application/json",
+            *([] if "content-type" in self.headers else ["content-type: application/json"]),
         ]
         lines += [f"{name}: {value}" for name, value in self.headers.items()]
         head = "\r\n".join([*lines, f"content-length: {len(self.data) + self.wrong}", "", ""]).encode()

@@ -1,26 +1,37 @@
 """Anthropic's Messages API, for its prompt cache: its OpenAI-compatible endpoint has none.
 
-Replies are not streamed, so the SDK may refuse more than 21,333 answer tokens, and never retried here.
+Replies are not streamed, and never retried here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import pairwise
-from time import perf_counter
 from typing import Any
 
-from needlemap.errors import Failure, SettingsError, Unmeasured
+from pydantic_core import to_json
+
+from needlemap.errors import Failure, Unmeasured
 from needlemap.models import faults
 from needlemap.models.base import Answer, Decoding, Traits
-from needlemap.models.connection import base_url_of, check_request, count, key_of, limits_of, reply
-from needlemap.models.openai import texts_of
+from needlemap.models.connection import (
+    NO_KEY,
+    Server,
+    base_url_of,
+    check_request,
+    count,
+    custom_headers,
+    from_environment,
+    key_of,
+    sent_tokens,
+    texts_of,
+)
 from needlemap.options import Checked
 from needlemap.prompts import TEXT, Message, Prompt
 
 HOST = "api.anthropic.com"
 KEY = "ANTHROPIC_API_KEY"
+VERSION = "2023-06-01"  # of the API
 MOST_BREAKPOINTS = 4  # the API's limit for one request
 LEAST_THINKING = 1024  # tokens, by the API
 FINISH = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length"}
@@ -35,18 +46,10 @@ class AnthropicModel(metaclass=Checked):
     def __init__(
         self, name: str, *, base_url: str | None = None, cache: bool = True, key_env: str = KEY
     ) -> None:
-        try:
-            import anthropic
-        except ImportError:
-            raise SettingsError(
-                "Model 'anthropic' needs its SDK. Run: pip install 'needlemap[anthropic]'"
-            ) from None
-
         self.name, self.cache = name, cache
         self.base_url = base_url_of(base_url, "ANTHROPIC_BASE_URL", f"https://{HOST}").removesuffix("/v1")
-        self._key = key_of(key_env, self.base_url, HOST, required=key_env != KEY)
-        self._sdk = anthropic
-        self._client = anthropic.AsyncAnthropic(api_key=self._key, base_url=self.base_url, max_retries=0)
+        key = key_of(key_env, self.base_url, HOST, required=key_env != KEY)
+        self._server = Server(self.base_url, headers(key))
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
@@ -56,20 +59,12 @@ class AnthropicModel(metaclass=Checked):
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once. Raises Unmeasured."""
         check_request(decoding.request)
-        fields = self._fields(prompt, decoding)
-        start = perf_counter()
-        body, allowance = await reply(
-            self._sdk,
-            self._client.messages.with_raw_response.create(**fields),
-            timeout_s=decoding.timeout_s,
-            server=self.base_url,
-            secret=self._key,
-        )
-        return replace(read(body, perf_counter() - start), allowance=allowance)
+        body = to_json(self._fields(prompt, decoding))
+        return await self._server.ask("/v1/messages", body, decoding.timeout_s, read)
 
     async def close(self) -> None:
         """Release connections."""
-        await self._client.close()
+        await self._server.close()
 
     def _fields(self, prompt: Prompt, decoding: Decoding) -> dict[str, Any]:
         system, said = messages(prompt, self.cache)
@@ -77,12 +72,21 @@ class AnthropicModel(metaclass=Checked):
             "model": self.name,
             "messages": said,
             "max_tokens": decoding.most_tokens,
-            "timeout": limits_of(self._sdk, decoding.timeout_s),
         }
-        # SDKs from 1.0 on have no temperature argument: all versions take it in the body
         cool = {} if decoding.temperature is None else {"temperature": decoding.temperature}
-        extra = {"extra_body": cool | thinking(decoding) | dict(decoding.request)}
-        return fields | ({"system": system} if system else {}) | extra
+        given = cool | thinking(decoding) | dict(decoding.request)
+        return fields | ({"system": system} if system else {}) | given
+
+
+def headers(key: str) -> dict[str, str]:
+    """What goes with each request, by the names of Anthropic's own client. Raises SettingsError."""
+    token = from_environment("ANTHROPIC_AUTH_TOKEN")
+    sent = {
+        "anthropic-version": VERSION,
+        "x-api-key": "" if key == NO_KEY else key,
+        "authorization": f"Bearer {token}" if token else "",
+    }
+    return {name: value for name, value in sent.items() if value} | custom_headers("ANTHROPIC_CUSTOM_HEADERS")
 
 
 def thinking(decoding: Decoding) -> dict[str, Any]:
@@ -153,23 +157,22 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
     if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
         raise faults.unreadable("The reply holds no text", str(body))
     finish, model = body.get("stop_reason"), body.get("model")
-    parts = [
-        count(usage, name)
-        for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    ]
-    texts = [block for block in content if block.get("type") == "text"]
-    if texts and not texts_of(texts):
+    texts, thoughts = (
+        texts_of([block for block in content if block.get("type") == "text"]),
+        _thoughts(content),
+    )
+    if content and not texts and not thoughts:
         raise faults.unreadable("The reply holds no text", str(body))
     return Answer(
-        "".join(texts_of(texts)),
+        "".join(texts),
         FINISH.get(str(finish), finish),
-        None if parts[0] is None else sum(part or 0 for part in parts),
-        parts[1],
+        sent_tokens(usage),
+        count(usage, "cache_read_input_tokens"),
         count(usage, "output_tokens"),
         usage,
         model if isinstance(model, str) else None,
         latency_s,
-        thinking="".join(_thoughts(content)) or None,
+        thinking="".join(thoughts) or None,
         thinking_tokens=count(usage, "output_tokens_details", "thinking_tokens"),
     )
 

@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from json import dumps
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models.allowance import Allowance
-from needlemap.prompts import Prompt
-from needlemap.tokens import TokenText
+
+if TYPE_CHECKING:  # arrays: not for those who only ask for help
+    from needlemap.prompts import Prompt
+    from needlemap.tokens import TokenText
 
 MOST_TOKENS = 2**53  # no larger count is kept: beyond it JSON readers disagree about whole numbers
 LONGEST_NAME = 200  # characters of a model's name, of a finish reason, and of each text in a usage report
@@ -66,7 +68,7 @@ class Answer:
     Token counts are the provider's own, None where it reports none; usage is its report, in bounds.
     completion_tokens holds thinking_tokens. thinking: what a reasoning model wrote before its answer, None
     where nothing of it is seen. forced: set when the model was given the answer instead of asked for one;
-    text is then empty. allowance: what the server still takes.
+    text is then empty. allowance: what the server still takes. note: what the user should know of the asking.
     """
 
     text: str
@@ -81,6 +83,7 @@ class Answer:
     thinking: str | None = None
     thinking_tokens: int | None = None
     allowance: Allowance | None = None
+    note: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
@@ -149,7 +152,7 @@ def _few(parts: Iterable[Any]) -> Iterable[Any]:
 # Chat messages as (role, text), one of which holds MARK, to the token texts before and after that mark,
 # with everything that a model wants around them (chat template, first token).
 MARK = "\x00haystack\x00"
-Render = Callable[[Sequence[tuple[str, str]]], tuple[TokenText, TokenText]]
+Render = Callable[[Sequence[tuple[str, str]]], "tuple[TokenText, TokenText]"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
-from collections.abc import Mapping
+import ssl
+from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
+from socket import gaierror
 from time import time
 from typing import Any
+from urllib.parse import urlsplit
 
-from needlemap.errors import Failure, Unmeasured
+from needlemap.errors import Failure, Spent, Unmeasured
 
 LONGEST_MESSAGE = 500
+_READ = 10_000  # characters of a body that are looked at for words
+_OUTAGE = (502, 503, 504, 521, 522, 523, 529)  # nobody is there, or too busy: it may come back
+_COMPUTED = (408, 504, 524)  # given up by a gateway while the server behind it went on computing
 
 # What servers say when a prompt does not fit. LMDeploy says nothing: see `openai.py`.
 TOO_LONG = re.compile(
@@ -37,8 +44,11 @@ OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemoryError", re.IGNORECASE)
 # A quota that waiting does not refill, or a request larger than a whole minute's allowance.
 NEVER_ENOUGH = re.compile(r"insufficient_quota|request too large|credit balance", re.IGNORECASE)
 
+_PAGE = re.compile(r"\s*<(!doctype html|html|head|body)\b", re.IGNORECASE)
+_TITLE = re.compile(r"<title[^>]{0,100}>([^<]{1,200})", re.IGNORECASE)
+
 _SECRETS = (
-    (re.compile(r"\b(sk|gsk|xai)-[\w*…-]{4,}"), r"\1-[hidden]"),
+    (re.compile(r"\b(sk|gsk|xai)-[\w*…-]{4,}([/+.=]+[\w*…-]+)*=*"), r"\1-[hidden]"),
     (re.compile(r"(?i)\b(bearer|x-api-key:?|api[-_]key[=:])\s*[^\s'\",]{16,}"), r"\1 [hidden]"),
     (re.compile(r"://[^/\s]+@"), "://[hidden]@"),
     (re.compile(r"(?i)([?&][\w-]*(key|token|secret|sig|signature)=)[^&\s'\"]+"), r"\1[hidden]"),
@@ -46,16 +56,30 @@ _SECRETS = (
 
 
 def from_status(
-    status: int, body: str, headers: Mapping[str, str], *, server: str = "The server", secret: str = ""
+    status: int, body: str, headers: Mapping[str, str], *, server: str = "The server"
 ) -> Unmeasured:
     """What a refused request means. body: the response's text, JSON or not."""
-    said = scrub(f"{server} answered {status}: {message_of(body) or 'nothing'}", secret)
+    words = _wanted(headers) if 300 <= status < 400 else message_of(body)
+    body = body[:_READ]
     failure = _failure(status, body)
     if failure is Failure.RATE_LIMITED:
         transient = not NEVER_ENOUGH.search(body)
     else:
         transient = failure is not Failure.TOO_LONG and (status in (408, 409) or status >= 500)
-    return Unmeasured(failure, said, transient=transient, retry_after_s=retry_after_s(headers))
+    said = scrub(f"{server} answered {status}: {words or 'nothing'}")
+    refused = Unmeasured(failure, said, transient=transient, retry_after_s=retry_after_s(headers))
+    refused.status, refused.outage = status, failure is Failure.SERVER and status in _OUTAGE
+    refused.spent = Spent() if status in _COMPUTED else None
+    return refused
+
+
+def _wanted(headers: Mapping[str, str]) -> str:
+    """Where a redirect leads, without what may be a key."""
+    try:
+        place = urlsplit(headers.get("location") or "")._replace(query="", fragment="").geturl()
+    except ValueError:
+        place = ""
+    return f"it sends us on to {place or 'nowhere'}, and redirects are not followed. Is --base-url right?"
 
 
 def _failure(status: int, body: str) -> Failure:
@@ -70,32 +94,53 @@ def _failure(status: int, body: str) -> Failure:
     return {408: Failure.TIMED_OUT, 409: Failure.SERVER}.get(status, Failure.REJECTED)
 
 
-def unreadable(problem: str, body: str, *, transient: bool = False, secret: str = "") -> Unmeasured:
+def unreadable(problem: str, body: str, *, transient: bool = False) -> Unmeasured:
     """A reply that holds no answer. transient: when it was cut short rather than wrong."""
-    return Unmeasured(
-        Failure.UNREADABLE, scrub(f"{problem}: {body or 'nothing'}", secret), transient=transient
+    return _sent(
+        Unmeasured(Failure.UNREADABLE, scrub(f"{problem}: {body or 'nothing'}"), transient=transient)
     )
 
 
 def timed_out(timeout_s: float) -> Unmeasured:
     """No answer within the time allowed for one attempt."""
-    return Unmeasured(
-        Failure.TIMED_OUT, f"No answer within {timeout_s:g} s (setting: timeout_s).", transient=True
-    )
+    words = f"No answer within {timeout_s:g} s (setting: timeout_s)."
+    return _sent(Unmeasured(Failure.TIMED_OUT, words, transient=True))
 
 
-def unanswered(server: str, waited_s: float, secret: str = "") -> Unmeasured:
+def _sent(failure: Unmeasured) -> Unmeasured:
+    """A failure of a request that was sent, and may be billed."""
+    failure.spent = Spent()
+    return failure
+
+
+def unanswered(server: str, waited_s: float) -> Unmeasured:
     """Nobody took the connection."""
-    text = scrub(f"No connection to {server}: nobody answered for {waited_s:g} s", secret)
-    return Unmeasured(Failure.CONNECTION, text, transient=True)
+    text = scrub(f"No connection to {server}: nobody answered for {waited_s:g} s")
+    failure = Unmeasured(Failure.CONNECTION, text, transient=True)
+    failure.outage = True
+    return failure
 
 
-def lost(error: BaseException, server: str, secret: str = "") -> Unmeasured:
-    """The connection could not be made or broke."""
-    cause = error.__cause__ or error.__context__
-    why = f"{error} {cause}" if cause and str(cause) not in str(error) else str(error)
-    text = scrub(f"No connection to {server}: {why.strip() or type(error).__name__}", secret)
-    return Unmeasured(Failure.CONNECTION, text, transient=True)
+def lost(error: BaseException, server: str, *, sent: bool = True) -> Unmeasured:
+    """The connection broke, or (sent False) could not be made."""
+    causes = list(_causes(error))
+    why = next(filter(None, map(_words, causes)), type(error).__name__)
+    failure = Unmeasured(Failure.CONNECTION, scrub(f"No connection to {server}: {why}"), transient=True)
+    failure.outage = not sent and not any(isinstance(each, gaierror | ssl.SSLError) for each in causes)
+    return _sent(failure) if sent else failure
+
+
+def _words(error: BaseException) -> str:
+    known = isinstance(error, OSError) and error.errno is not None and error.errno > 0
+    return os.strerror(error.errno) if known else str(error).strip()  # type: ignore[attr-defined]
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An exception and those behind it, the one that came first at the front."""
+    behind = error.__cause__ or error.__context__
+    if behind is not None:
+        yield from _causes(behind)
+    yield error
 
 
 def retry_after_s(headers: Mapping[str, str], now_s: float | None = None) -> float | None:
@@ -128,30 +173,36 @@ def _until(date: str, now_s: float) -> float | None:
 
 
 def message_of(body: str) -> str:
-    """The words in an error's body, wherever a server puts them; the body itself when it is not JSON.
+    """The words in an error's body, wherever a server puts them; of a page its title, of other text all.
 
-    >>> message_of('{"error": {"message": "no"}}'), message_of('{"detail": "no"}'), message_of("<html>")
-    ('no', 'no', '<html>')
+    >>> message_of('{"error": {"message": "no"}}'), message_of("no"), message_of("<html><title>No</title>")
+    ('no', 'no', "an HTML page, 'No'")
     """
     try:
         said: Any = json.loads(body)
-    except ValueError:
-        return body
+    except (ValueError, RecursionError):
+        return _page_title(body[:_READ]) or body[:_READ]
     for name in ("error", "message", "detail"):
         if isinstance(said, dict) and said.get(name):
             said = said[name]
     return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
 
 
-def scrub(text: str, secret: str = "") -> str:
+def _page_title(text: str) -> str:
+    """What an HTML page calls itself; '' for other text."""
+    if not _PAGE.match(text):
+        return ""
+    title = _TITLE.search(text)
+    return f"an HTML page, {' '.join(title[1].split())!r}" if title else "an HTML page"
+
+
+def scrub(text: str) -> str:
     """A text fit for a record and a terminal: one printable line without keys, at most 500 characters.
 
     >>> scrub("Incorrect API key provided: sk-abcdef123456")
     'Incorrect API key provided: sk-[hidden]'
     """
-    text = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
-    if len(secret) >= 6:
-        text = text.replace(secret, "[hidden]")
+    text = " ".join("".join(letter if letter.isprintable() else " " for letter in text[:_READ]).split())
     text = hidden(text)
     return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from time import perf_counter
 from typing import Any, Literal
 
 from pydantic_core import to_json
@@ -18,7 +16,18 @@ from pydantic_core import to_json
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models import faults
 from needlemap.models.base import Answer, Decoding, Traits
-from needlemap.models.connection import at_home, base_url_of, check_request, count, key_of, limits_of, reply
+from needlemap.models.connection import (
+    NO_KEY,
+    Server,
+    at_home,
+    base_url_of,
+    check_request,
+    count,
+    custom_headers,
+    from_environment,
+    key_of,
+    texts_of,
+)
 from needlemap.models.escaped import Escaper
 from needlemap.models.thinking import told_apart
 from needlemap.options import Checked
@@ -33,7 +42,6 @@ OTHER_FIELD = re.compile(
     r"(?=.*max_(completion_)?tokens)(?=.*(unsupported|unrecogni[sz]ed|unknown|not supported))"
 )
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
-RAW = {"X-Stainless-Raw-Response": "true"}  # what the SDK's own with_raw_response sends
 _GAP = TokenText.opaque(b"\n\n").span()
 
 
@@ -56,19 +64,18 @@ class OpenAIModel(metaclass=Checked):
         max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | None = None,
         key_env: str = KEY,
     ) -> None:
-        import openai  # 0.9 s: only for those who ask it
-
         self.name, self.api, self.system_role = name, api, system_role
-        self.base_url = base_url_of(base_url, "OPENAI_BASE_URL", f"https://{HOST}/v1")
-        newer = (
-            at_home(self.base_url, HOST) and api == "chat"
-        )  # OpenAI's own completions know only the older field
+        url = base_url_of(base_url, "OPENAI_BASE_URL", f"https://{HOST}/v1")
+        newer = at_home(url, HOST) and api == "chat"  # OpenAI's own completions know only the older field
         self.max_tokens_field = max_tokens_field or MAX_TOKENS_FIELDS[newer]
         self._field_given = max_tokens_field is not None
-        self._key = key_of(key_env, self.base_url, HOST, required=key_env != KEY)
-        self._sdk = openai
+        self._server = Server(url, headers(key_of(key_env, url, HOST, required=key_env != KEY)), "/v1")
         self._json = Escaper()
-        self._client = openai.AsyncOpenAI(api_key=self._key, base_url=self.base_url, max_retries=0)
+
+    @property
+    def base_url(self) -> str:
+        """Where it is asked; with /v1 as soon as the server turns out to want that."""
+        return self._server.base_url
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
@@ -88,16 +95,7 @@ class OpenAIModel(metaclass=Checked):
 
     async def _asked_once(self, prompt: Prompt, decoding: Decoding) -> Answer:
         body = self.body(prompt, decoding)
-        options: Any = {"timeout": limits_of(self._sdk, decoding.timeout_s), "headers": RAW}
-        start = perf_counter()
-        said, allowance = await reply(
-            self._sdk,
-            self._client.post(PATHS[self.api], cast_to=object, content=body, options=options),
-            timeout_s=decoding.timeout_s,
-            server=self.base_url,
-            secret=self._key,
-        )
-        answer = replace(read(said, perf_counter() - start), allowance=allowance)
+        answer = await self._server.ask(PATHS[self.api], body, decoding.timeout_s, read)
         return told_apart(answer, decoding)
 
     def _wants_other_field(self, refused: Unmeasured, sent: str, decoding: Decoding) -> bool:
@@ -116,7 +114,7 @@ class OpenAIModel(metaclass=Checked):
 
     async def close(self) -> None:
         """Release connections."""
-        await self._client.close()
+        await self._server.close()
 
     def _asked(self, prompt: Prompt) -> bytes:
         """The field that holds the prompt."""
@@ -136,6 +134,16 @@ class OpenAIModel(metaclass=Checked):
         if not any(field in decoding.request for field in MAX_TOKENS_FIELDS):
             fields[self.max_tokens_field] = decoding.most_tokens
         return {**fields, **decoding.request}
+
+
+def headers(key: str) -> dict[str, str]:
+    """What goes with each request, by the names of OpenAI's own client. Raises SettingsError."""
+    sent = {
+        "authorization": "" if key == NO_KEY else f"Bearer {key}",
+        "openai-organization": from_environment("OPENAI_ORG_ID"),
+        "openai-project": from_environment("OPENAI_PROJECT_ID"),
+    }
+    return {name: value for name, value in sent.items() if value} | custom_headers("OPENAI_CUSTOM_HEADERS")
 
 
 def spans_of(said: Sequence[Message]) -> list[Span]:
@@ -233,11 +241,6 @@ def _thinking(choice: dict[str, Any]) -> str | None:
 def _flat(thought: Any) -> str:
     """Mistral's thoughts: a text, or parts with texts."""
     return "".join(texts_of(thought if isinstance(thought, list) else [{"text": thought}]))
-
-
-def texts_of(parts: Sequence[Any], field: str = "text") -> list[str]:
-    """The texts of an answer's parts; parts without one have none."""
-    return [part[field] for part in parts if isinstance(part, dict) and isinstance(part.get(field), str)]
 
 
 def _thinking_tokens(usage: Mapping[str, Any]) -> int | None:

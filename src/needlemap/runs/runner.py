@@ -185,6 +185,8 @@ class Runner:
             return failure, failure.attempts
         except Exception as error:
             return raised(error, Failure.MODEL), 1
+        if answer.note:
+            self._watcher.said(answer.note)
         prompt_tokens = trial.prompt.tokens if answer.prompt_tokens is None else answer.prompt_tokens
         self._budget.spend(prompt_tokens, answer.cached_tokens or 0, answer.completion_tokens or 0)
         return answer, tried

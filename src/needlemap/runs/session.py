@@ -44,7 +44,7 @@ from needlemap.settings import Settings
 from needlemap.tasks.base import is_depthless
 from needlemap.trials import Experiment, Trial
 
-_PACKAGES = ("openai", "anthropic", "quicktok-v1", "tokenizers", "rapidfuzz", "numpy")
+_PACKAGES = ("httpx", "quicktok-v1", "tokenizers", "rapidfuzz", "numpy")
 
 
 @dataclass(frozen=True)
