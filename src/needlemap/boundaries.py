@@ -181,8 +181,24 @@ def count_behind(count: Callable[[bytes], int], data: bytes) -> int:
 
     The piece is counted behind what may stand before such a cut, and that is taken off again.
     """
+    before = _before(data)
+    return count(before + data) - count(before)
+
+
+def index_behind(index: Callable[[bytes], TokenText], data: bytes) -> TokenText | None:
+    """The tokens of such a piece; None where one reaches into what stands before."""
+    before = _before(data)
+    whole = index(before + data)
+    cut = int(np.searchsorted(whole.offsets, len(before)))
+    if not whole.data.startswith(before) or whole.offsets[cut] != len(before):
+        return None
+    return TokenText(whole.data[len(before) :], whole.ids[cut:], whole.offsets[cut:] - len(before))
+
+
+def _before(data: bytes) -> bytes:
+    """What may stand before a piece that starts at a safe cut."""
     before = "a" if data.startswith(b" ") else "中" if data.decode().startswith(_PAUSES) else "a\n"
-    return count(before.encode() + data) - count(before.encode())
+    return before.encode()
 
 
 def _last(mask: Mask) -> Index:

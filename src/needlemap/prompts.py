@@ -57,6 +57,9 @@ class Prompt:
     with other prompts ends, for providers that want to be told. tokens: length by the tokenizer, without the
     reserve.
 
+    fed: what the model is fed, in its own vocabulary and with its chat template, where another one counts
+    lengths.
+
     What rebuilds it: positions (haystack tokens before each needle), haystack_tokens, pad (added at the
     haystack's end for the exact length). off_by: tokens by which the asked length was missed.
     """
@@ -72,6 +75,7 @@ class Prompt:
     pad: str = ""
     off_by: int = 0
     answer_prefix: str = ""
+    fed: tuple[Span, ...] = ()
 
     @classmethod
     def plain(cls, messages: Iterable[tuple[str, str]]) -> Prompt:
@@ -100,9 +104,19 @@ class Prompt:
         return b"".join([span.data for span in self.context_spans]).decode("utf-8", errors="replace")
 
     @property
+    def spans(self) -> tuple[Span, ...]:
+        """All that is asked, in order: what the model is fed, or the messages' own spans."""
+        return self.fed or tuple(span for message in self.messages for span in message.spans)
+
+    @property
     def ids(self) -> NDArray[np.int32]:
-        """Token ids of all spans, in order, without anything that a chat template adds."""
-        return np.concatenate([span.ids for message in self.messages for span in message.spans])
+        """Token ids of all spans, in order; where the model is fed text, without its chat template."""
+        return np.concatenate([span.ids for span in self.spans])
+
+    @property
+    def asked_tokens(self) -> int:
+        """How many tokens are asked: of the model's own vocabulary where another one counts lengths."""
+        return sum(map(len, self.fed)) if self.fed else self.tokens
 
     @property
     def sha256(self) -> str:

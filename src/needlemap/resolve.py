@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from needlemap.errors import SettingsError, VocabularyMissing
+from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
+from needlemap.feeding import Feeder
 from needlemap.grid import Grid, make_grid
 from needlemap.haystacks.assembly import Haystack, assemble, bytes_a_token
 from needlemap.haystacks.base import Source
+from needlemap.identity import settings_hash
 from needlemap.models.base import Traits
 from needlemap.options import option_names
 from needlemap.placement import Builder
@@ -26,7 +28,8 @@ _DIGITS = {"none": None, "round": 0, "truncate": -1}
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a run's settings come to. traits: what the model takes."""
+    """What a run's settings come to. traits: what the model takes. tokenizer: counts lengths. feeder: set for
+    a model that is fed the ids of another vocabulary than that."""
 
     settings: Settings
     grid: Grid
@@ -36,6 +39,14 @@ class Resolved:
     scorer: Scorer
     template: Template
     source: Source
+    feeder: Feeder | None = None
+
+    @property
+    def shared(self) -> str:
+        """Hash of what all trials of the run share, but the scorer."""
+        counted = self.tokenizer.fingerprint
+        vocabularies = f"{counted}+{self.feeder.fingerprint}" if self.feeder else counted
+        return settings_hash(self.settings, vocabularies, self.traits.weights)
 
     @property
     def ready(self) -> bool:
@@ -62,10 +73,13 @@ def resolve(settings: Settings) -> Resolved:
         depth_digits=_DIGITS[settings.depth_rounding],
     )
     traits = model_traits(settings)
+    check_request(settings, traits)
     tokenizer, task = load_tokenizer(settings, traits), make_task(settings)
+    feeder = make_feeder(settings, traits, tokenizer)
     check_depths(settings, task, grid)
     scorer, template = make_scorer(settings, task, traits), make_template(settings, traits)
-    return Resolved(settings, grid, traits, tokenizer, task, scorer, template, make_source(settings))
+    source = make_source(settings)
+    return Resolved(settings, grid, traits, tokenizer, task, scorer, template, source, feeder)
 
 
 def model_traits(settings: Settings) -> Traits:
@@ -92,16 +106,35 @@ def model_options(settings: Settings) -> dict[str, Any]:
     return options
 
 
-def load_tokenizer(settings: Settings, traits: Traits) -> Tokenizer:
-    """The tokenizer that the settings name, or the model's own. Raises SettingsError when nobody knows it."""
-    if settings.tokenizer not in ("auto", traits.tokenizer) and traits.render is not None:
-        raise SettingsError(
-            f"'{settings.model}' is fed token ids, which only its own tokenizer makes. Leave --tokenizer out."
-        )
-    if settings.framing_tokens and traits.render is not None:
+def check_request(settings: Settings, traits: Traits) -> None:
+    """Raises SettingsError for a request field that the model would not heed."""
+    if traits.request is None:
+        return
+    for name in settings.request:
+        if name not in traits.request:
+            known = did_you_mean(name, traits.request) if traits.request else "It takes none."
+            raise SettingsError(f"'{settings.model}' does not heed --request {name}=... {known}")
+
+
+def make_feeder(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Feeder | None:
+    """What feeds a model whose own vocabulary is not the one that counts; None for all others.
+
+    Raises SettingsError for tokens that lengths already hold.
+    """
+    if traits.render is None or traits.tokenizer is None:
+        return None
+    own = load(traits.tokenizer, settings.model)
+    if own.fingerprint != tokenizer.fingerprint:
+        return Feeder(own, traits.render)
+    if settings.framing_tokens:
         raise SettingsError(
             f"'{settings.model}' is fed token ids, its chat template's too. Leave --framing-tokens out."
         )
+    return None
+
+
+def load_tokenizer(settings: Settings, traits: Traits) -> Tokenizer:
+    """The tokenizer that the settings name, or the model's own. Raises SettingsError when nobody knows it."""
     if settings.tokenizer == "server":
         return _server_tokenizer(settings)
     if settings.tokenizer != "auto":
@@ -217,7 +250,7 @@ def make_builder(resolved: Resolved, repeat: int, background: Background | None 
         counts=settings.counts,
         reserve_tokens=settings.reserve,
         chained=settings.diff / 100 if settings.spread == "chain-as-coded" else None,
-        ids=resolved.traits.render is not None,
+        ids=resolved.traits.render is not None and resolved.feeder is None,
         ends=background is not None and not background.source.endless,
     )
 

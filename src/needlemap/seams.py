@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from needlemap.boundaries import Cuts
 from needlemap.tokens import Span, Tokenizer, TokenText
 
-_MARGIN = 16  # tokens on either side of a seam that are always counted again
+MARGIN = 16  # tokens on either side of a seam that are always counted again
 _Piece = tuple[TokenText, int, int]  # a span as a plain tuple, which costs less to make and to look up
 
 
@@ -27,7 +27,7 @@ class SeamCounter:
         self._haystack = haystack
         self._cuts = cuts
         self._known: dict[tuple[bool, tuple[_Piece, ...]], int] = {}
-        self.windowed = _adds_up(tokenizer, haystack, cuts)
+        self.windowed = adds_up(tokenizer, haystack, cuts)
 
     def count(self, spans: Sequence[Span]) -> int:
         """Number of tokens of the joined text."""
@@ -48,10 +48,10 @@ class SeamCounter:
 
     def _inner(self, span: Span) -> tuple[int, int] | None:
         """The part of a haystack span, between safe cuts, that no seam can touch."""
-        if span.text is not self._haystack or span.stop - span.start <= 2 * _MARGIN:
+        if span.text is not self._haystack or span.stop - span.start <= 2 * MARGIN:
             return None
-        start = int(self._cuts.safe_after[span.start + _MARGIN])
-        stop = int(self._cuts.safe_before[span.stop - _MARGIN])
+        start = int(self._cuts.safe_after[span.start + MARGIN])
+        stop = int(self._cuts.safe_before[span.stop - MARGIN])
         return (start, stop) if start < stop else None
 
     def _window(self, inside: bool, pieces: list[_Piece]) -> int:
@@ -77,7 +77,7 @@ def _whole_characters(data: bytes) -> bytes:
     return data.decode("utf-8", "replace").encode()
 
 
-def _adds_up(tokenizer: Tokenizer, text: TokenText, cuts: Cuts, probes: int = 32) -> bool:
+def adds_up(tokenizer: Tokenizer, text: TokenText, cuts: Cuts, probes: int = 32) -> bool:
     """Whether counts add up at this text's safe cuts: tried at cuts spread over the text.
 
     Vocabularies whose split rules we do not know are thus measured, not trusted.

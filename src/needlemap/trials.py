@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from needlemap.collisions import Held, collided, collisions, hidden_words
+from needlemap.errors import SettingsError
+from needlemap.feeding import Feed
 from needlemap.framing import Remembering, make_frame
 from needlemap.giveaway import given_away, refuse_given_away
 from needlemap.grid import Cell, Grid
-from needlemap.identity import asked_hash, asked_whole, prefix_hashes, scored_key, settings_hash
+from needlemap.identity import asked_hash, asked_whole, prefix_hashes, scored_key
 from needlemap.models.base import Traits
 from needlemap.placement import Builder, Frame
 from needlemap.plan.places import in_bin, places
@@ -22,6 +24,7 @@ from needlemap.tasks.base import Background, Draw, Item, Ready, Task, holds_noth
 from needlemap.tokens import Tokenizer
 from needlemap.wholes import place_wholes
 
+_LONGER = {"hf": "allow_beyond=true", "lmdeploy": "session_len={}"}  # options that take longer prompts
 TASKS_OWN = "{task}"  # as setting answer_prefix: the beginning that the task has for its answers
 
 
@@ -47,8 +50,9 @@ class Trial:
 class Experiment:
     """All of a run but its answers: what the settings come to, and the trials, lengths outermost.
 
-    haystacks: name and sha256 of each repeat's text; of prompts that exist already, of their file. workers:
-    how many prompts are asked at a time. notes: what a user should know before they are.
+    haystacks: name and sha256 of each repeat's text; of prompts that exist already, of their file. shared:
+    hash of what all trials have in common. workers: how many prompts are asked at a time. notes: what a user
+    should know before they are.
     """
 
     settings: Settings
@@ -58,6 +62,7 @@ class Experiment:
     task: Task
     scorer: Scorer
     workers: int
+    shared: str
     haystacks: tuple[tuple[str, str], ...]
     trials: tuple[Trial, ...]
     notes: tuple[str, ...] = ()
@@ -69,8 +74,14 @@ class Experiment:
 
     @property
     def tokens_asked(self) -> int:
-        """Prompt tokens of all trials."""
+        """Prompt tokens of all trials, as lengths count them."""
         return sum(trial.prompt.tokens for trial in self.trials)
+
+    @property
+    def tokens_fed(self) -> int | None:
+        """Prompt tokens of all trials as the model is fed them, where that is another vocabulary."""
+        fed = [trial.prompt.asked_tokens for trial in self.trials if trial.prompt.fed]
+        return sum(fed) if fed else None
 
     @property
     def given_away(self) -> list[str]:
@@ -101,8 +112,10 @@ def prepare(settings: Settings) -> Experiment:
         resolved.task,
         resolved.scorer,
         resolved.workers,
+        resolved.shared,
         tuple(haystacks),
         tuple(trials),
+        beyond(resolved, trials),
     )
     if settings.collisions != "warn":
         refuse_given_away(experiment.given_away)
@@ -115,23 +128,26 @@ def _prepare_ready(resolved: Resolved, task: Ready) -> Experiment:
     given = settings.answer_prefix
     prefixes = [whole.item.answer_prefix if given == TASKS_OWN else given for whole in wholes]
     found = place_wholes(resolved, wholes, prefixes)
-    shared = settings_hash(settings, resolved.tokenizer.fingerprint, resolved.traits.weights)
+    shared = resolved.shared
     trials = []
     for each in found.placed:
         asked = asked_whole(shared, each.prompt, each.whole.item, each.number, each.cell)
         key = scored_key(asked, resolved.scorer)
         trials.append(Trial(key, asked, each.cell, each.number, each.whole.item, each.prompt, (), False))
-    parts = resolved.traits, resolved.tokenizer, resolved.task, resolved.scorer, resolved.workers
-    return Experiment(settings, found.grid, *parts, (task.source(),), tuple(trials), found.notes)
+    parts = resolved.traits, resolved.tokenizer, resolved.task, resolved.scorer, resolved.workers, shared
+    notes = (*found.notes, *beyond(resolved, trials))
+    return Experiment(settings, found.grid, *parts, (task.source(),), tuple(trials), notes)
 
 
 @dataclass(frozen=True, slots=True)
 class _Ground:
-    """What a repeat's prompts stand on: a haystack, the builder over it, and what it holds."""
+    """What a repeat's prompts stand on: a haystack, the builder over it, and what it holds. feed: makes the
+    ids of a model with another vocabulary."""
 
     background: Background | None
     builder: Builder
     held: Held
+    feed: Feed | None
 
     @classmethod
     def of(cls, resolved: Resolved, number: int, before: _Ground | None) -> _Ground:
@@ -141,7 +157,8 @@ class _Ground:
         if before is not None and same and (background is not None or resolved.settings.order == "listed"):
             return before
         builder = make_builder(resolved, number, background)
-        return cls(background, builder, Held(builder.haystack.text))
+        text = builder.haystack.text
+        return cls(background, builder, Held(text), Feed(resolved.feeder, text) if resolved.feeder else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +176,7 @@ class _Repeat:
 
     def __init__(self, resolved: Resolved, ground: _Ground, number: int, known: Remembering) -> None:
         self._resolved, self._builder, self._held = resolved, ground.builder, ground.held
-        self._number, self._known = number, known
+        self._number, self._known, self._feed = number, known, ground.feed
         self._frames: dict[tuple[str, ...], Frame] = {}
 
     def trials(self) -> Iterator[Trial]:
@@ -172,7 +189,7 @@ class _Repeat:
         hidden = [hidden_words(each.item, scored_words(self._resolved.scorer)) for each in built]
         words = (word for row in hidden for word in row)
         found = collisions(self._held, max(stops), words)
-        shared = self._shared()
+        shared = self._resolved.shared
         for each, stop, row in zip(built, stops, hidden, strict=True):
             end = int(haystack.text.offsets[stop])
             held = tuple(word for word in row if found.get(word, end) < end)
@@ -191,10 +208,6 @@ class _Repeat:
                 haystack.repeated_from is not None and stop > haystack.repeated_from,
             )
 
-    def _shared(self) -> str:
-        resolved = self._resolved
-        return settings_hash(resolved.settings, resolved.tokenizer.fingerprint, resolved.traits.weights)
-
     def _built(self, cell: Cell, position: int | None) -> _Built:
         """The prompt of a cell; in mode 'bins' at its own depth where no shared position fits."""
         settings = self._resolved.settings
@@ -206,6 +219,7 @@ class _Repeat:
             prompt = self._builder.build(frame, item.needles, cell.length_tokens)
         prefix = self._answer_prefix(item) or self._resolved.template.answer_prefix
         prompt = replace(prompt, question=item.question, answer_prefix=prefix)
+        prompt = self._feed.fed(prompt) if self._feed else prompt
         return _Built(cell, item, frame, prompt)
 
     def _draw(self, cell: Cell, number: int, holds: Callable[[str], bool]) -> Draw:
@@ -259,9 +273,29 @@ class _Repeat:
                 prologue=item.prologue,
                 epilogue=item.epilogue,
                 salt=salt,
-                render=self._resolved.traits.render,
+                render=None if self._feed else self._resolved.traits.render,
             )
         return self._frames[texts]
+
+
+def beyond(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
+    """What to say of prompts that the model has no positions for. Raises SettingsError if all are such."""
+    most, room = resolved.settings.most_tokens, resolved.traits.positions
+    sizes = {trial.cell.length_tokens: trial.prompt.asked_tokens + most for trial in trials}
+    long = sorted(length for length, size in sizes.items() if room is not None and size > room)
+    if not long:
+        return ()
+    fitting = sorted(set(sizes) - set(long))
+    advice = f"Use --lengths up to {max(fitting):,}." if fitting else "Use shorter --lengths."
+    option = _LONGER.get(resolved.settings.backend, "").format(max(sizes.values()))
+    said = (
+        f"'{resolved.settings.model}' has {room:,} positions, and a prompt of length {long[-1]:,} takes "
+        f"{sizes[long[-1]]:,} with its answer: {len(long)} of {len(sizes)} lengths are refused. {advice}"
+        f"{f' To try all the same: --model-options {option}' if option else ''}"
+    )
+    if not fitting:
+        raise SettingsError(said)
+    return (said,)
 
 
 def scored_words(scorer: Scorer) -> list[str]:

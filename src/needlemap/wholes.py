@@ -13,6 +13,7 @@ from math import log, log2, sqrt
 import numpy as np
 
 from needlemap.errors import SettingsError
+from needlemap.feeding import Feeder
 from needlemap.framing import Remembering
 from needlemap.grid import Cell, Grid
 from needlemap.models.base import MARK, Traits
@@ -54,7 +55,7 @@ def place_wholes(resolved: Resolved, wholes: Sequence[Whole], prefixes: Sequence
     _refuse(settings)
     known = Remembering(resolved.tokenizer)
     prompts = [
-        whole_prompt(whole, resolved.traits, known, prefix)
+        whole_prompt(whole, resolved.traits, known, prefix, resolved.feeder)
         for whole, prefix in zip(wholes, prefixes, strict=True)
     ]
     depths_told = all(whole.depth is not None for whole in wholes)
@@ -91,7 +92,9 @@ def _far(sizes: Sequence[int]) -> SettingsError:
     )
 
 
-def whole_prompt(whole: Whole, traits: Traits, known: Remembering, prefix: str = "") -> Prompt:
+def whole_prompt(
+    whole: Whole, traits: Traits, known: Remembering, prefix: str = "", feeder: Feeder | None = None
+) -> Prompt:
     """A prompt as it is asked. Raises SettingsError for a conversation and a model that takes one text."""
     rows = list(whole.messages)
     if not traits.chat:
@@ -103,7 +106,7 @@ def whole_prompt(whole: Whole, traits: Traits, known: Remembering, prefix: str =
     elif prefix:
         rows.append(("assistant", prefix))
     question = whole.item.question
-    if traits.render is not None:
+    if traits.render is not None and feeder is None:
         role, text = rows[-1]
         head, tail = traits.render([*rows[:-1], (role, text + MARK)])
         messages: tuple[Message, ...] = (Message(TEXT, (*_parted(head, question), tail.span())),)
@@ -113,7 +116,8 @@ def whole_prompt(whole: Whole, traits: Traits, known: Remembering, prefix: str =
     sizes = [sum(map(len, message.spans)) for message in messages]
     longest = sizes.index(max(sizes))
     made = Prompt(messages, context=(longest, 0, 1), tokens=sum(sizes))
-    return replace(made, question=question, answer_prefix=prefix)
+    fed = feeder.whole(tuple(rows)) if feeder is not None else ()
+    return replace(made, question=question, answer_prefix=prefix, fed=fed)
 
 
 def _parted(text: TokenText, question: str) -> tuple[Span, ...]:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import pytest
 
-from needlemap.models.walk import Ids, Logits, Walk
+from needlemap.models.walk import Ids, Logits, Walk, shared_prefix
+from needlemap.plan import order
+from needlemap.plan.places import SHARING
 from needlemap.settings import Settings
 from needlemap.trials import Trial
 
@@ -129,6 +132,27 @@ def test_every_token_equals_that_from_an_empty_cache(
     engine = HuggingFaceEngine(loaded(folder), 2048)
     assert engine.obstacle is None
     assert different(engine, folder, asked) == 0
+
+
+@pytest.mark.parametrize("mode", [*MODES, "cold"])
+@pytest.mark.parametrize("model", ["llama", "tiny_retriever"])
+def test_so_it_does_where_another_vocabulary_counts_the_lengths(
+    folders: Folders, trials: Trials, shared: Path, model: str, mode: str
+) -> None:
+    """The walk, and what it promises to share, are of the ids that the model is fed."""
+    folder = folders(model) if model in CROPPABLE else shared / "data" / model
+    if not folder.is_dir():
+        pytest.skip(f"no trained model at {folder}")
+    asked = trials(folder, mode, "gpt-4", "128:256")
+    assert all(trial.prompt.fed for trial in asked)
+    assert different(HuggingFaceEngine(loaded(folder), 2048), folder, asked) == 0
+    walk = Walk(HuggingFaceEngine(loaded(folder), 2048), [STOP])
+    cached = [walk.ask(trial.prompt.ids, 1).cached for trial in asked]
+    ids = [trial.prompt.ids for trial in asked]
+    assert cached[1:] == [min(shared_prefix(*pair), len(pair[1])) for pair in pairwise(ids)]
+    if mode in SHARING:
+        assert cached == order.shared(asked, mode)
+        assert sum(map(len, ids)) - sum(cached) == nodes(asked)
 
 
 def test_the_test_would_catch_a_stale_cache(folders: Folders, trials: Trials) -> None:

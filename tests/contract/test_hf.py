@@ -79,6 +79,20 @@ def test_answers_come_with_counts_that_add_up(folder: Path, asked: list[Trial]) 
     assert answers[0].model == str(folder)
 
 
+def test_a_record_holds_both_counts_where_another_vocabulary_counts_lengths(
+    folder: Path, tmp_path: Path
+) -> None:
+    given = {"model": f"hf/{folder}", "tokenizer": "gpt-4", "lengths": "200", "depths": "0,50,100"}
+    settings = configure(None, {**given, "max_answer_tokens": 8})
+    session = Session.open(prepare(settings), tmp_path / "run")
+    asyncio.run(session.run(make_model(settings), Silent()))
+    records = list(session.folder.records())
+    assert [record.prompt.tokens for record in records if record.prompt] == [192] * 3
+    fed = [record.prompt.fed_tokens for record in records if record.prompt]
+    assert fed == [record.prompt_tokens for record in records] != [192] * 3
+    assert all(record.cached_tokens == record.shared_tokens for record in records)
+
+
 def test_answers_asked_at_once_are_those_asked_alone(folder: Path, asked: list[Trial]) -> None:
     together = [answer.text for answer in ask(folder, asked)]
     assert together == [ask(folder, [trial])[0].text for trial in asked]

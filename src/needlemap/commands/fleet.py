@@ -47,10 +47,20 @@ def fleet_command(
     if not settings.save:
         raise SettingsError("--no-save keeps no run folder, and workers share nothing else. Leave it out.")
     path = out or fresh(settings)
+    session = Session.open(prepare(settings), path)
     if fleet.dry_run:
+        rehearse(session, Part(path))
         print(script(fleet, path))
         return 0
-    return start(Session.open(prepare(settings), path), fleet, live, Part(path))
+    return start(session, fleet, live, Part(path))
+
+
+def rehearse(session: Session, part: Part) -> None:
+    """Say what the run itself would, and raise what it would, as far as this machine can tell."""
+    if not session.experiment.settings.quiet:
+        announce(session)
+    if not session.experiment.traits.remote:
+        _model(session, part)
 
 
 def script(fleet: Fleet, run: Path) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from needlemap.commands.fleet import script, start
+from needlemap.commands.fleet import rehearse, script, start
 from needlemap.commands.look_after import Part
 from needlemap.commands.run import fresh, interrupted
 from needlemap.commands.suite import OVER, begun, end_suite, refuse_for_suite, say_unprepared
@@ -36,6 +36,7 @@ def fleet_suite(name: str, out: Path | None, flags: Mapping[str, Any], live: boo
     path = out or fresh(first, f"suite-{suite.name}")
     if fleet.dry_run:
         family, *others = settled
+        rehearse(Session.open(prepare(settled[family]), path / family), Part(path))
         print(script(fleet, path / family))
         print(f"So much for {family}; then, each in its own folder: {', '.join(others)}", file=sys.stderr)
         return 0

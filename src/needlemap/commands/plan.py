@@ -125,8 +125,12 @@ def _show(
         f"{settings.model} · {first.task.name} · {len(grid.lengths)} lengths x {len(grid.depths)} depths x "
         f"{settings.repeats} · tokenizer {first.tokenizer.name} · lanes: {rows[0].lanes}\n"
     )
+    if first.tokens_fed is not None:
+        print(f"lengths are tokens of {first.tokenizer.name}; those below are the model's own\n")
     print("\n".join(table_lines(rows, settings.mode)), end="\n\n")
-    for note in _notes(settings, rows, bound, terms):
+    from needlemap.commands.run import lacking
+
+    for note in (*_notes(settings, rows, bound, terms), *first.notes, *lacking(first)):
         print(note)
 
 

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -120,7 +121,9 @@ def announce(session: Session) -> None:
         f"{settings.model} · {experiment.task.name} · {trials} · "
         f"{experiment.tokens_asked:,} prompt tokens ({experiment.tokenizer.name})"
     ]
-    lines += [f"note: {note}" for note in experiment.notes]
+    if experiment.tokens_fed is not None:
+        lines[0] += f", {experiment.tokens_fed:,} of the model's own"
+    lines += [f"note: {note}" for note in (*experiment.notes, *lacking(experiment))]
     left = len(session.unanswered)
     kept = len(session.todo) - left
     lines += [f"{session.done} already scored, {left} to ask"] if session.done or kept else []
@@ -183,6 +186,18 @@ def _sure(session: Session, budget: Budget) -> int:
 def scorer_label(experiment: Experiment) -> str:
     """An experiment's scorer, and the number of its rule."""
     return f"scorer {experiment.scorer.name}, rule {rule_of(experiment.scorer)}"
+
+
+def lacking(experiment: Experiment) -> list[str]:
+    """Which packages the model needs where it is asked, of those that are not installed here."""
+    missing = [name for name in experiment.traits.needs if find_spec(name) is None]
+    if not missing:
+        return []
+    backend = experiment.settings.backend
+    return [
+        f"'{experiment.settings.model}' needs {' and '.join(missing)} where it is asked, not installed here. "
+        f"There, run: pip install 'needlemap[{backend}]'"
+    ]
 
 
 def _same(experiment: Experiment) -> list[str]:

@@ -149,8 +149,8 @@ def _few(parts: Iterable[Any]) -> Iterable[Any]:
     return islice(parts, _WIDEST)
 
 
-# Chat messages as (role, text), one of which holds MARK, to the token texts before and after that mark,
-# with everything that a model wants around them (chat template, first token).
+# Chat messages as (role, text), one of which may hold MARK, to the token texts before and after that mark,
+# with everything that a model wants around them (chat template, first token). Without one: to all and none.
 MARK = "\x00haystack\x00"
 Render = Callable[[Sequence[tuple[str, str]]], "tuple[TokenText, TokenText]"]
 
@@ -164,7 +164,9 @@ class Traits:
     teacher: whether the model is a `Teacher`. serial: answers come one after another from one cache, so that
     asking several at a time only mixes up their order. breakpoints: whether a provider's cache wants to be
     told where prompts part. remote: whether it is asked over a network, so that what it counts is its word.
-    weights: hash of a local model's files, so that a retrained one is asked anew.
+    weights: hash of a local model's files, so that a retrained one is asked anew. positions: tokens of prompt
+    and answer that it has places for, None for no known limit. needs: packages that asking it imports.
+    request: the request fields that it heeds, None where a server or an engine says which.
     """
 
     chat: bool = True
@@ -175,6 +177,9 @@ class Traits:
     breakpoints: bool = False
     remote: bool = False
     weights: str = ""
+    positions: int | None = None
+    needs: tuple[str, ...] = ()
+    request: tuple[str, ...] | None = None
 
 
 class Model(Protocol):

@@ -67,10 +67,15 @@ class Chat:
         )
 
     def render(self, rows: Sequence[Row]) -> tuple[TokenText, TokenText]:
-        """The tokens before and after MARK. Raises SettingsError for a template that does not keep it."""
+        """The tokens before and after MARK; of rows without one all, and none. Raises SettingsError for a
+        template that does not keep a message's text."""
         spelt: list[str] = []
-        text = self._text([(role, self._guarded(said, spelt)) for role, said in rows])
+        guarded = [(role, self._guarded(said, spelt)) for role, said in rows]
+        text = self._text(guarded)
         head, *tails = text.split(MARK)
+        longest = max((said for _, said in guarded), key=len)
+        if not any(MARK in said for _, said in rows) and longest.strip() in text:
+            tails = [""]
         if len(tails) != 1:
             raise SettingsError(
                 f"The chat template of '{self.name}' does not keep a message's text as it is, so no haystack "

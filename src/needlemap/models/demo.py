@@ -59,7 +59,7 @@ class DemoModel(metaclass=Checked):
         folder = Path(options.get("folder", DATA))
         path = tokenizer_in(folder)
         weights = weights_fingerprint(folder)
-        return Traits(False, path, render_with(path), teacher=True, serial=True, weights=weights)
+        return Traits(False, path, render_with(path), teacher=True, serial=True, weights=weights, request=())
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once. Raises Unmeasured for decoding that it cannot do, and when time or memory runs out."""

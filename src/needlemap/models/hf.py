@@ -68,10 +68,7 @@ class HuggingFaceModel(metaclass=Checked):
         allow_beyond: bool = False,
         full_cache: bool = False,
     ) -> None:
-        if chunk_tokens < 1:
-            raise SettingsError(
-                f"Option 'chunk_tokens' of HuggingFaceModel must be at least 1, got {chunk_tokens}."
-            )
+        check_chunk(chunk_tokens)
         self.name, self.allow_beyond = name, allow_beyond
         self._chat = chat_of(name, base=base, revision=revision, template_options=template_options)
         self._vocabulary = Vocabulary.from_file(str(ModelFiles(name, revision).tokenizer))
@@ -102,12 +99,22 @@ class HuggingFaceModel(metaclass=Checked):
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
         """Chat if its tokenizer has a chat template; its own tokens, fed as ids. Imports no torch."""
         known = checked(cls, options)
+        check_chunk(known.get("chunk_tokens", 1))
+        Loading(**{key: known[key] for key in known if key in Loading.__slots__}).check()
         wanted = {key: known[key] for key in ("base", "revision", "template_options") if key in known}
         chat = chat_of(name, **wanted)
         model = ModelFiles(name, wanted.get("revision"))
-        weights = weights_fingerprint(model.folder) if model.folder else ""
-        is_chat, path = chat.template is not None, str(model.tokenizer)
-        return Traits(is_chat, path, chat.render, teacher=True, serial=True, weights=weights)
+        return Traits(
+            chat.template is not None,
+            str(model.tokenizer),
+            chat.render,
+            teacher=True,
+            serial=True,
+            weights=weights_fingerprint(model.folder) if model.folder else "",
+            positions=None if known.get("allow_beyond") else model.positions,
+            needs=("torch", "transformers"),
+            request=("stop",),
+        )
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once. Raises Unmeasured: too long for its positions, no memory, out of time, or it raised."""
@@ -184,7 +191,7 @@ class HuggingFaceModel(metaclass=Checked):
 
     def _answer_ids(self, prompt: Prompt, answer: str) -> Ids:
         """An answer's ids as they go on behind the prompt: with a blank where two words would touch."""
-        last = b"".join(span.data for span in prompt.messages[-1].spans[-1:])[-4:].decode("utf-8", "ignore")
+        last = b"".join(span.data for span in prompt.spans[-1:])[-4:].decode("utf-8", "ignore")
         spelling = self._vocabulary.id_to_token(int(self._chat.ids(prompt)[-1])) or ""
         touching = last[-1:].strip() and answer[:1].strip() and ord(last[-1]) < 0x2E80 > ord(answer[0])
         blank = " " if touching and spelling not in self._chat.spellings else ""
@@ -208,6 +215,14 @@ class HuggingFaceModel(metaclass=Checked):
         return (
             f"hf/{self.name}: {self._engine.obstacle}, so its cache cannot be cropped exactly: every prompt "
             f"is computed in full.{remedy}",
+        )
+
+
+def check_chunk(chunk_tokens: int) -> None:
+    """Raises SettingsError for chunks of no token."""
+    if chunk_tokens < 1:
+        raise SettingsError(
+            f"Option 'chunk_tokens' of HuggingFaceModel must be at least 1, got {chunk_tokens}."
         )
 
 

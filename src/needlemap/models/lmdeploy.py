@@ -88,8 +88,14 @@ class LMDeployModel(metaclass=Checked):
         known = checked(cls, options)
         chat = chat_of(name, *(known.get(key) for key in ("base", "revision", "template_options")))
         model = ModelFiles(name, known.get("revision"))
-        weights = weights_fingerprint(model.folder) if model.folder else ""
-        return Traits(chat.template is not None, str(model.tokenizer), chat.render, weights=weights)
+        return Traits(
+            chat.template is not None,
+            str(model.tokenizer),
+            chat.render,
+            weights=weights_fingerprint(model.folder) if model.folder else "",
+            positions=known.get("session_len") or model.positions,
+            needs=("lmdeploy",),
+        )
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once. Raises Unmeasured: too long for session_len, no memory, out of time, or it failed."""

@@ -67,6 +67,18 @@ class ModelFiles:
             raise SettingsError(f"'{path}' is not readable JSON: {error}") from None
         return data
 
+    @property
+    def positions(self) -> int | None:
+        """Tokens that its configuration has positions for; None where it names no number."""
+        config = self.json("config.json")
+        inner = config.get("text_config")
+        for part in (inner if isinstance(inner, dict) else {}, config):
+            for name in ("max_position_embeddings", "n_positions"):
+                found = part.get(name)
+                if type(found) is int and found > 0:
+                    return found
+        return None
+
     def _downloaded(self, file: str) -> Path | None:
         try:
             import huggingface_hub as hub

@@ -59,7 +59,7 @@ def opens(prompt_end: str) -> bool:
 
 def opened_in(prompt: Prompt) -> bool:
     """Whether a prompt's last message, with what the template puts behind it, ends with an opened thought."""
-    end = b"".join([bytes(span.data[-_MARK_BYTES:]) for span in prompt.messages[-1].spans[-1:]])
+    end = b"".join([bytes(span.data[-_MARK_BYTES:]) for span in prompt.spans[-1:]])
     return opens(end.decode("utf-8", "ignore"))
 
 

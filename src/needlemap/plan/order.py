@@ -38,12 +38,12 @@ def shared(walk: Sequence[Trial], mode: str) -> list[int]:
     if mode not in SHARING:
         return [0] * len(walk)
     prompts = [trial.prompt for trial in walk]
-    return [min(common, prompt.tokens) for common, prompt in zip(reused(prompts), prompts, strict=True)]
+    return [min(common, prompt.asked_tokens) for common, prompt in zip(reused(prompts), prompts, strict=True)]
 
 
 def cut(walk: Sequence[Trial], mode: str, count: int) -> Lanes:
     """Ordered trials as `count` lanes at most; where nothing is shared, of about equally many tokens."""
-    return make_lanes([trial.prompt.tokens for trial in walk], shared(walk, mode), count)
+    return make_lanes([trial.prompt.asked_tokens for trial in walk], shared(walk, mode), count)
 
 
 def promised(walk: Sequence[Trial], mode: str, lanes: Lanes) -> list[Trial]:

@@ -33,7 +33,7 @@ class Walked:
         """The walk of an experiment, in as many lanes as there are workers."""
         mode = experiment.settings.mode
         walk = ordered(experiment.trials, mode)
-        sizes = tuple(trial.prompt.tokens for trial in walk)
+        sizes = tuple(trial.prompt.asked_tokens for trial in walk)
         return cls(experiment, sizes, tuple(shared(walk, mode)), cut(walk, mode, workers))
 
 

@@ -60,7 +60,7 @@ class _Reader:
     """Reads a prompt's spans in order, a piece at a time."""
 
     def __init__(self, prompt: Prompt) -> None:
-        self._spans = [span for message in prompt.messages for span in message.spans if len(span)]
+        self._spans = [span for span in prompt.spans if len(span)]
         self._place = self._offset = 0
 
     def rest(self) -> Span | None:

@@ -59,14 +59,14 @@ class Budget:
         """Count a record of an earlier start. One without a price is counted at today's."""
         self.judged(record.judge_usd)
         if not record.rescored:
-            self.lost(record.timed_out * (record.prompt.tokens if record.prompt else 0))
+            self.lost(record.timed_out * record.own_tokens)
         if record.latency_s is None and record.answer is None:
             return
         if record.rescored:  # its answer was paid for when it was asked
             return
         prompt = record.prompt_tokens
         if prompt is None:  # a model that reports no usage: our own count
-            prompt = record.prompt.tokens if record.prompt else 0
+            prompt = record.own_tokens
         self.spend(prompt, record.cached_tokens or 0, record.completion_tokens or 0, record.usd)
 
     def spend(

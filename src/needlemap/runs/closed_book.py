@@ -14,7 +14,7 @@ from typing import IO
 
 from needlemap.files import is_regular, open_inside
 from needlemap.grid import Cell
-from needlemap.identity import asked_alone, scored_key, settings_hash
+from needlemap.identity import asked_alone, scored_key
 from needlemap.models.base import Model
 from needlemap.plan.lanes import make_lanes
 from needlemap.printable import printable
@@ -37,7 +37,7 @@ def questions(experiment: Experiment) -> list[Trial]:
 
     But for those that no text answers, as with `absent`: who says so without one is right, and knows nothing.
     """
-    shared = settings_hash(experiment.settings, experiment.tokenizer.fingerprint, experiment.traits.weights)
+    shared = experiment.shared
     found: dict[str, Trial] = {}
     for trial in experiment.trials:
         if trial.item.reference.none and not trial.item.reference.keywords:

@@ -83,13 +83,15 @@ class NeedleRecord(BaseModel):
 class PromptRecord(BaseModel):
     """What the prompt was: its hash, its sizes, and the few numbers that rebuild it with the run's settings.
 
-    tokens: by our tokenizer, without the reserve. positions: haystack tokens before each needle.
+    tokens: by the tokenizer that counts lengths, without the reserve. fed_tokens: by the model's own, chat
+    template included, where that is another one. positions: haystack tokens before each needle.
     pad: what was added at the haystack's end to reach the exact length.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
     sha256: str
     tokens: Whole
+    fed_tokens: Whole | None = None
     haystack_tokens: Whole
     positions: tuple[Whole, ...] = ()
     pad: str = ""
@@ -182,6 +184,11 @@ class Record(BaseModel):
     def judge_usd(self) -> float | None:
         """What judging the answer cost; None when no price is known."""
         return self.scorer.usd if self.scorer else 0.0
+
+    @property
+    def own_tokens(self) -> int:
+        """The prompt's tokens by our own count, of the vocabulary that the model was fed."""
+        return (self.prompt.fed_tokens or self.prompt.tokens) if self.prompt else 0
 
     def line(self) -> bytes:
         """Its JSON line."""

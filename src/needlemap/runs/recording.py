@@ -71,7 +71,7 @@ class RecordMaker:
         }
 
     def _answered(self, trial: Trial, answer: Answer) -> dict[str, Any]:
-        prompt_tokens = trial.prompt.tokens if answer.prompt_tokens is None else answer.prompt_tokens
+        prompt_tokens = trial.prompt.asked_tokens if answer.prompt_tokens is None else answer.prompt_tokens
         return {
             "answer": answer.text if answer.forced is None else None,
             "thinking": capped(answer.thinking),
@@ -157,6 +157,7 @@ def prompt_record(trial: Trial) -> PromptRecord:
     return PromptRecord(
         sha256=prompt.sha256,
         tokens=prompt.tokens,
+        fed_tokens=prompt.asked_tokens if prompt.fed else None,
         haystack_tokens=prompt.haystack_tokens,
         positions=prompt.positions,
         pad=prompt.pad,

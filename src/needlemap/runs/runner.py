@@ -166,7 +166,7 @@ class Runner:
         if refused is not None and trial.cell.length_tokens >= refused:
             return Unmeasured(Failure.TOO_LONG, f"Not sent: {refused:,} tokens were refused."), 0
         answer_tokens = 0 if self._teacher is not None else self._decoding.most_tokens
-        reserved = await self._budget.reserve(trial.prompt.tokens, answer_tokens)
+        reserved = await self._budget.reserve(trial.prompt.asked_tokens, answer_tokens)
         if reserved is None:
             return Unmeasured(Failure.SKIPPED, f"Not sent: {self._budget.stopped}"), 0
         try:
@@ -187,7 +187,7 @@ class Runner:
             return raised(error, Failure.MODEL), 1
         if answer.note:
             self._watcher.said(answer.note)
-        prompt_tokens = trial.prompt.tokens if answer.prompt_tokens is None else answer.prompt_tokens
+        prompt_tokens = trial.prompt.asked_tokens if answer.prompt_tokens is None else answer.prompt_tokens
         self._budget.spend(prompt_tokens, answer.cached_tokens or 0, answer.completion_tokens or 0)
         return answer, tried
 
@@ -202,7 +202,7 @@ class Runner:
         except Unmeasured as failure:
             if failure.failure is Failure.TIMED_OUT:
                 self._timed_out[trial.key] += 1
-                failure.transient &= self._budget.lost(trial.prompt.tokens)
+                failure.transient &= self._budget.lost(trial.prompt.asked_tokens)
             raise
 
     async def _finish(self, trial: Trial, answered: Answer | Unmeasured, tried: int) -> Record:

@@ -141,7 +141,7 @@ class Session:
         """What trials may take at most, judges not counted. Likelihoods are read without an answer."""
         weighed = isinstance(self.experiment.scorer, Weigher)
         answer_tokens = 0 if weighed else self.experiment.settings.most_tokens
-        return self.budget.most((trial.prompt.tokens for trial in trials), answer_tokens)
+        return self.budget.most((trial.prompt.asked_tokens for trial in trials), answer_tokens)
 
     def _laned(self, walk: Sequence[Trial]) -> tuple[list[Trial], Lanes]:
         lanes = cut(walk, self.experiment.settings.mode, self.experiment.workers)

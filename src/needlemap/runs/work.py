@@ -41,7 +41,8 @@ def lay_out(run: Path, experiment: Experiment, todo: Sequence[Trial], workers: i
     """Cut what is left to ask for so many workers, in a new folder of the run. todo: in the walk's order."""
     walk = ordered(experiment.trials, experiment.settings.mode)
     hands = workers * experiment.workers
-    cut = make_units([trial.prompt.tokens for trial in todo], shared(todo, experiment.settings.mode), hands)
+    sizes = [trial.prompt.asked_tokens for trial in todo]
+    cut = make_units(sizes, shared(todo, experiment.settings.mode), hands)
     places = {trial.key: place for place, trial in enumerate(walk)}
     units = tuple(
         replace(unit, start=places[todo[unit.start].key], stop=places[todo[unit.stop - 1].key] + 1)

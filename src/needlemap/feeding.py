@@ -1,0 +1,136 @@
+"""Prompts whose lengths one vocabulary counts, as the token ids of another: that of the model that is asked.
+
+OpenCompass counts gpt-4's tokens whatever the model. The prompt is then text; what the model is fed are the
+ids of the whole text, its chat template included, as its own tokenizer makes them. A haystack is tokenised
+once: of a prompt only the windows around its seams are, from a safe cut before each to one behind it, as in
+`seams.py`. Where that cannot be trusted, whole prompts are tokenised.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from needlemap.boundaries import Cuts, index_behind
+from needlemap.models.base import MARK, Render
+from needlemap.prompts import TEXT, Prompt
+from needlemap.seams import MARGIN, adds_up
+from needlemap.tokens import Span, Tokenizer, TokenText
+
+_ENDS = 4  # tokens at either end of a window that must be the haystack's own
+Rows = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Feeder:
+    """The vocabulary and the chat template of a model that is fed token ids."""
+
+    tokenizer: Tokenizer
+    render: Render
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of what it makes of any text: vocabulary, template, first token."""
+        around = [bytes(part.data) for part in self.render([(TEXT, f"a{MARK}b")])]
+        return f"{self.tokenizer.fingerprint}:{hashlib.sha256(b'|'.join(around)).hexdigest()[:16]}"
+
+    def whole(self, rows: Rows) -> tuple[Span, ...]:
+        """A text without a haystack of ours, tokenised as a whole."""
+        return tuple(part.span() for part in self.render(rows) if len(part))
+
+
+class Feed:
+    """Feeds a model the prompts of one haystack; remembers what it has tokenised.
+
+    haystack: as the counting vocabulary tokenised it.
+    """
+
+    def __init__(self, feeder: Feeder, haystack: TokenText) -> None:
+        self._feeder, self._counted = feeder, haystack
+        self._own = feeder.tokenizer.index(haystack.data)
+        self._cuts = Cuts.of(self._own)
+        same = self._own.data == haystack.data
+        self.windowed = same and adds_up(feeder.tokenizer, self._own, self._cuts)
+        self._around: dict[Rows, tuple[TokenText, TokenText]] = {}
+        self._between: dict[bytes, TokenText | None] = {}
+
+    def fed(self, prompt: Prompt) -> Prompt:
+        """The prompt with the spans that the model is fed."""
+        spans = (self._pieced(prompt) if self.windowed else None) or self._feeder.whole(_rows(prompt))
+        return replace(prompt, fed=spans)
+
+    def _pieced(self, prompt: Prompt) -> tuple[Span, ...] | None:
+        """Pieces of the haystack's own tokens, and windows between; None where there is no such piece."""
+        number = prompt.context[0]
+        windows, inner = self._parts(prompt.messages[number].spans)
+        if not inner:
+            return None
+        between = [self._window(window) for window in windows[1:-1]]
+        around = windows[0].decode(errors="replace") + MARK + windows[-1].decode(errors="replace")
+        rows = (
+            (message.role, around if place == number else message.content)
+            for place, message in enumerate(prompt.messages)
+        )
+        head, tail = self._rendered(tuple(rows))
+        spans = [head.span(), inner[0]]
+        for window, piece in zip(between, inner[1:], strict=True):
+            if window is None:
+                return None
+            spans += [window.span(), piece]
+        return (*spans, tail.span()) if self._agree([*spans, tail.span()]) else None
+
+    def _agree(self, spans: Sequence[Span]) -> bool:
+        """Whether windows begin and end with the haystack's own tokens: so nothing merges beyond them."""
+        own = self._own.ids
+        for before, piece, behind in zip(spans[:-2:2], spans[1:-1:2], spans[2::2], strict=True):
+            left, right = before.ids[-_ENDS:], behind.ids[:_ENDS]
+            if not np.array_equal(left, own[piece.start - len(left) : piece.start]):
+                return False
+            if not np.array_equal(right, own[piece.stop : piece.stop + len(right)]):
+                return False
+        return True
+
+    def _parts(self, spans: Sequence[Span]) -> tuple[list[bytes], list[Span]]:
+        """A message as windows of text, and between them pieces of the haystack's own tokens."""
+        windows, inner, data = [], list[Span](), b""
+        for span in spans:
+            piece = self._inner(span)
+            if piece is None:
+                data += bytes(span.data)
+                continue
+            own, start = self._own.offsets, int(span.text.offsets[span.start])
+            windows.append(data + self._own.data[start : own[piece.start]])
+            data = self._own.data[own[piece.stop] : int(span.text.offsets[span.stop])]
+            inner.append(piece)
+        return [*windows, data], inner
+
+    def _inner(self, span: Span) -> Span | None:
+        """The part of a haystack span, between safe cuts, that no seam can touch, in the model's tokens."""
+        if span.text is not self._counted:
+            return None
+        ends = span.text.offsets[[span.start, span.stop]]
+        first = int(np.searchsorted(self._own.offsets, ends[0])) + MARGIN
+        last = int(np.searchsorted(self._own.offsets, ends[1], side="right")) - 1 - MARGIN
+        if not 0 <= first < last:
+            return None
+        start, stop = int(self._cuts.safe_after[first]), int(self._cuts.safe_before[last])
+        return Span(self._own, start, stop) if start < stop else None
+
+    def _window(self, data: bytes) -> TokenText | None:
+        if data not in self._between:
+            text = data.decode(errors="replace").encode()
+            own = self._feeder.tokenizer
+            self._between[data] = own.index(text) if own.additive else index_behind(own.index, text)
+        return self._between[data]
+
+    def _rendered(self, rows: Rows) -> tuple[TokenText, TokenText]:
+        if rows not in self._around:
+            self._around[rows] = self._feeder.render(rows)
+        return self._around[rows]
+
+
+def _rows(prompt: Prompt) -> Rows:
+    return tuple((message.role, message.content) for message in prompt.messages)

@@ -1,0 +1,272 @@
+"""Prompts whose lengths one vocabulary counts, as the ids of another: those of the whole text."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from needlemap.configure import configure
+from needlemap.errors import SettingsError
+from needlemap.feeding import Feed, Feeder
+from needlemap.haystacks.generated import Generated
+from needlemap.models.chat import Chat
+from needlemap.models.model_files import ModelFiles
+from needlemap.tokenizers.catalogue import load
+from needlemap.trials import Experiment, prepare
+
+SPECIAL = ["<s>", "<|im_start|>", "<|im_end|>"]
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+PLAIN = "[INST] {{ messages[-1]['content'] | trim }} [/INST]"  # nothing special around the text
+LLAMA_3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+    r"\s+(?!\S)|\s+"
+)
+TEXTS = [
+    document.text
+    for language in ("english", "chinese")
+    for document in islice(Generated(language=language, seed=3).documents(), 12)
+]
+
+
+def trained(tokenizer: Tokenizer, kind: Any, *, alphabet: bool = False, **options: Any) -> Tokenizer:
+    letters = pre_tokenizers.ByteLevel.alphabet() if alphabet else []
+    trainer = kind(
+        vocab_size=2400,
+        special_tokens=["<unk>", *SPECIAL],
+        initial_alphabet=letters,
+        show_progress=False,
+        **options,
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    return tokenizer
+
+
+def byte_level(*splits: Any, normalizer: Any = None) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE())
+    if splits:
+        steps = [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    tokenizer.decoder = decoders.ByteLevel()
+    return trained(tokenizer, trainers.BpeTrainer, alphabet=True)
+
+
+def llama_3() -> Tokenizer:
+    return byte_level(pre_tokenizers.Split(Regex(LLAMA_3), "isolated"), normalizer=normalizers.NFC())
+
+
+def superwords() -> Tokenizer:
+    """Merges across blanks, as SuperBPE does: no cut between words is safe."""
+    return byte_level(pre_tokenizers.Split(Regex(r"[.。]"), "merged_with_previous"))
+
+
+def llama_2() -> Tokenizer:
+    """As SentencePiece's BPE comes out of a conversion: a blank before every text."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("▁"), "merged_with_next")
+    trained(tokenizer, trainers.BpeTrainer)
+    made = json.loads(tokenizer.to_str()) | {"pre_tokenizer": None}
+    return Tokenizer.from_str(json.dumps(made))
+
+
+def unigram() -> Tokenizer:
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    return trained(tokenizer, trainers.UnigramTrainer, unk_token="<unk>")
+
+
+def chunks() -> Tokenizer:
+    """Counts from a text's start on: in a window all its tokens would be others."""
+    return byte_level(pre_tokenizers.Split(Regex(r"[\s\S]{1,7}"), "isolated"))
+
+
+def lowercase() -> Tokenizer:
+    """Its tokens are not the text's own bytes."""
+    return byte_level(normalizer=normalizers.Lowercase())
+
+
+def words() -> Tokenizer:
+    tokenizer = Tokenizer(models.WordPiece(unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return trained(tokenizer, trainers.WordPieceTrainer)
+
+
+MAKERS: dict[str, Callable[[], Tokenizer]] = {
+    maker.__name__: maker
+    for maker in (byte_level, llama_3, superwords, llama_2, unigram, chunks, lowercase, words)
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    made: dict[tuple[str, str], Path] = {}
+
+    def make(kind: str, template: str = CHATML) -> Path:
+        if (kind, template) not in made:
+            folder = made[kind, template] = tmp_path_factory.mktemp(kind)
+            MAKERS[kind]().save(str(folder / "tokenizer.json"))
+            (folder / "chat_template.jinja").write_text(template)
+            (folder / "config.json").write_text(json.dumps({"max_position_embeddings": 1_000_000}))
+        return made[kind, template]
+
+    return make
+
+
+Folders = Callable[..., Path]
+
+
+def experiment(folder: Path, **given: Any) -> Experiment:
+    small = {"tokenizer": "gpt-4", "lengths": "300,900", "depths": "0:100:5", "max_answer_tokens": 8}
+    return prepare(configure(None, {"model": f"hf/{folder}", **small, **given}))
+
+
+def feeder(folder: Path) -> Feeder:
+    files = ModelFiles(str(folder))
+    return Feeder(load(str(files.tokenizer)), Chat.of(files, base=False, template_options={}).render)
+
+
+def whole(folder: Path, made: Experiment) -> list[list[int]]:
+    """The ids of each prompt, tokenised as one text."""
+    rows = [
+        tuple((message.role, message.content) for message in trial.prompt.messages) for trial in made.trials
+    ]
+    spans = [feeder(folder).whole(each) for each in rows]
+    return [[int(number) for span in each for number in span.ids] for each in spans]
+
+
+@pytest.mark.parametrize("template", [CHATML, PLAIN])
+@pytest.mark.parametrize("language", ["english", "chinese"])
+@pytest.mark.parametrize("kind", MAKERS)
+def test_the_ids_are_those_of_the_whole_text(
+    folders: Folders, kind: str, language: str, template: str
+) -> None:
+    folder = folders(kind, template)
+    made = experiment(folder, language=language)
+    assert [trial.prompt.ids.tolist() for trial in made.trials] == whole(folder, made)
+    assert all(trial.prompt.fed for trial in made.trials)
+
+
+@pytest.mark.parametrize("mode", ["exact", "bins", "lattice", "single", "cold"])
+def test_so_they_are_in_every_mode(folders: Folders, mode: str) -> None:
+    folder = folders("llama_3")
+    made = experiment(folder, mode=mode, repeats=2)
+    assert [trial.prompt.ids.tolist() for trial in made.trials] == whole(folder, made)
+
+
+@pytest.mark.parametrize("kind", ["llama_3", "llama_2"])
+def test_so_they_are_where_characters_are_split_as_opencompass_does(folders: Folders, kind: str) -> None:
+    folder = folders(kind)
+    given = {"placement": "token", "counts": "context", "lengths": "300:330:31", "depths": "0:100:7"}
+    made = experiment(folder, language="chinese", **given)
+    assert any("\ufffd" in trial.prompt.context_text for trial in made.trials)
+    assert [trial.prompt.ids.tolist() for trial in made.trials] == whole(folder, made)
+
+
+@pytest.mark.parametrize(
+    ("kind", "windowed"),
+    [("byte_level", True), ("llama_3", True), ("llama_2", True), ("chunks", False), ("lowercase", False)],
+)
+def test_whole_prompts_are_tokenised_where_windows_cannot_be_trusted(
+    folders: Folders, kind: str, windowed: bool
+) -> None:
+    text = load("cl100k_base").index("\n\n".join(TEXTS[:12]).encode())
+    assert Feed(feeder(folders(kind)), text).windowed is windowed
+
+
+def test_lengths_stay_those_of_the_counting_vocabulary(folders: Folders) -> None:
+    """The same prompts, byte for byte, as a server that is sent text would get."""
+    ours = experiment(folders("llama_3"))
+    theirs = prepare(ours.settings.model_copy(update={"model": "openai/gpt-4"}))
+    assert [trial.prompt.sha256 for trial in ours.trials] == [trial.prompt.sha256 for trial in theirs.trials]
+    assert [trial.prompt.tokens for trial in ours.trials] == [trial.prompt.tokens for trial in theirs.trials]
+    assert ours.tokenizer.name == "gpt-4" or "cl100k" in ours.tokenizer.name
+
+
+def test_opencompass_prompts_are_theirs_whatever_the_model(folders: Folders, shared: Path) -> None:
+    """cdme-8k was refused for hf models, since it counts gpt-4's tokens."""
+    given = {"haystack": "jsonl", "haystack_path": str(shared / "vectors/opencompass/input"), "repeats": 2}
+    given |= {"lengths": "1000,2000", "haystack_repeat": True}
+    made = [
+        prepare(configure("cdme-8k", {**given, "model": model}))
+        for model in ("openai/gpt-4", f"hf/{folders('llama_3')}", f"lmdeploy/{folders('llama_2')}")
+    ]
+    prompts = [[trial.prompt.sha256 for trial in each.trials] for each in made]
+    assert prompts[0] == prompts[1] == prompts[2]
+    assert [trial.prompt.ids.tolist() for trial in made[1].trials] == whole(folders("llama_3"), made[1])
+
+
+def test_both_counts_are_known_before_anything_is_asked(folders: Folders) -> None:
+    made = experiment(folders("llama_3"))
+    assert made.tokens_fed == sum(len(trial.prompt.ids) for trial in made.trials)
+    assert made.tokens_fed != made.tokens_asked == sum(trial.prompt.tokens for trial in made.trials)
+
+
+def test_the_same_vocabulary_by_another_name_is_the_models_own(folders: Folders) -> None:
+    folder = folders("llama_3")
+    assert experiment(folder, tokenizer=str(folder)).tokens_fed is None
+
+
+def test_keys_hang_on_the_models_own_vocabulary_and_template(folders: Folders) -> None:
+    keys = [
+        {trial.key for trial in experiment(folders(kind, template)).trials}
+        for kind, template in (("llama_3", CHATML), ("llama_3", PLAIN), ("byte_level", CHATML))
+    ]
+    assert not keys[0] & keys[1]
+    assert not keys[0] & keys[2]
+
+
+def test_a_long_haystack_is_tokenised_once(folders: Folders) -> None:
+    """A grid of 40 prompts took 40 times as long as one when each was tokenised as a whole."""
+    folder, text = folders("llama_3"), load("cl100k_base")
+    made = experiment(folder, lengths="20k:40k:8", depths="0:100:5")
+    start = time.perf_counter()
+    whole(folder, made)
+    each = time.perf_counter() - start
+    haystack = made.trials[-1].prompt.context_spans[0].text
+    start = time.perf_counter()
+    feed = Feed(Feeder(load(str(folder / "tokenizer.json")), feeder(folder).render), haystack)
+    fed = [feed.fed(trial.prompt) for trial in made.trials]
+    assert time.perf_counter() - start < each / 4
+    assert [prompt.ids.tolist() for prompt in fed] == [trial.prompt.ids.tolist() for trial in made.trials]
+    assert len(fed[0].fed) <= 6
+    assert text.additive
+
+
+def test_a_template_that_drops_the_text_is_refused(folders: Folders) -> None:
+    folder = folders("superwords", "{{ messages[0]['role'] }}")
+    with pytest.raises(SettingsError, match="does not keep a message's text"):
+        experiment(folder)
+
+
+def test_lengths_beyond_the_positions_are_told_before_anything_is_loaded(
+    folders: Folders, tmp_path: Path
+) -> None:
+    folder = tmp_path / "short"
+    folder.mkdir()
+    for file in folders("llama_3").iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    (folder / "config.json").write_text(json.dumps({"max_position_embeddings": 1000}))
+    made = experiment(folder)
+    assert len(made.notes) == 1
+    assert "has 1,000 positions" in made.notes[0]
+    assert "Use --lengths up to 300" in made.notes[0]
+    assert "allow_beyond=true" in made.notes[0]
+    with pytest.raises(SettingsError, match="Use shorter --lengths"):
+        experiment(folder, lengths="900")
+    assert experiment(folder, lengths="900", model_options={"allow_beyond": True}).notes == ()
