@@ -140,6 +140,7 @@ HARMLESS: dict[str, dict[str, Any]] = {
     "sigmoid_ends": {"depths": "0:50:2:sigmoid", "sigmoid_ends": "squash"},
     "depth_rounding": {"depth_rounding": "round"},
     "haystack_repeat": {"haystack_repeat": True},
+    "label": {"label": "mine"},
     "concurrency": {"concurrency": 9},
     "pause_s": {"pause_s": 1},
     "timeout_s": {"timeout_s": 5},

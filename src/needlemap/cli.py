@@ -61,7 +61,15 @@ DifficultyFile = Annotated[
     str | None,
     typer.Option("--difficulty", metavar="FILE", help="A difficulty, as run --difficulty auto froze it."),
 ]
-Runs = Annotated[list[Path], typer.Argument(help="Run folders.")]
+Runs = Annotated[
+    list[Path], typer.Argument(help="Run folders, or other tools' results as needlemap import reads them.")
+]
+DatasetLength = Annotated[
+    str,
+    typer.Option(
+        "--dataset-length", "--dataset_length", help="For a figure's title as OpenCompass's, as 200K."
+    ),
+]
 
 
 @app.command(cls=GroupedCommand)
@@ -202,11 +210,12 @@ def report(
         typer.Option(metavar="WHERE", help="wandb:PROJECT or tensorboard:FOLDER; repeatable."),
     ] = None,
     step: Annotated[int, typer.Option(help="For --log: the training step that the model is of.")] = 0,
+    dataset_length: DatasetLength = "",
 ) -> None:
     """Draw runs on the terminal, or into a file by its suffix, or log them to a tracker."""
     from needlemap.commands.report import report_command
 
-    report_command(runs, out, format, title, palette, log or (), step, width, rules)
+    report_command(runs, out, format, title, palette, log or (), step, width, rules, dataset_length)
 
 
 @app.command(name="import")
@@ -218,9 +227,7 @@ def import_(
     model: Annotated[str, typer.Option(help="The model's name, where files do not tell it.")] = "",
     scale: Annotated[str, typer.Option(help="LOWEST:HIGHEST score, where files do not show it.")] = "",
     tokenizer: Annotated[str, typer.Option(help="Whose tokens lengths count, to be shown.")] = "",
-    dataset_length: Annotated[
-        str, typer.Option("--dataset-length", "--dataset_length", help="For the figure's title, as 200K.")
-    ] = "",
+    dataset_length: DatasetLength = "",
 ) -> None:
     """Make runs of other tools' results: needlehaystack 1 and 2, OpenCompass summaries."""
     from needlemap.commands.import_ import import_command

@@ -58,7 +58,7 @@ FREE = frozenset(
         *GRID,
         *("concurrency", "retries", "timeout_s", "pause_s", "requests_per_minute", "tokens_per_minute"),
         *("limit_usd", "limit_tokens", "limit_time", "prices", "canary", "closed_book"),
-        *("save", "save_contexts", "quiet", "collisions", "haystack_repeat"),
+        *("label", "save", "save_contexts", "quiet", "collisions", "haystack_repeat"),
     }
 )
 SCORING = ("scorer", "scorer_options")  # `needlemap score` changes them

@@ -47,6 +47,9 @@ class Settings(BaseModel):
     model: str = _field(
         "baseline/bm25", "Model", "Who answers: BACKEND/NAME, as openai/gpt-4o or baseline/bm25."
     )
+    label: str = _field(
+        "", "Model", "The model's short name in figures, tables and CSV; by default BACKEND/NAME."
+    )
     base_url: str | None = _field(
         None, "Model", "Address of a compatible server, as http://127.0.0.1:8000/v1.", read="address"
     )

@@ -28,7 +28,9 @@ def folder(tmp_path):
 
 def test_a_folder_of_results_is_a_run(typed, folder):
     ended = typed("import", folder, "-o", "r", "--dataset-length", "200K")
-    assert ended.stderr == "r: m/1 · single · 3 results in 2 cells, 0 missing · overall 4.7500 on 1..10\n"
+    assert (
+        ended.stderr == "r: m/1 · single · 3 results in 2 cells, 0 missing · overall 41.7 (4.7500 on 1..10)\n"
+    )
     run = RunFolder(typed.folder / "r")
     assert run.about()["cells"] == [[1000, 0.0, [0]], [1000, 0.5, [0, 1]]]
     files = run.about()["imported"]["files"]
@@ -72,10 +74,7 @@ def test_files_that_name_no_model_can_be_given_one(typed, tmp_path):
     for name in ("OpenAI.json", "OpenAI_2.json"):
         (tmp_path / name).write_text(data)
     ended = typed("import", "OpenAI.json", "OpenAI_2.json", "-o", "r", "--model", "gpt-4-1106-preview")
-    assert (
-        ended.stderr
-        == "r: gpt-4-1106-preview · single · 2 results in 1 cells, 0 missing · overall 10.0000 on 1..10\n"
-    )
+    assert ended.stderr.endswith("2 results in 1 cells, 0 missing · overall 100.0 (10.0000 on 1..10)\n")
     assert "--model NAME" in typed("import", "OpenAI.json", "-o", "s").stderr
 
 
@@ -142,3 +141,29 @@ def test_a_title_of_a_run_is_drawn_unless_another_is_given(typed, folder):
     typed("report", "r", "-o", "b.svg", "--title", "Mine")
     drawn = [(typed.folder / name).read_text() for name in ("a.svg", "b.svg")]
     assert ["200K Context Performance" in text for text in drawn] == [True, False]
+
+
+HEAD = "dataset,version,metric,mode,good-7b,new-7b\n"
+ROWS = "".join(f"CDME_Length{length}Depth0,fd5822,score,gen,90,80\n" for length in (1000, 2000))
+
+
+def test_a_row_of_dashes_is_a_missing_cell_of_the_run(typed, tmp_path):
+    """It made two more runs, without a result, beside the two that were there."""
+    (tmp_path / "oc.csv").write_text(HEAD + ROWS + "CDME_Length3000Depth0,-,-,-,-,-\n")
+    typed("import", "oc.csv", "-o", "oc")
+    assert sorted(path.name for path in (tmp_path / "oc").iterdir()) == ["good-7b", "new-7b"]
+    run = RunFolder(tmp_path / "oc" / "good-7b")
+    assert run.about()["cells"] == [[1000, 0.0, [0]], [2000, 0.0, [0]], [3000, 0.0, [0]]]
+    assert [record.score for record in run.records()] == [0.9, 0.9, None]
+
+
+def test_tests_of_one_model_have_names_without_its_name_twice(typed, tmp_path):
+    other = "CDME_Length1000Depth0,fd5822,accuracy,gen,70,60\n"
+    (tmp_path / "oc.csv").write_text(HEAD + ROWS + other)
+    typed("import", "oc.csv", "-o", "oc")
+    folders = sorted((tmp_path / "oc").glob("good*"))
+    assert [path.name for path in folders] == ["good-7b-CDME-accuracy-gen", "good-7b-CDME-score-gen"]
+    typed("report", *folders, "-o", "both.svg")
+    drawn = (tmp_path / "both.svg").read_text()
+    assert "good-7b@CDME-accuracy-gen" in drawn
+    assert "good-7b@good-7b" not in drawn

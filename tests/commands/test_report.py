@@ -76,8 +76,11 @@ def test_several_runs_are_one_table_told_by_run_and_model(reports, typed, suffix
 def test_the_opencompass_table_has_a_column_per_run(reports, typed):
     typed("report", "r", "short", "-o", "summary.csv", "--format", "opencompass", folder=reports.folder)
     rows = (reports.folder / "summary.csv").read_text().splitlines()
-    assert rows[0] == "dataset,version,metric,mode,baseline/bm25@r,baseline/bm25@short"
+    assert rows[0] == "dataset,version,metric,mode,bm25@r,bm25@short"
     assert rows[1].startswith("CDME_Length500Depth0,")
+    text = (reports.folder / "summary.txt").read_text()
+    assert "\n".join(rows) in text
+    assert "Model: bm25@short\nCDME_Length500Depth0: {'score': " in text
     assert rows[1].endswith(",score,gen,100.00,0.00")
     assert len(rows) == 7
 
@@ -155,3 +158,75 @@ def test_under_the_map_it_says_what_the_run_comes_to(reports, typed):
     assert lines[2].strip() == "no intervals from fewer than 5 haystacks: --repeats 5 or more"
     assert lines[3] == "by depth: 100.0 at every depth"
     assert lines[4] == "power: to see a drop of 5 points you need about 218 paired trials; you have 12"
+
+
+def test_no_file_of_ones_own_is_written_over_by_the_summarys_text(reports, typed):
+    (reports.folder / "notes.txt").write_text("mine")
+    ended = typed("report", "r", "-o", "notes.csv", "--format", "opencompass", folder=reports.folder, code=2)
+    assert "'notes.txt' would be written too" in ended.stderr
+    assert (reports.folder / "notes.txt").read_text() == "mine"
+
+
+def test_a_label_is_what_reports_call_a_model_and_asks_nothing_again(reports, typed):
+    grid = ("--model", "baseline/bm25", "--lengths", "500", "--depths", "0", "-o", "named")
+    typed("run", *grid, folder=reports.folder)
+    before = reports.records("named")
+    typed("run", *grid, "--label", "Search (BM25)", folder=reports.folder)
+    assert reports.records("named") == before
+    typed("run", *grid, "--repeats", "2", folder=reports.folder)  # the label stays
+    assert typed("report", "named", folder=reports.folder).stdout.startswith("Search (BM25) · single")
+    for format in ("cells", "trials"):
+        typed("report", "named", "-o", "n.csv", "--format", format, folder=reports.folder)
+        assert ",Search (BM25),single," in (reports.folder / "n.csv").read_text()
+    typed("report", "named", "-o", "n.csv", "--format", "opencompass", folder=reports.folder)
+    assert (reports.folder / "n.csv").read_text().startswith("dataset,version,metric,mode,Search (BM25)\n")
+    typed("report", "named", "-o", "n.svg", folder=reports.folder)
+    assert "Search (BM25)" in (reports.folder / "n.svg").read_text()
+
+
+HEAD = "dataset,version,metric,mode,{}\n"
+ROWS = "CDME_Length1000Depth0,f,score,gen,{0}\nCDME_Length1000Depth50,f,score,gen,-\n"
+
+
+@pytest.fixture
+def summaries(tmp_path):
+    """Two of OpenCompass's summaries, of one model each, with a missing cell."""
+    for name, model, score in (("a", "one-7b", 90), ("b", "two-7b", 80)):
+        (tmp_path / f"{name}.csv").write_text(HEAD.format(model) + ROWS.format(score))
+    return tmp_path
+
+
+def test_summaries_become_a_picture_in_one_step(summaries, typed):
+    typed("report", "a.csv", "b.csv", "-o", "x.svg", "--dataset_length", "200K", folder=summaries)
+    drawn = (summaries / "x.svg").read_text()
+    assert "one-7b 200K Context Performance" in drawn
+    assert "two-7b 200K Context Performance" in drawn
+    assert sorted(path.name for path in summaries.iterdir()) == ["a.csv", "b.csv", "x.svg"]
+
+
+@pytest.mark.parametrize("out", ["x.png", "x.html", "x.csv", None])
+def test_whatever_import_reads_every_report_reads(summaries, typed, out):
+    results = summaries / "results"
+    results.mkdir()
+    fields = '{"model": "m", "context_length": 1000, "depth_percent": 50.0, "needle": "N", "score": 7}'
+    (results / "m_len_1000_depth_5000_results.json").write_text(fields)
+    where = ("-o", out) if out else ()
+    ended = typed("report", "a.csv", "results", *where, folder=summaries)
+    if out is None:
+        assert "one-7b · CDME" in ended.stdout
+        assert "m · single" in ended.stdout
+    else:
+        assert ended.stderr.endswith(f"{out}\n")
+    if out == "x.csv":
+        runs = {line.split(",")[0] for line in (summaries / out).read_text().splitlines()[1:]}
+        assert runs == {"a.csv", "results"}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("nowhere", "No run at 'nowhere'"), ("x.txt", "x.txt: no section 'csv format'"), ("empty", "No run at")],
+)
+def test_what_is_neither_a_run_nor_a_result_is_said(summaries, typed, name, words):
+    (summaries / "x.txt").write_text("hello")
+    (summaries / "empty").mkdir()
+    assert words in typed("report", name, "-o", "x.png", folder=summaries, code=2).stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.maps.map import Map
-from needlemap.reports.opencompass import summary_csv
+from needlemap.reports.opencompass import column_names, summary_csv, summary_txt
 
 
 def read_columns(path: Path, make_map: Any, make_cell: Any) -> dict[str, Map]:
@@ -79,6 +80,47 @@ def test_maps_of_different_tests_do_not_share_a_table(make_map: Any, make_cell: 
     cells = [make_cell(1000, 0.0, 1.0)]
     with pytest.raises(SettingsError, match="one test, got 2"):
         summary_csv({"a": make_map(cells), "b": make_map(cells, task="multi")})
+
+
+def test_the_text_equals_what_opencompass_wrote(shared: Path, make_map: Any, make_cell: Any) -> None:
+    """All three tables of its summary .txt, to the byte."""
+    folder = shared / "vectors" / "opencompass" / "summary_example"
+    text = (folder / "summary_20231216_161457.txt").read_text()
+    maps: dict[str, Map] = {}
+    for model, lines in re.findall(r"Model: (\S+)\n((?:CDME.*\n)+)", text):
+        rows = re.findall(r"Length(\d+)Depth(\d+): \{(?:'score': (.*))?\}", lines)
+        cells = [
+            make_cell(int(n), int(d) / 100, float(score) / 100 if score else None) for n, d, score in rows
+        ]
+        maps[model] = make_map(cells)
+    made = datetime(2023, 12, 16, 16, 14, 57)
+    assert summary_txt(maps, made, version="fd5822") == text
+
+
+@pytest.mark.parametrize(
+    ("model", "label", "name"),
+    [
+        ("openai/my-model", "", "my-model"),
+        ("openai/org/my-model", "", "my-model"),
+        ("hf/./tiny", "", "tiny"),
+        ("hf/C:\\models\\tiny", "", "C__models_tiny"),
+        ("python/module:answer", "", "module_answer"),
+        ("openai/my-model", "internlm-chat-20b-hf", "internlm-chat-20b-hf"),
+        ("openai/my-model", "a/b,c", "a_b_c"),
+    ],
+)
+def test_a_models_name_may_be_part_of_a_files_name(model: str, label: str, name: str) -> None:
+    """OpenCompass's plotting script ended with FileNotFoundError: a slash stood in the column's name."""
+    assert column_names([{"model": model, "label": label}], ["runs/r"]) == [name]
+
+
+def test_no_two_columns_have_one_name() -> None:
+    same = [{"model": "openai/m"}, {"model": "hf/x/m"}, {"model": "hf/x/m"}]
+    assert column_names(same, ["a/r", "b/r", "c"]) == ["m@a_r", "m@b_r", "m@c"]
+    assert column_names([{"model": "a", "label": "x:y"}, {"model": "b", "label": "x|y"}], ["r", "r"]) == [
+        "x_y@r",
+        "x_y@r-2",
+    ]
 
 
 def test_a_comma_in_a_name_cannot_add_a_column(mixed: Map) -> None:

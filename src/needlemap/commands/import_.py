@@ -1,4 +1,4 @@
-"""`needlemap import`: other tools' results as runs."""
+"""`needlemap import`: other tools' results as runs, on disk or for one report."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from needlemap.interop.imports.imported import Imported, Said, imported
-from needlemap.interop.imports.sources import Found, read
+from needlemap.interop.imports.sources import Found, holds_results, read
 from needlemap.interop.imports.writing import refuse_taken, write
+from needlemap.reports.labels import score_label
+from needlemap.runs.loaded import Loaded
 from needlemap.runs.session import load_map
+from needlemap.runs.store import RunFolder
 
 _SHOWN = 3  # reasons for files left out
 
@@ -28,6 +31,22 @@ def import_command(paths: Sequence[Path], out: Path, said: Said) -> int:
     return 0
 
 
+def runs_of(path: Path, dataset_length: str = "") -> list[Loaded]:
+    """The runs in another tool's file or folder, as reports take them; nothing is written."""
+    found = read([path])
+    _left_out(found)
+    runs = imported(found.sources, Said(dataset_length=dataset_length))
+    places = [str(path) if len(runs) == 1 else str(path / run.name) for run in runs]
+    return [Loaded(place, run.about, run.records) for place, run in zip(places, runs, strict=True)]
+
+
+def is_other_tools(path: Path) -> bool:
+    """Whether a path is a file, or a folder that holds results of another tool and no run of ours."""
+    if path.is_dir():
+        return not RunFolder(path).exists and not any(path.glob("records-*.jsonl")) and holds_results(path)
+    return path.is_file()
+
+
 def _left_out(found: Found) -> None:
     """What lay in a folder and was no result, or could not be read: never passed over in silence."""
     for reason in found.left_out[:_SHOWN]:
@@ -37,10 +56,12 @@ def _left_out(found: Found) -> None:
 
 
 def _summary(run: Imported, path: Path) -> str:
-    """Where a run is, how many results it holds, and its mean as the other tool would write it."""
+    """Where a run is, how many results it holds, and its mean, also as the other tool would write it."""
     map, settings = load_map(path), run.about["settings"]
     low, high = run.scale
-    mean = "-" if map.mean_of_means is None else f"{run.native(map.mean_of_means):.4f} on {low:g}..{high:g}"
+    mean = "-"
+    if map.mean_of_means is not None:
+        mean = f"{score_label(map.mean_of_means)} ({run.native(map.mean_of_means):.4f} on {low:g}..{high:g})"
     results = sum(cell.n for cell in map.cells)
     missing = sum(cell.missing for cell in map.cells)
     lines = [

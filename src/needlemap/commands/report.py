@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 
+from needlemap.commands.import_ import is_other_tools, runs_of
 from needlemap.commands.suite import of_suites, show_suite
 from needlemap.errors import SettingsError
+from needlemap.interop.imports.imported import title as their_title
 from needlemap.maps.effective import RULES, parse_rules
 from needlemap.maps.map import Map
 from needlemap.printable import printable
@@ -24,7 +26,7 @@ from needlemap.reports.table_file import is_table, write_table
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.trackers import log_runs, parse_tracker
 from needlemap.reports.usage import cache_lines
-from needlemap.runs.loaded import load_run
+from needlemap.runs.loaded import Loaded, load_run
 from needlemap.runs.session import cube_of_run
 from needlemap.runs.store import RunFolder
 from needlemap.runs.suite_folder import is_suite, open_suite
@@ -50,18 +52,25 @@ def report_command(
     step: int = 0,
     width: str | None = None,
     rules: str | None = None,
+    dataset_length: str = "",
 ) -> None:
-    """Draw each run on the terminal, or write one file, or log to trackers, or both of these."""
+    """Draw each run on the terminal, or write one file, or log to trackers, or both of these.
+
+    runs: folders of runs and suites, and other tools' results as `import` reads them. dataset_length: for the
+    title that OpenCompass's plots have.
+    """
     trackers = [parse_tracker(text) for text in log]
     look = Look(title, palette, _width(width), RULES if rules is None else parse_rules(rules))
     if out is None and not trackers:
         for path in filter(is_suite, runs):
             show_suite(open_suite(path), None if rules is None else look.rules)
-        _draw([path for path in runs if not is_suite(path)], look)
-    runs = of_suites(runs)
+        _draw(_opened([path for path in runs if not is_suite(path)], dataset_length), look)
+        return
+    paths = of_suites(runs)
+    page = out is not None and out.suffix.lower() == ".html"  # says it where a run is given twice
+    loaded = _opened(paths if page else list(dict.fromkeys(paths)), dataset_length)
     if out is not None:
-        print(_written(runs, out, format, look), file=sys.stderr)
-    loaded = [load_run(path) for path in dict.fromkeys(runs)] if trackers else []
+        print(_written(loaded, out, format, look), file=sys.stderr)
     for tracker in trackers:
         for place in log_runs(loaded, tracker, step, title=title, palette=palette, rules=look.rules):
             print(place, file=sys.stderr)
@@ -71,20 +80,34 @@ def _width(text: str | None) -> float | None:
     return None if text is None else parse_width(text)
 
 
-def _draw(runs: list[Path], look: Look) -> None:
+def _opened(paths: Sequence[Path], dataset_length: str) -> list[Loaded]:
+    """Runs in the order given; of another tool's file each that it holds."""
+    found: list[Loaded] = []
+    for path in paths:
+        found += runs_of(path) if is_other_tools(path) else [load_run(path)]
+    if not dataset_length:
+        return found
+    titles = [their_title(run.map.model, dataset_length) for run in found]
+    return [
+        replace(run, about={**run.about, "title": title}) for run, title in zip(found, titles, strict=True)
+    ]
+
+
+def _draw(runs: Sequence[Loaded], look: Look) -> None:
     if look.width is not None:
         raise SettingsError("--width is a figure's. Say where to: -o map.pdf, or .png, .svg.")
-    for run in map(load_run, runs):
+    for run in runs:
         _show(run.map, look.palette)
         for line in summary_lines(cube_of_run(run.about, run.records), look.rules):
             print(line)
-        for line in ended_lines(RunFolder(run.path)):
+        folder = RunFolder(run.path)  # none where another tool's file was read
+        for line in ended_lines(folder) if folder.exists else ():
             print(printable(line))
         for line in cache_lines(run.records):
             print(line, file=sys.stderr)
 
 
-def _written(runs: list[Path], out: Path, format: str, look: Look) -> Path:
+def _written(runs: Sequence[Loaded], out: Path, format: str, look: Look) -> Path:
     """One file, in the format that its suffix names."""
     if look.width is not None and out.suffix.lower() not in FIGURES:
         raise SettingsError(f"--width is a figure's, and {out.name} is none. Give {', '.join(FIGURES)}.")
@@ -92,12 +115,11 @@ def _written(runs: list[Path], out: Path, format: str, look: Look) -> Path:
         raise SettingsError(f"--format is a table's, and {out.name} is none. Give .csv or .parquet.")
     if out.suffix.lower() == ".html":
         return write_page(runs, out, title=look.title, palette=look.palette, rules=look.rules)
-    loaded = [load_run(path) for path in dict.fromkeys(runs)]
-    for note in (note for run in loaded for note in run.notes):
+    for note in (note for run in runs for note in run.notes):
         print(f"note: {printable(note)}", file=sys.stderr)
     if is_table(out):
-        return write_table(loaded, out, format)
-    figure, why_not = figure_of(loaded, title=look.title, palette=look.palette)
+        return write_table(runs, out, format)
+    figure, why_not = figure_of(runs, title=look.title, palette=look.palette)
     if why_not:
         print(f"no map of the difference: {why_not}", file=sys.stderr)
     return write_figure(figure, out, width=look.width)

@@ -57,6 +57,8 @@ def _run(settings: Settings, path: Path, live: bool) -> int:
     if not settings.quiet:
         announce(session)
         notes(model)
+    if not session.wanted:
+        session.relabel()
     with page_of(session, live) as page:
         outcome = Outcome()
         if session.wanted:

@@ -73,12 +73,20 @@ def told_apart(models: Sequence[str], paths: Sequence[Path]) -> list[str]:
 
     >>> told_apart(["a", "b", "a"], [Path("x/r"), Path("x/s"), Path("y/t")])
     ['a@r', 'b', 'a@t']
+    >>> told_apart(["b/a", "b/a"], [Path("b-a-single"), Path("b-a-multi")])
+    ['b/a@single', 'b/a@multi']
     """
-    folders = [f"{model}@{path.name}" for model, path in zip(models, paths, strict=True)]
+    folders = [f"{model}@{_beyond(model, path.name)}" for model, path in zip(models, paths, strict=True)]
     return [
         model if models.count(model) == 1 else folder if folders.count(folder) == 1 else f"{model}@{path}"
         for model, folder, path in zip(models, folders, paths, strict=True)
     ]
+
+
+def _beyond(model: str, folder: str) -> str:
+    """A folder's name without the model's, with which it may begin."""
+    begins = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in model)
+    return folder.removeprefix(begins).strip("-._") or folder
 
 
 def score_label(score: float | None) -> str:

@@ -38,7 +38,7 @@ class Table:
 
 _SAME = (
     Column("run", "text", "the run's folder, as it was given"),
-    Column("model", "text", "as set: BACKEND/NAME"),
+    Column("model", "text", "its `label`, else as set: BACKEND/NAME"),
     Column("task", "text", "the task's name"),
     Column("length_tokens", "whole number", "the cell's length"),
     Column("depth_percent", "number", "the cell's depth; empty where a task asks about the whole text"),
@@ -102,7 +102,9 @@ def cells_table(runs: Sequence[Loaded]) -> Table:
 def trials_table(runs: Sequence[Loaded]) -> Table:
     """A row per trial, answers included, by length, depth and repeat."""
     rows = [
-        (run.path, *_trial(record, run.map)) for run in runs for record in sorted(run.records, key=_place)
+        (run.path, run.about["settings"].get("label") or record.model, *_trial(record, run.map))
+        for run in runs
+        for record in sorted(run.records, key=_place)
     ]
     return Table(TRIALS, tuple(rows))
 
@@ -149,7 +151,7 @@ def _trial(record: Record, map: Map) -> tuple[Value, ...]:
     realised = record.needles[0].realised if record.needles else None
     scorer, prompt = record.scorer, record.prompt
     return (
-        record.model, record.task, record.length_tokens, *_depths(map, record.depth, realised),
+        record.task, record.length_tokens, *_depths(map, record.depth, realised),
         record.repeat, record.seed, _share(record.score), scorer.native if scorer else None,
         scorer.name if scorer else None, record.question, record.reference, "; ".join(record.keywords),
         record.answer, record.finish, record.outcome, record.failure, record.error, record.prompt_tokens,

@@ -93,6 +93,13 @@ class Session:
         """Whether anything is left to ask: trials, or questions without a haystack."""
         return bool(self.todo or unasked(self.experiment, self.folder))
 
+    def relabel(self) -> None:
+        """Keep a new label of a run that has nothing left to ask."""
+        label, about = self.experiment.settings.label, self.folder.about()
+        if label and label != about["settings"].get("label"):
+            with closing(Writer(self.folder)) as writer:
+                writer.describe({**about, "settings": {**about["settings"], "label": label}})
+
     async def run(
         self, model: Model | None, watcher: Watcher, *, close: bool = True, whole: bool = True
     ) -> Outcome:
@@ -211,6 +218,7 @@ def about(experiment: Experiment, folder: RunFolder) -> dict[str, Any]:
     Cells of earlier starts stay.
     """
     before = folder.about() if folder.exists else {}
+    label = experiment.settings.label or before.get("settings", {}).get("label", "")
     expected: dict[tuple[int, float], set[int]] = defaultdict(set)
     for trial in experiment.trials:
         expected[trial.cell.length_tokens, trial.cell.depth].add(trial.repeat)
@@ -223,7 +231,7 @@ def about(experiment: Experiment, folder: RunFolder) -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": dict(filter(lambda row: row[1], ((name, _version(name)) for name in _PACKAGES))),
         "identity": run_hash(experiment.settings),
-        "settings": experiment.settings.model_dump(mode="json"),
+        "settings": experiment.settings.model_dump(mode="json") | {"label": label},
         "tokenizer": {"name": experiment.tokenizer.name, "fingerprint": experiment.tokenizer.fingerprint},
         "scorer": scorer_about(experiment.scorer),
         "haystacks": [{"name": name, "sha256": sha256} for name, sha256 in experiment.haystacks],
@@ -252,7 +260,7 @@ def map_of(about: Mapping[str, Any], records: Iterable[Record]) -> Map:
     map = make_map(
         records,
         expected,
-        model=printable(str(settings["model"]), line=True),  # a stranger's run.json may say anything
+        model=called(settings),
         tokenizer=printable(str(about["tokenizer"]["name"]), line=True),
         task=printable(str(settings["task"]), line=True),
         scorer=printable(str(about["scorer"]["name"]), line=True),
@@ -261,6 +269,11 @@ def map_of(about: Mapping[str, Any], records: Iterable[Record]) -> Map:
         depthless=bool(about.get("depthless")),
     )
     return with_skipped(map) if about.get("stopped") else map
+
+
+def called(settings: Mapping[str, Any]) -> str:
+    """What reports call a run's model: its label, else BACKEND/NAME; a stranger's may say anything."""
+    return printable(str(settings.get("label") or settings["model"]), line=True)
 
 
 def cube_of_run(about: Mapping[str, Any], records: Iterable[Record]) -> Cube:

@@ -41,6 +41,29 @@ def test_rows_without_a_place_in_a_map_are_passed_over():
     assert len(rows) == 2
 
 
+DASHES = "CDME_Length2000Depth0,-,-,-,-,-\n"
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_row_that_was_not_measured_belongs_to_the_tests_of_its_data_set(first):
+    measured = "CDME_Length1000Depth0,f,score,gen,1,2\nCDME_Length1000Depth0,f,accuracy,gen,3,4\n"
+    other = "zh_Length1000Depth0,f,score,gen,5,6\n"
+    rows = from_csv(HEAD + (DASHES + measured if first else measured + DASHES) + other, "s.csv")
+    found = {(row.series, row.length, row.native) for row in rows if row.model == "a"}
+    assert found == {
+        ("CDME score gen", 1000, 1),
+        ("CDME score gen", 2000, None),
+        ("CDME accuracy gen", 1000, 3),
+        ("CDME accuracy gen", 2000, None),
+        ("zh score gen", 1000, 5),
+    }
+
+
+def test_a_summary_that_holds_nothing_but_dashes_is_one_run_with_nothing_in_it():
+    rows = from_csv(HEAD + DASHES, "s.csv")
+    assert {(row.series, row.native) for row in rows} == {("CDME - -", None)}
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -152,7 +152,7 @@ def test_a_dash_is_missing_and_never_zero(shared, typed):
     last = needlemap.load(typed.folder / "oc" / "other-7b").map().cells[-1]
     assert (last.length_tokens, last.depth, last.score, last.n, last.missing) == (3000, 1.0, None, 0, 1)
     assert last.failures == {"no result": 1}
-    assert "8 results in 9 cells, 1 missing · overall 100.0000 on 0..100" in ended.stderr
+    assert "8 results in 9 cells, 1 missing · overall 100.0 (100.0000 on 0..100)" in ended.stderr
 
 
 def test_means_of_nobody_knows_how_many_answers_are_compared_without_a_verdict(shared, typed):

@@ -70,7 +70,8 @@ def _names(keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], s
     names: dict[tuple[str, str, str], str] = {}
     for key in keys:
         several = sum(other[0] == key[0] for other in keys) > 1
-        name = _plain(" ".join(dict.fromkeys(part for part in key if part)) if several else key[0])
+        words = dict.fromkeys(word for part in key for word in part.split())
+        name = _plain(" ".join(words) if several else key[0])
         taken = {other.casefold() for other in names.values()}
         numbered = (name, *(f"{name}-{number}" for number in range(2, len(keys) + 1)))
         names[key] = next(each for each in numbered if each.casefold() not in taken)

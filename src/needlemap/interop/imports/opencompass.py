@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from needlemap.errors import NeedlemapError
 from needlemap.interop.imports.row import Fields, Row
@@ -18,6 +18,7 @@ from needlemap.interop.imports.row import Fields, Row
 TOOL = "OpenCompass"
 HEADER = ("dataset", "version", "metric", "mode")
 NO_SCORE = "-"
+_UNKNOWN = [NO_SCORE] * 2  # metric and mode of a row that was not measured
 _CELL = re.compile(r"^(?P<before>.*?)_?Length(?P<length>\d+)_?Depth(?P<depth>\d+(?:\.\d+)?)(?P<after>.*)$")
 _SECTION = re.compile(r"^csv format\s*\n\^+\n(.*?)^\$+\s*$", re.MULTILINE | re.DOTALL)
 
@@ -43,10 +44,11 @@ def from_csv(text: str, name: str) -> list[Row]:
         raise NeedlemapError(_refusal(name, header, lines))
     if len(header) == len(HEADER) or len(set(header)) != len(header):
         raise NeedlemapError(f"{name}: a column a model is expected behind '{HEADER[-1]}', got {header[4:]}.")
+    tests = _tests(lines[1:])
     rows = [
         row
         for number, line in enumerate(lines[1:], 2)
-        for row in _rows(line, header, f"{name}, row {number}")
+        for row in _rows(line, header, f"{name}, row {number}", tests)
     ]
     if not rows:
         raise NeedlemapError(f"{name}: no data set with length and depth in its name, as {_EXAMPLE}.")
@@ -65,7 +67,20 @@ def _refusal(name: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -
     return f"{name}: the first row must be {','.join(HEADER)},MODEL..., got {','.join(header):.80}."
 
 
-def _rows(line: Sequence[str], header: Sequence[str], place: str) -> list[Row]:
+def _tests(lines: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+    """By data set the tests that were measured of it: metric and mode."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        cell = _CELL.match(line[0])
+        if cell and len(line) >= len(HEADER) and list(line[2:4]) != _UNKNOWN:
+            tests = found.setdefault(_dataset(cell), [])
+            tests += [test for test in [" ".join(line[2:4])] if test not in tests]
+    return found
+
+
+def _rows(
+    line: Sequence[str], header: Sequence[str], place: str, tests: Mapping[str, list[str]]
+) -> list[Row]:
     if len(line) != len(header):
         raise NeedlemapError(f"{place}: {len(header)} columns expected, got {len(line)}.")
     found = _CELL.match(line[0])
@@ -74,13 +89,22 @@ def _rows(line: Sequence[str], header: Sequence[str], place: str) -> list[Row]:
     named = Fields({"length": found["length"], "depth": found["depth"]}, f"{place} ({line[0]})")
     length, depth = named.whole("length", 1), named.depth("depth")
     scores = zip(header[len(HEADER) :], line[len(HEADER) :], strict=True)
-    return [_row(place, length, depth, model, said, _series(found, line)) for model, said in scores]
+    series = _series(found, line, tests)
+    return [_row(place, length, depth, model, said, each) for model, said in scores for each in series]
 
 
-def _series(found: re.Match[str], line: Sequence[str]) -> str:
-    """Data set, metric and mode: what a map must not mix."""
-    dataset = "-".join(part for part in (found["before"].strip("_"), found["after"].strip("_")) if part)
-    return " ".join([dataset or "needle", line[2], line[3]])
+def _series(found: re.Match[str], line: Sequence[str], tests: Mapping[str, list[str]]) -> list[str]:
+    """Data set, metric and mode: what a map must not mix. A row that was not measured is a cell of each test
+    that others of its data set belong to."""
+    dataset = _dataset(found)
+    known = tests.get(dataset, []) if list(line[2:4]) == _UNKNOWN else []
+    return [f"{dataset} {test}" for test in known or [" ".join(line[2:4])]]
+
+
+def _dataset(found: re.Match[str]) -> str:
+    return (
+        "-".join(part for part in (found["before"].strip("_"), found["after"].strip("_")) if part) or "needle"
+    )
 
 
 def _row(place: str, length: int, depth: float, model: str, said: str, series: str) -> Row:

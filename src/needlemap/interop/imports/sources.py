@@ -52,6 +52,11 @@ def read(paths: Sequence[Path]) -> Found:
     return Found(tuple(sources), tuple(left_out))
 
 
+def holds_results(folder: Path) -> bool:
+    """Whether a folder, or its folder `results`, holds files that may be results."""
+    return bool(_listed(folder) or _listed(folder / "results"))
+
+
 def _folder(path: Path) -> Found:
     """Results in a folder, or in its folder `results`, by name."""
     files = _listed(path) or _listed(path / "results")

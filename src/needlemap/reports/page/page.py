@@ -32,23 +32,24 @@ LESS = (  # what is left out, one after the other, until the limit is kept; the 
 
 
 def write_page(
-    paths: Sequence[str | Path],
+    paths: Sequence[str | Path | Loaded],
     target: str | Path,
     *,
     title: str | None = None,
     palette: str = "amber",
     rules: tuple[str, ...] = RULES,
 ) -> Path:
-    """Write the page of some runs; folders are made. Raises NeedlemapError when one cannot be read.
+    """Write the page of some runs, read already or not. Raises NeedlemapError when one cannot be read.
 
     rules: of effective length.
     """
-    out, places = Path(target), [Path(path) for path in paths]
-    again = next((path for path in places if places.count(path) > 1), None)
+    out, places = Path(target), [each if isinstance(each, Loaded) else Path(each) for each in paths]
+    folders = [Path(each.path) if isinstance(each, Loaded) else each for each in places]
+    again = next((path for path in folders if folders.count(path) > 1), None)
     if again is not None:
         raise SettingsError(f"Run '{again}' is given twice. Give each run once.")
     with _uncollected():
-        runs = [load_run(path) for path in places]
+        runs = [each if isinstance(each, Loaded) else load_run(each) for each in places]
         page = make_page(runs, made=datetime.now(UTC), title=title, palette=palette, rules=rules)
     write_report(out, page.encode("utf-8", "replace"))  # a name may hold bytes that are no letter
     return out
