@@ -70,6 +70,12 @@ class Wire:
             return json.load(reply)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _state(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What this program remembers of itself: nothing of whoever runs the tests."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture(scope="session")
 def _wire_process() -> Iterator[Wire]:
     server = Wire()

@@ -18,6 +18,7 @@ from needlemap.maps.map import Map
 from needlemap.models.base import Model
 from needlemap.reports.table_file import is_table, write_table
 from needlemap.runs.loaded import load_run
+from needlemap.runs.origin import check_origin
 from needlemap.runs.record import Record
 from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session, load_map, make_model, stored_title
@@ -122,11 +123,17 @@ def load(path: str | Path) -> Run:
 
 
 def run(
-    preset: str | None = None, *, out: str | Path | None = None, live: bool = False, **settings: Any
+    preset: str | None = None,
+    *,
+    out: str | Path | None = None,
+    live: bool = False,
+    trust_run: bool = False,
+    **settings: Any,
 ) -> Run:
     """Ask, score, keep; resumes a run that is at `out` (by default a new folder under runs/).
 
-    preset: a preset's name or a .yaml file. live: also serve the page, and print its address. settings: any
+    preset: a preset's name or a .yaml file. live: also serve the page, and print its address. trust_run: go
+    on with a run that this machine did not begin. settings: any
     of `needlemap run --help`, by name; unknown ones raise SettingsError. Works in notebooks too. Raises
     NeedlemapError when every request would fail.
     """
@@ -140,6 +147,7 @@ def run(
     if not settled.save:
         raise SettingsError("save=False keeps no run that could be returned. Leave it out.")
     path = Path(out) if out is not None else fresh(settled)
+    check_origin(path, trust_run)
     session = Session.open(prepare(settled), path)
     outcome = _asked(session, live) if session.wanted else Outcome()
     check_outcome(outcome)

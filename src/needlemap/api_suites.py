@@ -125,14 +125,18 @@ def load_suite(path: str | Path) -> SuiteRun:
     return SuiteRun(Path(path))
 
 
-def run_suite(suite: str | Path, *, out: str | Path | None = None, **settings: Any) -> SuiteRun:
+def run_suite(
+    suite: str | Path, *, out: str | Path | None = None, trust_run: bool = False, **settings: Any
+) -> SuiteRun:
     """Ask the families of a suite, one after the other, from one budget; resumes a suite that is at `out`.
 
-    suite: a suite's name, or a .yaml file. settings: as `run` takes them, but for those that make a family.
-    Raises NeedlemapError when every request would fail, and SettingsError.
+    suite: a suite's name, or a .yaml file. trust_run: go on with one of another machine. settings: as `run`
+    takes them, but for those that make a family. Raises NeedlemapError when every request would fail, and
+    SettingsError.
     """
     from needlemap.commands.run import fresh
     from needlemap.commands.suite import begun, refuse_for_suite
+    from needlemap.runs.origin import check_origin
     from needlemap.suites import MARK
     from needlemap.suites import load_suite as read_suite
 
@@ -141,6 +145,7 @@ def run_suite(suite: str | Path, *, out: str | Path | None = None, **settings: A
     first = next(iter(settled.values()))
     refuse_for_suite(named, first, live=False)
     path = Path(out) if out is not None else fresh(first, f"suite-{named.name}")
+    check_origin(path, trust_run)
     folder, asking = begun(named, settled, path), _Asking()
     run_coroutine(ask_families(folder, settled, asking))
     if asking.refused:

@@ -61,6 +61,13 @@ DifficultyFile = Annotated[
     str | None,
     typer.Option("--difficulty", metavar="FILE", help="A difficulty, as run --difficulty auto froze it."),
 ]
+TrustRun = Annotated[
+    bool,
+    typer.Option(
+        "--trust-run",
+        help="Go on with a run that this machine did not begin, and follow what its run.json says.",
+    ),
+]
 Runs = Annotated[
     list[Path], typer.Argument(help="Run folders, or other tools' results as needlemap import reads them.")
 ]
@@ -87,11 +94,14 @@ def run(
             "RUN/difficulty.yaml; FILE: such a file, for other models.",
         ),
     ] = None,
+    trust_run: TrustRun = False,
     *,
     fleet: Fleet,
     **flags: Any,
 ) -> None:
     """Ask, score, draw. Without arguments: preset demo, a real run without key, download or GPU."""
+    if out is not None:
+        _check_origin(out, trust_run)
     if difficulty == "auto" and not fleet.wanted:
         from needlemap.commands.difficulty import auto_command
 
@@ -105,7 +115,7 @@ def run(
     elif fleet.wanted:
         from needlemap.commands.fleet import fleet_command
 
-        code = fleet_command(preset, out, flags, live, fleet)
+        code = fleet_command(preset, out, flags, live, fleet, trust_run)
     elif suite is not None:
         from needlemap.commands.suite import run_suite
 
@@ -183,10 +193,13 @@ def score(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Where scored lines go, or the new run's folder.")
     ] = None,
+    trust_run: TrustRun = False,
 ) -> None:
     """Score answers made elsewhere, or a run's answers anew with another scorer: nothing is asked."""
     from needlemap.commands.score import score_command
 
+    for folder in (file, *([out] if out is not None else [])):
+        _check_origin(folder, trust_run)
     raise typer.Exit(score_command(file, scorer, scorer_options or [], out))
 
 
@@ -275,11 +288,26 @@ def replay(
     depth: Annotated[float, typer.Option(help="The cell's depth in percent.")],
     repeat: Annotated[int, typer.Option(help="Which repeat.")] = 0,
     ask: Annotated[bool, typer.Option("--ask", help="Also ask it again and show both answers.")] = False,
+    trust_run: TrustRun = False,
+    model: Annotated[
+        str | None, typer.Option(help="The run's model again: --ask wants it of a python/ function.")
+    ] = None,
+    key_env: Annotated[
+        str | None, typer.Option(help="The variable of the key, where a run of elsewhere names an odd one.")
+    ] = None,
 ) -> None:
     """Rebuild one prompt byte for byte, and ask it again if you like."""
-    from needlemap.commands.replay import replay_command
+    from needlemap.commands.replay import Typed, replay_command
 
-    replay_command(folder, length, depth, repeat, ask)
+    replay_command(folder, length, depth, repeat, Typed(ask, trust_run, model, key_env))
+
+
+def _check_origin(path: Path, trusted: bool) -> None:
+    """Raises NeedlemapError for a run there that this machine did not begin, unless it is trusted."""
+    if path.is_dir():
+        from needlemap.runs.origin import check_origin
+
+        check_origin(path, trusted)
 
 
 def _at_difficulty(preset: str | None, flags: dict[str, Any], difficulty: str | None) -> dict[str, Any]:

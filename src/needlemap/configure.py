@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.haystacks.folder import source_of
-from needlemap.keys import refuse_keys
+from needlemap.keys import check_key_names, refuse_keys
 from needlemap.models.connection import check_address
 from needlemap.seed_names import BY_NAME, translate
 from needlemap.settings import Settings
@@ -257,6 +257,8 @@ def _translated(raw: Mapping[str, Any], settled: Mapping[str, Any], where: str) 
             near = did_you_mean(name, known).split(" Known:")[0]
             hint = near if near.startswith("Did") else "See needlemap run --help."
             raise SettingsError(f"Unknown setting '{name}' in {where}. {hint}")
+    if where != COMMAND:
+        check_key_names(raw, f"It stands in {where}. By flag any is taken: --model-options key_env=NAME")
     return _merged(translate(raw, settled), settled)
 
 

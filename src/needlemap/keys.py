@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from needlemap.errors import SettingsError
@@ -13,6 +13,7 @@ from needlemap.settings import Settings
 _NAMES = re.compile(
     r"(?i)(^|[_-])(api[_-]?key|secret|password|passwd|authorization|access[_-]?token|bearer)$"
 )
+_VARIABLE = re.compile(r"\w*_API_KEY")
 _MAPPINGS = ("request", "model_options", "scorer_options", "task_options")
 
 
@@ -25,6 +26,28 @@ def refuse_keys(settings: Settings) -> None:
                 f"environment only. Type: export OPENAI_API_KEY=YOUR-KEY (another variable: --model-options "
                 f"key_env=NAME)"
             )
+
+
+def check_key_names(settings: Any, instead: str) -> None:
+    """Raises SettingsError where a file takes a key from a variable that is not named as keys are.
+
+    A file may come from a stranger, with an address to send the key to. instead: what to type.
+    """
+    for name in key_names(settings):
+        if not _VARIABLE.fullmatch(name):
+            raise SettingsError(
+                f"${name} would be sent as a key. Variables that a file names must end in _API_KEY. {instead}"
+            )
+
+
+def key_names(value: Any) -> Iterator[str]:
+    """Every key_env in settings, also inside options."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            yield from [str(part)] if name == "key_env" else key_names(part)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from key_names(part)
 
 
 def _named_keys(value: Any, name: str = "") -> Iterator[str]:

@@ -64,15 +64,18 @@ class Resolved:
         return None if self.settings.bin_tolerance is None else self.settings.bin_tolerance / 100
 
 
-def resolve(settings: Settings) -> Resolved:
-    """Everything that the settings name. Raises NeedlemapError for whatever the user can mend."""
+def resolve(settings: Settings, *, asked: bool = True) -> Resolved:
+    """Everything that the settings name. Raises NeedlemapError for whatever the user can mend.
+
+    asked: whether the model is going to be, so that a function of the user's may be imported.
+    """
     grid = make_grid(
         settings.lengths,
         settings.depths,
         ends=settings.sigmoid_ends,
         depth_digits=_DIGITS[settings.depth_rounding],
     )
-    traits = model_traits(settings)
+    traits = model_traits(settings) if asked else traits_unasked(settings)
     check_request(settings, traits)
     tokenizer, task = load_tokenizer(settings, traits), make_task(settings)
     feeder = make_feeder(settings, traits, tokenizer)
@@ -94,6 +97,13 @@ def model_traits(settings: Settings) -> Traits:
     backend = find("models", settings.backend)
     traits: Traits = backend.traits(settings.model_name, model_options(settings))
     return traits
+
+
+def traits_unasked(settings: Settings) -> Traits:
+    """As `model_traits`, without importing a user's function: its name may come from a stranger's file."""
+    if settings.backend == "python":
+        return Traits(tokenizer="cl100k_base")  # as models/python.py says of every function
+    return model_traits(settings)
 
 
 def model_options(settings: Settings) -> dict[str, Any]:

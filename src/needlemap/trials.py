@@ -91,9 +91,12 @@ class Experiment:
         return given_away((trial.item for trial in self.trials), scored_words(self.scorer))
 
 
-def prepare(settings: Settings) -> Experiment:
-    """Resolve everything and build every prompt. Raises NeedlemapError for whatever the user can mend."""
-    resolved = resolve(settings)
+def prepare(settings: Settings, *, asked: bool = True) -> Experiment:
+    """Resolve everything and build every prompt. Raises NeedlemapError for whatever the user can mend.
+
+    asked: False where no model is going to be: none is imported, and `asked` and `key` of trials may differ.
+    """
+    resolved = resolve(settings, asked=asked)
     if isinstance(resolved.task, Ready):
         return _prepare_ready(resolved, resolved.task)
     haystacks: list[tuple[str, str]] = []

@@ -17,13 +17,15 @@ from needlemap.commands.termination import terminable
 from needlemap.configure import checked
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import make_folder
+from needlemap.keys import check_key_names
 from needlemap.models.base import Model
 from needlemap.reports.live import Silent
 from needlemap.runs.fleet import Fleet
 from needlemap.runs.launch import Launch
-from needlemap.runs.launch_file import LaunchFile, read_launch, refuse_launched
+from needlemap.runs.launch_file import LaunchFile, check_launched_here, read_launch, refuse_launched
 from needlemap.runs.launcher import Launcher
 from needlemap.runs.locks import lock_folder, lock_launch
+from needlemap.runs.origin import check_origin, is_ours
 from needlemap.runs.presence import refuse_elsewhere
 from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session, about, make_model
@@ -34,7 +36,12 @@ from needlemap.trials import prepare
 
 
 def fleet_command(
-    preset: str | None, out: Path | None, flags: Mapping[str, Any], live: bool, fleet: Fleet
+    preset: str | None,
+    out: Path | None,
+    flags: Mapping[str, Any],
+    live: bool,
+    fleet: Fleet,
+    trusted: bool = False,
 ) -> int:
     """Start workers for a run and look after them, or after those of an earlier command; the exit code."""
     if fleet.attach is not None:
@@ -42,7 +49,7 @@ def fleet_command(
             raise SettingsError(
                 "--attach takes no preset, no settings and no -o: what was started goes on as it is."
             )
-        return _attach(_at_work(fleet.attach), live)
+        return _attach(_at_work(fleet.attach), live, trusted)
     settings = settle(preset, flags)
     if not settings.save:
         raise SettingsError("--no-save keeps no run folder, and workers share nothing else. Leave it out.")
@@ -78,6 +85,16 @@ def make_launcher(kind: str, folder: Path, options: Mapping[str, Any]) -> Launch
     from needlemap.runs.launch_processes import Processes
 
     return Processes(folder, **options)
+
+
+def _launcher_again(file: LaunchFile, folder: Path) -> Launcher:
+    """The launcher of an earlier command. Raises NeedlemapError where its options are none."""
+    try:
+        return make_launcher(file.kind, folder, file.options)
+    except (TypeError, ValueError) as error:
+        raise NeedlemapError(
+            f"'{folder.parent.parent}' was started by options that are none: {error}."
+        ) from None
 
 
 def start(session: Session, fleet: Fleet, live: bool, part: Part) -> int:
@@ -156,7 +173,21 @@ def _at_work(path: Path) -> Path:
     )
 
 
-def _attach(path: Path, live: bool) -> int:
+def _check_trusted(path: Path, file: LaunchFile, trusted: bool) -> None:
+    """Raises NeedlemapError for what another machine wrote and nobody trusts, or that only the command that
+    began it may start: a function of a module, or a key of an odd name."""
+    check_origin(path, trusted)
+    check_launched_here(path, file, trusted)
+    about = RunFolder(path).about()
+    if is_ours(about, about["settings"]):
+        return
+    instead = f"Type the command that began it, with -o {path}"
+    check_key_names(about["settings"], instead)
+    if str(about["settings"]["model"]).startswith("python/"):
+        raise NeedlemapError(f"Its model is code of a machine, which only what you type runs. {instead}")
+
+
+def _attach(path: Path, live: bool, trusted: bool) -> int:
     file = read_launch(path)
     if file is None or file.ended is not None:
         ended = f" It ended at {file.ended}." if file else ""
@@ -164,12 +195,13 @@ def _attach(path: Path, live: bool) -> int:
             f"No workers were left to work on '{path}'.{ended} To ask what is left: "
             f"the command that started it, with -o {path}"
         )
+    _check_trusted(path, file, trusted)
     typed = path if path.name else path.absolute()  # of '.' nobody can tell the parent
     part = Part(typed.parent if file.families else typed, file.families, file.ran_s)
     path = path.absolute()
     try:
         os.chdir(file.cwd)  # where paths in the settings start
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise NeedlemapError(f"The folder that the run was started in cannot be used: {error}") from None
     settings = checked(RunFolder(path).about()["settings"], str(path / RUN_FILE))
     session = Session.open(prepare(settings), path)
@@ -179,7 +211,7 @@ def _attach(path: Path, live: bool) -> int:
         work = load_work(work_folder(path, file.number))
         if file.kind == "processes":
             refuse_elsewhere(work.folder)
-        launcher = make_launcher(file.kind, work.folder, file.options)
+        launcher = _launcher_again(file, work.folder)
         launch = Launch(path, file, work, launcher, session.experiment)
         code = look_after(launch, launcher, session, live, part)
     if file.families:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from needlemap.configure import checked
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import percent, setting, tokens
+from needlemap.keys import check_key_names
 from needlemap.models.base import Answer
 from needlemap.printable import printable
 from needlemap.resolve import ready_prompts
 from needlemap.runs.begun import GRID_MODES
+from needlemap.runs.origin import check_origin, is_ours
 from needlemap.runs.record import Record
 from needlemap.runs.runner import decoding_of
 from needlemap.runs.session import make_model
@@ -25,15 +28,29 @@ from needlemap.trials import Trial, prepare
 _NEAR = 1e-3  # percent: what people leave out when they type a depth
 
 
-def replay_command(folder: Path, length: str, depth: float, repeat: int, ask: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What a user typed about a run's model. ask: ask it again; trusted: follow what run.json says although
+    another machine wrote it; model: its name, key_env: its key's variable, typed again."""
+
+    ask: bool = False
+    trusted: bool = False
+    model: str | None = None
+    key_env: str | None = None
+
+
+def replay_command(folder: Path, length: str, depth: float, repeat: int, typed: Typed) -> None:
     """Print the prompt's messages, whether its hash is the recorded one, and old and new answer.
 
-    Raises NeedlemapError when the prompt cannot be rebuilt as it was.
+    Raises NeedlemapError when the prompt cannot be rebuilt as it was, and for what nobody typed or trusted.
     """
+    check_origin(folder, typed.trusted)
     run = RunFolder(folder)
     if "imported" in run.about():
         raise NeedlemapError(f"'{folder}' was imported: its prompts are not known, so none is rebuilt.")
     settings = checked(run.about()["settings"], str(folder / "run.json"))
+    if typed.ask:
+        settings = _askable(run, settings, typed)
     trial = _trial(settings, run.about()["cells"], int(tokens(length)), depth, repeat)
     record = _recorded(run, trial)
     verdict = _verdict(trial, record)
@@ -43,9 +60,26 @@ def replay_command(folder: Path, length: str, depth: float, repeat: int, ask: bo
     if record is not None and record.answer is not None:
         score = "not scored" if record.score is None else f"score {percent(record.score):g} %"
         print(f"recorded answer: {record.answer!r} ({score})", file=sys.stderr)
-    if ask:
+    if typed.ask:
         answer = asyncio.run(_ask(settings, trial))
         print(f"answer now: {answer.text!r} (finish {answer.finish})", file=sys.stderr)
+
+
+def _askable(run: RunFolder, settings: Settings, typed: Typed) -> Settings:
+    """Settings whose model may be asked. Raises NeedlemapError where its name or its key's must be typed."""
+    if settings.backend == "python" and typed.model != settings.model:
+        raise NeedlemapError(
+            f"'{settings.model}' is code of this machine, which only what you type runs. To ask it, type "
+            f"the same with --model {settings.model}"
+        )
+    if typed.model not in (None, settings.model):
+        raise NeedlemapError(f"'{run.path}' asked {settings.model}, not {typed.model}. Leave --model out.")
+    if typed.key_env is not None:
+        options = {**settings.model_options, "key_env": typed.key_env}
+        return settings.model_copy(update={"model_options": options})
+    if not is_ours(about := run.about(), about["settings"]):
+        check_key_names(settings.model_options, "To send it, type the same with --key-env and its name.")
+    return settings
 
 
 def _shown(text: str) -> str:
@@ -70,7 +104,7 @@ def _trial(settings: Settings, cells: list[Any], length: int, depth: float, repe
         if not ready and settings.mode not in GRID_MODES:
             grid = {"lengths": [length], "depths": [setting(found[0])], "depth_rounding": "none"}
             alone = alone.model_copy(update=grid)
-        for trial in prepare(alone).trials:
+        for trial in prepare(alone, asked=False).trials:
             place = trial.cell.length_tokens, trial.repeat
             if place == (length, repeat) and abs(percent(trial.cell.depth) - depth) < _NEAR:
                 return trial

@@ -19,7 +19,10 @@ from enum import StrEnum
 from pathlib import Path
 from uuid import uuid4
 
+from pydantic import BaseModel, ValidationError
+
 from needlemap.errors import NeedlemapError
+from needlemap.files import read_regular
 
 MOST_DEATHS = 3  # of workers on one unit, before it is set aside
 
@@ -105,12 +108,12 @@ class Claims:
     def endings(self, unit: int) -> list[tuple[str, str]]:
         """Of a unit's ended claims the worker, and why it ended."""
         files = sorted(self._folder.glob(f"{_name(unit)}.*.*"), key=lambda file: file.name)
-        rows = [json.loads(file.read_bytes()) for file in files if _CLAIM.fullmatch(file.name)]
-        return [(row["worker"], row["why"]) for row in rows]
+        rows = [_row(file) for file in files if _CLAIM.fullmatch(file.name)]
+        return [(row.worker, row.why) for row in rows]
 
     def _read(self, unit: int, attempt: int) -> Claim:
-        row = json.loads((self._folder / f"{_name(unit)}.{attempt}").read_bytes())
-        return Claim(unit, attempt, str(row["worker"]), int(row["left"]))
+        row = _row(self._folder / f"{_name(unit)}.{attempt}")
+        return Claim(unit, attempt, row.worker, row.left)
 
     def _made(self, name: str, row: dict[str, object]) -> bool:
         """Whether this call made the file: written whole under a name of its own, then linked."""
@@ -128,6 +131,23 @@ class Claims:
         finally:
             draft.unlink()
         return True
+
+
+class _Row(BaseModel):
+    """What a claim's file holds, or that of its end."""
+
+    worker: str
+    left: int = 0
+    why: str = ""
+
+
+def _row(file: Path) -> _Row:
+    """Raises NeedlemapError for a file that is no claim's."""
+    try:
+        return _Row.model_validate_json(read_regular(file))
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]["msg"]
+        raise NeedlemapError(f"'{file}' is no claim of this needlemap: {problem}.") from None
 
 
 _CLAIM = re.compile(r"unit-(\d+)\.(\d+)(?:\.(done|returned|died|stuck))?")

@@ -9,8 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from needlemap.errors import NeedlemapError
+from needlemap.files import is_regular, read_regular
 from needlemap.runs.locks import LOCK, hold
+from needlemap.runs.origin import TRUST, is_ours, signed
 from needlemap.runs.store import write_json
 
 NAME = "launch.json"
@@ -37,7 +41,7 @@ class LaunchFile:
 
     def write(self, run: Path) -> None:
         """Keep it."""
-        write_json(run / NAME, asdict(self))
+        write_json(run / NAME, signed(asdict(self), asdict(self)))
 
     def close(self, run: Path) -> None:
         """Nothing of it is left."""
@@ -47,13 +51,27 @@ class LaunchFile:
 def read_launch(run: Path) -> LaunchFile | None:
     """The last launch of a run; None when there was none. Raises NeedlemapError when it cannot be read."""
     file = run / NAME
-    if not file.is_file():
+    if not is_regular(file):
         return None
     try:
-        row = json.loads(file.read_bytes())
-        return LaunchFile(**{**row, "jobs": tuple(row["jobs"]), "families": tuple(row.get("families", ()))})
-    except (ValueError, TypeError, KeyError) as error:
-        raise NeedlemapError(f"'{file}' is not a launch of this needlemap: {error!r}.") from None
+        return _SHAPE.validate_json(read_regular(file))
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        where = ".".join(map(str, problem["loc"])) or "its JSON"
+        raise NeedlemapError(f"'{file}' is no launch of this needlemap: {where}: {problem['msg']}.") from None
+
+
+def check_launched_here(run: Path, launch: LaunchFile, trusted: bool) -> None:
+    """Raises NeedlemapError for a launch of another machine: going on starts what it says, where it says."""
+    row = json.loads(read_regular(run / NAME))
+    if not trusted and not is_ours(row, asdict(launch)):
+        raise NeedlemapError(
+            f"'{run / NAME}' was not written by you on this machine. Going on starts workers as it says: "
+            f"{launch.kind} {launch.options} in '{launch.cwd}'. If you trust that, type the same with {TRUST}"
+        )
+
+
+_SHAPE = TypeAdapter(LaunchFile)
 
 
 def refuse_launched(run: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import Iterator
@@ -13,7 +12,10 @@ from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
 
+from pydantic import TypeAdapter, ValidationError
+
 from needlemap.errors import NeedlemapError
+from needlemap.files import read_regular
 from needlemap.runs.runner import Outcome
 from needlemap.runs.store import write_json
 
@@ -46,6 +48,9 @@ class Worker:
     left: Leaving | None = None
     why: str = ""
     outcome: Outcome | None = None
+
+
+_SHAPE = TypeAdapter(Worker)
 
 
 def worker_name(job: str, restart: int) -> str:
@@ -84,13 +89,12 @@ class Presence:
 def workers(folder: Path) -> Iterator[tuple[Worker, int]]:
     """The workers of a launch that have shown themselves, with when each last did (file system's own ns)."""
     for file in sorted(folder.glob("worker-*.json")):
-        row = json.loads(file.read_bytes())
-        left = row.pop("left")
-        outcome = row.pop("outcome")
-        yield (
-            Worker(**row, left=left and Leaving(left), outcome=outcome and Outcome(**outcome)),
-            file.stat().st_mtime_ns,
-        )
+        try:
+            worker = _SHAPE.validate_json(read_regular(file))
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            raise NeedlemapError(f"'{file}' is no worker's of this needlemap: {problem['msg']}.") from None
+        yield worker, file.stat().st_mtime_ns
 
 
 def refuse_elsewhere(folder: Path) -> None:

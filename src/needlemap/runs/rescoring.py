@@ -8,15 +8,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from needlemap.configure import checked
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.grid import percent, setting
+from needlemap.identity import scored_key
 from needlemap.money import Prices
 from needlemap.resolve import ready_prompts
 from needlemap.runs.begun import GRID_MODES, check_same, scorer_about
+from needlemap.runs.origin import signed
 from needlemap.runs.pacer import Pacer
 from needlemap.runs.record import Record
 from needlemap.runs.recording import RecordMaker, answer_of, scored_anew
@@ -25,7 +28,7 @@ from needlemap.runs.runner import raised, whole_answer
 from needlemap.runs.scoring import Scoring
 from needlemap.runs.session import make_ready
 from needlemap.runs.store import RunFolder, Writer
-from needlemap.scorers.base import Score, Weigher
+from needlemap.scorers.base import Score, Scorer, Weigher
 from needlemap.settings import Settings
 from needlemap.trials import Experiment, Trial, prepare
 
@@ -38,7 +41,8 @@ def with_scorer(folder: RunFolder, scorer: str, options: Mapping[str, Any]) -> E
             f"'{folder.path}' was imported: its prompts are not known, so none is scored anew."
         )
     named = {**about["settings"], "scorer": scorer, "scorer_options": dict(options)}
-    experiment = prepare(_whole(checked(named, str(folder.path / "run.json")), about["cells"]))
+    whole = _whole(checked(named, str(folder.path / "run.json")), about["cells"])
+    experiment = prepare(whole, asked=False)
     if isinstance(experiment.scorer, Weigher):
         raise SettingsError(f"Scorer '{scorer}' asks the model anew. Type: needlemap run --scorer {scorer}")
     return experiment
@@ -52,7 +56,7 @@ async def rescore(folder: RunFolder, experiment: Experiment, out: Path) -> list[
     target = RunFolder(out)
     if out.resolve() != folder.path.resolve() and target.exists:
         check_same(target, experiment)
-    asked = latest_asked(folder.every_record(), experiment.trials)
+    asked = latest_asked(folder.every_record(), experiment.trials, experiment.scorer)
     async with AsyncExitStack() as stack:
         writer = stack.enter_context(closing(Writer(target)))
         writer.describe(_about(folder, target, experiment))
@@ -66,7 +70,9 @@ async def rescore(folder: RunFolder, experiment: Experiment, out: Path) -> list[
         return list(await asyncio.gather(*tasks))
 
 
-def latest_asked(records: Iterable[Record], trials: Iterable[Trial]) -> list[tuple[Trial, Record]]:
+def latest_asked(
+    records: Iterable[Record], trials: Iterable[Trial], scorer: Scorer
+) -> list[tuple[Trial, Record]]:
     """Each trial that was asked, with its last record that holds an answer, else its last.
 
     Records of earlier versions have no `asked`: they are told by their place and their prompt's hash.
@@ -87,7 +93,15 @@ def latest_asked(records: Iterable[Record], trials: Iterable[Trial]) -> list[tup
             )
         if record.answer is not None or trial.key not in found or found[trial.key][1].answer is None:
             found[trial.key] = trial, record
-    return list(found.values())
+    return [(_as_asked(trial, record, scorer), record) for trial, record in found.values()]
+
+
+def _as_asked(trial: Trial, record: Record, scorer: Scorer) -> Trial:
+    """A trial with the key that its answer has by a scorer: what was asked is what its record says."""
+    if not record.asked:
+        return trial
+    key = scored_key(record.asked, scorer.name, scorer.options)
+    return replace(trial, asked=record.asked, key=key)
 
 
 async def _one(experiment: Experiment, trial: Trial, record: Record, writer: Writer, pacer: Pacer) -> Record:
@@ -131,7 +145,8 @@ def _about(folder: RunFolder, target: RunFolder, experiment: Experiment) -> dict
     settings, scorer = experiment.settings, experiment.scorer
     now = scorer_about(scorer)
     chosen = {"scorer": settings.scorer, "scorer_options": settings.scorer_options}
-    about = {**before, "settings": {**before["settings"], **chosen}, "scorer": now}
+    asked = {**before["settings"], **chosen}
+    about = signed({**before, "settings": asked, "scorer": now}, asked)
     if target.path.resolve() != folder.path.resolve():
         about.pop("earlier_scorers", None)
         return about

@@ -35,6 +35,7 @@ from needlemap.runs.budget import Budget, Reserved
 from needlemap.runs.canary import send
 from needlemap.runs.closed_book import ask, every_record, unasked
 from needlemap.runs.launch_file import refuse_launched
+from needlemap.runs.origin import signed
 from needlemap.runs.record import SCHEMA, Record
 from needlemap.runs.runner import Outcome, Runner, raised
 from needlemap.runs.store import RunFolder, Writer
@@ -224,14 +225,15 @@ def about(experiment: Experiment, folder: RunFolder) -> dict[str, Any]:
         expected[trial.cell.length_tokens, trial.cell.depth].add(trial.repeat)
     for length, depth, repeats in before.get("cells", []):
         expected[length, depth].update(repeats)
-    return {
+    settings = experiment.settings.model_dump(mode="json") | {"label": label}
+    row = {
         "schema": SCHEMA,
         "needlemap": __version__,
         "created": before.get("created") or datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "packages": dict(filter(lambda row: row[1], ((name, _version(name)) for name in _PACKAGES))),
         "identity": run_hash(experiment.settings),
-        "settings": experiment.settings.model_dump(mode="json") | {"label": label},
+        "settings": settings,
         "tokenizer": {"name": experiment.tokenizer.name, "fingerprint": experiment.tokenizer.fingerprint},
         "scorer": scorer_about(experiment.scorer),
         "haystacks": [{"name": name, "sha256": sha256} for name, sha256 in experiment.haystacks],
@@ -239,6 +241,7 @@ def about(experiment: Experiment, folder: RunFolder) -> dict[str, Any]:
         **({"depthless": True} if is_depthless(experiment.task) else {}),
         **({"earlier_scorers": before["earlier_scorers"]} if "earlier_scorers" in before else {}),
     }
+    return signed(row, settings)
 
 
 def load_map(path: str | Path) -> Map:

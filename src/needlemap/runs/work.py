@@ -6,13 +6,14 @@ RUN/launches/1, RUN/launches/2, ...: one for each, with units.json, the claims, 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from pydantic import BaseModel, ValidationError
+
 from needlemap.errors import NeedlemapError
-from needlemap.files import make_inside
+from needlemap.files import make_inside, read_regular
 from needlemap.plan.order import ordered, shared
 from needlemap.plan.units import Unit, make_units
 from needlemap.runs.claims import Claims
@@ -21,6 +22,13 @@ from needlemap.trials import Experiment, Trial
 
 _LAUNCHES = "launches"
 _FILE = "units.json"
+
+
+class _Units(BaseModel):
+    """What units.json holds."""
+
+    keys: str
+    units: tuple[Unit, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +65,12 @@ def lay_out(run: Path, experiment: Experiment, todo: Sequence[Trial], workers: i
 
 def load_work(folder: Path) -> Work:
     """The units of a launch."""
-    about = json.loads((folder / _FILE).read_bytes())
-    return Work(folder, tuple(Unit(**row) for row in about["units"]), about["keys"])
+    try:
+        found = _Units.model_validate_json(read_regular(folder / _FILE))
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]["msg"]
+        raise NeedlemapError(f"'{folder / _FILE}' holds no units of this needlemap: {problem}.") from None
+    return Work(folder, found.units, found.keys)
 
 
 def unit_trials(work: Work, experiment: Experiment) -> list[tuple[Trial, ...]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from needlemap.errors import NeedlemapError
 from needlemap.files import open_inside
 from needlemap.interop.imports.imported import Imported
+from needlemap.runs.origin import signed
 from needlemap.runs.store import RunFolder, Writer
 
 RECORDS = "records-imported.jsonl"
@@ -28,4 +29,4 @@ def write(run: Imported, path: Path) -> None:
             file.writelines(record.line() for record in run.records)
             file.flush()
             os.fsync(file.fileno())
-        writer.describe(run.about)
+        writer.describe(signed(run.about, run.about["settings"]))
