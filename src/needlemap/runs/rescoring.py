@@ -100,7 +100,7 @@ def _as_asked(trial: Trial, record: Record, scorer: Scorer) -> Trial:
     """A trial with the key that its answer has by a scorer: what was asked is what its record says."""
     if not record.asked:
         return trial
-    key = scored_key(record.asked, scorer.name, scorer.options)
+    key = scored_key(record.asked, scorer)
     return replace(trial, asked=record.asked, key=key)
 
 
