@@ -77,7 +77,7 @@ def test_an_edited_run_is_not_ones_own_any_more(typed):
 def test_no_module_is_imported_that_only_a_folder_names(typed):
     """replay, score and replay --ask ran os.system, or evil.py of the current directory."""
     typed("run", "bm25", *GRID, "--tokenizer", "cl100k_base", "-o", "r")
-    changed(typed.folder / "r" / "run.json", model="python/stranger_evil:answer")
+    changed(typed.folder / "r" / "run.json", model="python/stranger_evil:answer", model_options={})
     (typed.folder / "stranger_evil.py").write_text(EVIL)
     assert "the same bytes" in typed(*REPLAY, "--trust-run").stderr
     typed("score", "r", "--scorer", "keyword", "--trust-run")
