@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -151,7 +151,12 @@ class TimedEngine:
         self._length, self._prompt = self._length + len(ids), False
         return logits
 
-    def crop(self, length_tokens: int) -> None:
+    def prepare(self, prompt_tokens: int, partings: Sequence[int]) -> None:
         """As the engine's."""
-        self._engine.crop(length_tokens)
-        self._length, self._prompt = length_tokens, True
+        self._engine.prepare(prompt_tokens, partings)
+
+    def crop(self, length_tokens: int) -> int:
+        """As the engine's."""
+        kept = self._engine.crop(length_tokens)
+        self._length, self._prompt = kept, True
+        return kept

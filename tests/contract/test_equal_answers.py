@@ -24,6 +24,7 @@ from needlemap.trials import Trial
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
 
+from needlemap.models.hf_check import settle  # noqa: E402
 from needlemap.models.hf_engine import HuggingFaceEngine  # noqa: E402
 from needlemap.models.hf_loading import Loading, load_model  # noqa: E402
 
@@ -61,9 +62,9 @@ def fresh(folder: Path, ids: Ids) -> tuple[int, ...]:
     return _FRESH[key]
 
 
-def different(engine: Any, folder: Path, asked: list[Trial], **options: Any) -> int:
+def different(engine: Any, folder: Path, asked: list[Trial]) -> int:
     """How many answers of a walk are not those from an empty cache."""
-    walk = Walk(engine, [STOP], **options)
+    walk = Walk(engine, [STOP])
     answers = [walk.ask(trial.prompt.ids, ANSWER).answer for trial in asked]
     return sum(
         answer != fresh(folder, trial.prompt.ids) for answer, trial in zip(answers, asked, strict=True)
@@ -73,9 +74,10 @@ def different(engine: Any, folder: Path, asked: list[Trial], **options: Any) -> 
 class Forgetful(HuggingFaceEngine):
     """A bug to be caught: its cache is never cropped."""
 
-    def crop(self, length_tokens: int) -> None:
+    def crop(self, length_tokens: int) -> int:
         if not length_tokens:
             super().crop(0)
+        return length_tokens
 
 
 class Watched:
@@ -94,13 +96,14 @@ class Watched:
             self._prompt = self._before[0].shape[-2]
         return logits
 
-    def crop(self, length_tokens: int) -> None:
-        self._engine.crop(length_tokens)
+    def crop(self, length_tokens: int) -> int:
+        kept = self._engine.crop(length_tokens)
         if self._before and length_tokens == self._prompt:
             self.questions += 1
             after = states(self._engine)
             self.unequal += not all(torch.equal(*pair) for pair in zip(self._before, after, strict=True))
         self._before = []
+        return kept
 
 
 def states(engine: HuggingFaceEngine) -> list[Any]:
@@ -130,7 +133,7 @@ def test_every_token_equals_that_from_an_empty_cache(
     asked = trials(folder, mode)
     assert len(asked) >= 6 * 6 * 2
     engine = HuggingFaceEngine(loaded(folder), 2048)
-    assert engine.obstacle is None
+    assert settle(engine) == ()
     assert different(engine, folder, asked) == 0
 
 
@@ -218,27 +221,23 @@ def test_small_chunks_change_nothing(folders: Folders, trials: Trials) -> None:
     assert different(HuggingFaceEngine(loaded(folder), 37), folder, trials(folder, "exact")[:24]) == 0
 
 
-@pytest.mark.parametrize(
-    ("architecture", "why"),
-    [("mistral", "sliding-window layers keep the last 48 tokens"), ("mamba", "recurrent")],
-)
-def test_a_cache_that_forgets_is_found_out_and_never_shared(
-    folders: Folders, trials: Trials, architecture: str, why: str
+@pytest.mark.parametrize("architecture", ["mistral", "mamba"])
+def test_without_sharing_every_prompt_is_computed_in_full(
+    folders: Folders, trials: Trials, architecture: str
 ) -> None:
     folder = folders(architecture)
     asked = trials(folder, "exact")[:24]
-    engine = HuggingFaceEngine(loaded(folder), 100)
-    assert engine.obstacle is not None
-    assert why in engine.obstacle
-    assert different(engine, folder, asked, croppable=False) == 0
-    walk = Walk(engine, [STOP], croppable=False)
+    engine = HuggingFaceEngine(loaded(folder), 100, full_cache=False, share=False)
+    settle(engine)
+    assert different(engine, folder, asked) == 0
+    walk = Walk(engine, [STOP])
     assert [walk.ask(trial.prompt.ids, 1).cached for trial in asked[:3]] == [0, 0, 0]
 
 
-def test_a_sliding_window_with_a_full_cache_is_shared_and_equal(folders: Folders, trials: Trials) -> None:
+def test_a_sliding_window_is_shared_and_equal(folders: Folders, trials: Trials) -> None:
     folder = folders("mistral")
-    engine = HuggingFaceEngine(loaded(folder), 100, full_cache=True)
-    assert engine.obstacle is None
+    engine = HuggingFaceEngine(loaded(folder), 100)
+    assert settle(engine) == ()
     assert different(engine, folder, trials(folder, "exact")) == 0
 
 

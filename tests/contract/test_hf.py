@@ -239,11 +239,16 @@ def test_request_fields_are_refused(folder: Path, asked: list[Trial]) -> None:
 
 
 def test_a_cache_that_cannot_be_shared_is_announced(folders: Folders) -> None:
-    sliding = HuggingFaceModel(str(folders("mistral")))
-    assert "every prompt is computed in full" in sliding.notes[0]
-    assert "full_cache=true" in sliding.notes[0]
-    assert HuggingFaceModel(str(folders("mistral")), full_cache=True).notes == ()
+    recurrent = HuggingFaceModel(str(folders("mamba")))
+    assert "every prompt is computed in full" in recurrent.notes[0]
+    assert HuggingFaceModel(str(folders("mistral"))).notes == ()
     assert HuggingFaceModel(str(folders("llama"))).notes == ()
+
+
+def test_sharing_can_be_left_off_as_the_reference_of_every_mode(folder: Path, asked: list[Trial]) -> None:
+    shared, alone = ask(folder, asked), ask(folder, asked, share=False)
+    assert [answer.text for answer in alone] == [answer.text for answer in shared]
+    assert [answer.cached_tokens for answer in alone] == [0] * len(asked)
 
 
 @pytest.mark.parametrize(

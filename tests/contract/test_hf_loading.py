@@ -130,6 +130,32 @@ def test_both_ways_to_compute_attention_answer_alike(folder: Path, asked: list[T
     assert len(set(texts(found["sdpa"]))) > 1
 
 
+# --- models that are not asked
+
+
+def spoilt(folder: Path, tmp_path: Path, **config: Any) -> Path:
+    """The model's folder with another configuration."""
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    (copy / "config.json").write_text(json.dumps(config))
+    return copy
+
+
+def test_an_encoder_decoder_is_refused_in_one_sentence(folder: Path, tmp_path: Path) -> None:
+    copy = spoilt(folder, tmp_path, model_type="t5", is_encoder_decoder=True)
+    with pytest.raises(SettingsError, match=r"\(t5\) is an encoder-decoder") as refused:
+        HuggingFaceModel(str(copy))
+    assert len(str(refused.value)) < 400
+
+
+def test_what_transformers_has_no_causal_class_for_is_refused_in_one_sentence(
+    folder: Path, tmp_path: Path
+) -> None:
+    copy = spoilt(folder, tmp_path, model_type="vit")
+    with pytest.raises(SettingsError, match=r"no causal language model: .* 'vit'") as refused:
+        HuggingFaceModel(str(copy))
+    assert len(str(refused.value)) < 400
+
+
 # --- quantised weights
 
 

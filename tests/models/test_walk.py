@@ -23,12 +23,13 @@ class Chain:
     """A "model" that is a chain of hashes: crop it wrongly, and every later token is another one.
 
     room: tokens at which its memory ends, as long as it holds `held` or more. broken: the crop does nothing.
+    croppable False: it keeps nothing.
     """
 
-    def __init__(self, *, room: int = 10**9, broken: bool = False) -> None:
+    def __init__(self, *, room: int = 10**9, broken: bool = False, croppable: bool = True) -> None:
         self.states: list[int] = [1]
         self.computed = 0
-        self._room, self._broken = room, broken
+        self._room, self._broken, self._croppable = room, broken, croppable
 
     def extend(self, ids: Ids) -> Logits:
         if len(self.states) + len(ids) > self._room:
@@ -41,10 +42,12 @@ class Chain:
     def extend_all(self, ids: Ids) -> Logits:
         return np.stack([self.extend(ids[place : place + 1]) for place in range(len(ids))])
 
-    def crop(self, length_tokens: int) -> None:
+    def crop(self, length_tokens: int) -> int:
         assert length_tokens < len(self.states)
-        if not self._broken or not length_tokens:
-            del self.states[length_tokens + 1 :]
+        kept = length_tokens if self._croppable else 0
+        if not self._broken or not kept:
+            del self.states[kept + 1 :]
+        return kept
 
     @staticmethod
     def _logits(state: int) -> Logits:
@@ -103,8 +106,8 @@ def test_a_stop_token_ends_the_answer_and_is_not_part_of_it():
 
 
 def test_a_cache_that_cannot_be_cropped_starts_from_nothing_each_time():
-    engine = Chain()
-    walk = Walk(engine, [], croppable=False)
+    engine = Chain(croppable=False)
+    walk = Walk(engine, [])
     assert [walk.ask(ids(1, 2, 3), 2).cached for _ in range(2)] == [0, 0]
     assert engine.states == [1]
 
@@ -177,8 +180,8 @@ class Plain:
     def extend(self, ids: Ids) -> Logits:
         return np.zeros(len(ids), np.float32)
 
-    def crop(self, length_tokens: int) -> None:
-        pass
+    def crop(self, length_tokens: int) -> int:
+        return length_tokens
 
 
 def test_an_engine_that_reveals_nothing_cannot_weigh():

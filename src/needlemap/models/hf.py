@@ -20,6 +20,7 @@ from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import faults
 from needlemap.models.base import Answer, Decoding, Forced, Traits
 from needlemap.models.chat import Chat
+from needlemap.models.hf_check import settle
 from needlemap.models.hf_engine import HuggingFaceEngine
 from needlemap.models.hf_loading import Loading, load_model, position_limit, stop_tokens
 from needlemap.models.model_files import ModelFiles
@@ -31,6 +32,7 @@ from needlemap.options import Checked, checked
 from needlemap.prompts import Prompt
 
 T = TypeVar("T")
+_SAMPLE = b"The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again, 12345."
 
 
 class HuggingFaceModel(metaclass=Checked):
@@ -41,8 +43,8 @@ class HuggingFaceModel(metaclass=Checked):
     devices), attn_implementation, quantization_config (its fields), revision, trust_remote_code: as for
     transformers. base: ask in plain text even if there is a chat template. template_options: further
     variables of the chat template. chunk_tokens: computed at a time. allow_beyond: also ask prompts longer
-    than the model's positions. full_cache: keep all tokens of sliding-window layers, which takes more memory,
-    so that prompts share what they have in common.
+    than the model's positions. full_cache: keep all tokens of sliding-window layers, which takes more memory
+    and serves any later prompt. share: False computes every prompt from nothing.
 
     notes: what a user should know before a run.
     """
@@ -66,7 +68,8 @@ class HuggingFaceModel(metaclass=Checked):
         template_options: Mapping[str, Any] | None = None,
         chunk_tokens: int = 2048,
         allow_beyond: bool = False,
-        full_cache: bool = False,
+        full_cache: bool = True,
+        share: bool = True,
     ) -> None:
         check_chunk(chunk_tokens)
         self.name, self.allow_beyond = name, allow_beyond
@@ -85,12 +88,11 @@ class HuggingFaceModel(metaclass=Checked):
         )
         model = load_model(name, loading)
         self._limit = position_limit(model.config)
-        self._engine = HuggingFaceEngine(model, chunk_tokens, full_cache=full_cache)
+        self._engine, self.notes = checked_engine(model, name, chunk_tokens, full_cache, share, self._chat)
         stops = stop_tokens(model, self._vocabulary, self._chat.variables.get("eos_token"))
-        self._walk = Walk(self._engine, stops, croppable=self._engine.obstacle is None)
+        self._walk = Walk(self._engine, stops)
         commit = getattr(model.config, "_commit_hash", None)
         self._answered_by = f"{name}@{commit}" if commit else name
-        self.notes = self._notes()
         self._engine.check = self._check
         self._until, self._timeout_s, self._closed = float("inf"), float("inf"), False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="needlemap-hf")
@@ -208,14 +210,20 @@ class HuggingFaceModel(metaclass=Checked):
             late = faults.timed_out(self._timeout_s)
             raise Unmeasured(Failure.TIMED_OUT, str(late))  # not transient: it would be as late again
 
-    def _notes(self) -> tuple[str, ...]:
-        if self._engine.obstacle is None:
-            return ()
-        remedy = " Or --model-options full_cache=true." if self._engine.sliding else ""
-        return (
-            f"hf/{self.name}: {self._engine.obstacle}, so its cache cannot be cropped exactly: every prompt "
-            f"is computed in full.{remedy}",
-        )
+
+def checked_engine(
+    model: Any, name: str, chunk_tokens: int, full_cache: bool, share: bool, chat: Chat
+) -> tuple[HuggingFaceEngine, tuple[str, ...]]:
+    """A model as an engine that was tried, and what a user should know of it. Raises SettingsError."""
+    try:
+        engine = HuggingFaceEngine(model, chunk_tokens, full_cache=full_cache, share=share)
+        notes = settle(engine, np.asarray(chat.plain.index(_SAMPLE).ids, np.int32))
+    except SettingsError as error:
+        raise SettingsError(f"'{name}' cannot be asked: {error}") from None
+    except Exception as error:  # a model's own code may raise anything
+        said = faults.scrub(f"{type(error).__name__}: {error}")
+        raise SettingsError(f"'{name}' cannot be asked: it does not compute a few tokens: {said}") from error
+    return engine, tuple(f"hf/{name}: {note}." for note in notes)
 
 
 def check_chunk(chunk_tokens: int) -> None:

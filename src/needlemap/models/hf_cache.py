@@ -1,5 +1,6 @@
-"""A KV cache with room to grow: what is added is written behind what is there, which stays where it is.
+"""A KV cache with room to grow, and snapshots of what a cache cannot be cropped back to.
 
+What is added is written behind what is there, which stays where it is.
 transformers' own `DynamicCache` joins old and new into fresh tensors at every token: a fifth of the time of
 an answer token for 4 layers at 4,000 tokens on a CPU; for an 8B model at 128,000 tokens, 16 GB copied. Values
 are the same to the last bit. Only for caches whose layers keep every token.
@@ -7,6 +8,8 @@ are the same to the last bit. Only for caches whose layers keep every token.
 
 from __future__ import annotations
 
+import copy
+from dataclasses import dataclass
 from typing import Any
 
 ROOM_TOKENS = 4096  # by which it grows at least; a quarter of its length when that is more
@@ -54,3 +57,82 @@ def _with_room(room: Any, held: Any, tokens: int) -> Any:
     larger = held.new_empty(shape)
     larger[..., : held.shape[-2], :] = held
     return larger
+
+
+def is_croppable(layer: Any) -> bool:
+    """Whether a layer keeps what it has of every token, and nothing else: then it can be cropped exactly."""
+    return _grows(layer) and not hasattr(layer, "conv_states")
+
+
+def is_sliding(layer: Any) -> bool:
+    """Whether a layer keeps the last tokens only."""
+    return bool(getattr(layer, "is_sliding", False))
+
+
+def _grows(layer: Any) -> bool:
+    """Whether a layer keeps every token's keys and values, beside whatever else. Layers that share another's
+    have none."""
+    from transformers.cache_utils import DynamicLayer
+
+    shares = type(layer).__name__ == "DummyLayer"
+    return shares or (isinstance(layer, DynamicLayer) and not is_sliding(layer))
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a cache holds at one length beside the keys and values of every token, copied: recurrent states,
+    windows. layers: None for a cache of an unknown kind, which `rest` then is a copy of."""
+
+    rest: Any
+    layers: tuple[dict[str, Any], ...] | None
+
+    @classmethod
+    def of(cls, cache: Any) -> Snapshot:
+        """A copy of what the cache could not be cropped back to."""
+        if not hasattr(cache, "layers"):
+            return cls(copy.deepcopy(cache), None)
+        rest = {name: _copied(value) for name, value in vars(cache).items() if name != "layers"}
+        return cls(rest, tuple(_states(layer) for layer in cache.layers))
+
+    def put(self, cache: Any, length_tokens: int) -> Any:
+        """The cache, brought back to the length that the snapshot was made at."""
+        if self.layers is None:
+            return copy.deepcopy(self.rest)
+        for name, value in self.rest.items():
+            setattr(cache, name, _copied(value))
+        for layer, states in zip(cache.layers, self.layers, strict=True):
+            for name, value in states.items():
+                setattr(layer, name, _copied(value))
+            if is_croppable(layer):
+                _crop(layer, length_tokens)
+            elif _grows(layer) and layer.is_initialized:
+                layer.keys, layer.values = (
+                    each[..., :length_tokens, :] for each in (layer.keys, layer.values)
+                )
+        return cache
+
+
+def _states(layer: Any) -> dict[str, Any]:
+    """Copies of what a layer holds beside what grows with each token."""
+    if is_croppable(layer):
+        return {}
+    grows = ("keys", "values") if _grows(layer) else ()
+    return {name: _copied(value) for name, value in vars(layer).items() if name not in grows}
+
+
+def _crop(layer: Any, length_tokens: int) -> None:
+    """The one form of `crop` that means the same in every release: a negative number of tokens to remove."""
+    held = layer.get_seq_length() if hasattr(layer, "get_seq_length") else 0
+    if held > length_tokens:
+        layer.crop(length_tokens - held)
+
+
+def _copied(value: Any) -> Any:
+    """A value with copies of all tensors in it."""
+    if hasattr(value, "clone"):
+        return value.clone()
+    if isinstance(value, dict):
+        return {key: _copied(each) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_copied(each) for each in value)
+    return value

@@ -1,55 +1,86 @@
 """A transformers model and its KV cache as a `walk.Engine`.
 
-What may be cropped is decided by looking at the cache that the model itself makes: only layers that keep
-every token's keys and values as they are can be cropped exactly.
+What may be shared is decided by looking at the cache that the model itself makes, and by `hf_check.py`, which
+tries it. No model is known by its name here.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from needlemap.errors import Failure, Unmeasured
-from needlemap.models.hf_cache import roomy_cache
+from needlemap.models.hf_cache import Snapshot, is_croppable, is_sliding, roomy_cache
+from needlemap.models.hf_positions import switch_of
 from needlemap.models.walk import Ids, Logits
 
+_KEEPING = ("DynamicLayer", "DummyLayer", "DynamicSlidingWindowLayer")  # the last one where it is made to
 _NO_ROOM = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
-_KEEPING = ("DynamicLayer", "DummyLayer")  # every token's keys and values, unchanged; no state at all
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How prompts are computed. share: what two have in common is computed once. pieces: in chunks. cached:
+    False where each token computes the whole text anew."""
+
+    share: bool = True
+    pieces: bool = True
+    cached: bool = True
+
+
+WAYS = (Way(), Way(share=False), Way(share=False, pieces=False), Way(share=False, pieces=False, cached=False))
 
 
 class HuggingFaceEngine:
     """One sequence's cache, and the model that extends it in chunks.
 
-    obstacle: why the cache cannot be cropped exactly; None where it can. full_cache: sliding-window layers
-    keep all tokens too (their attention still sees only the window), so that they can be cropped.
-    sliding: whether there are any that do not. vocabulary: how many tokens the model tells apart.
+    full_cache: sliding-window layers keep all tokens (their attention still sees only the window), so that
+    they can be cropped; False: they keep the window, and a copy of it where prompts part, as is always done
+    with recurrent states. way: how prompts are computed; may be changed while the cache is empty.
+    switch: where positions are turned otherwise. sliding: tokens of the smallest window. vocabulary: how many
+    tokens it tells apart.
     """
 
-    def __init__(self, model: Any, chunk_tokens: int, *, full_cache: bool = False) -> None:
+    def __init__(self, model: Any, chunk_tokens: int, *, full_cache: bool = True, share: bool = True) -> None:
         import torch
 
-        self._torch, self._model = torch, model
-        self._chunk = chunk_tokens
-        self._device = first_device(model)
+        self._torch, self.model = torch, model
+        self.chunk = chunk_tokens
+        self.device = torch.device(first_device(model))
         takes = inspect.signature(model.forward).parameters
+        self._any = any(each.kind is each.VAR_KEYWORD for each in takes.values())
+        self._takes = set(takes)
         self._cache_field = "cache_params" if "cache_params" in takes else "past_key_values"
         names = ("logits_to_keep", "num_logits_to_keep")
         self._keep_field = next((name for name in names if name in takes), None)
-        self._roomy = False
-        self._cache: Any = None
-        self._length = 0
-        self._recurrent = False
+        self.positions = "position_ids" in takes
+        self.switch = switch_of(model)
         self.check: Callable[[], None] = _nothing
-        self.vocabulary = len(self.extend(np.zeros(1, np.int32)))  # a first token shows what cache it makes
-        self.obstacle, self._recurrent = obstacle(self._cache)
-        layers = getattr(self._cache, "layers", ())
-        self.sliding = any(getattr(layer, "is_sliding", False) for layer in layers)
-        if self.obstacle is None or (full_cache and self.sliding and not self._recurrent):
-            self.obstacle, self.sliding, self._roomy = None, False, True
+        self.way, self._roomy, self._snaps = Way(), False, False
+        self._cache: Any = None
+        self._ids: Ids = np.empty(0, np.int32)
+        self._coming, self._partings, self._side = 0, frozenset[int](), 0
+        self._snapshots: dict[int, Snapshot] = {}
+        self.sliding: int | None = None
+        self._look(full_cache, share)
+
+    def _look(self, full_cache: bool, share: bool) -> None:
+        """Compute a first token, which shows what cache the model makes."""
+        token = np.zeros(1, np.int32)
+        self.vocabulary = int(self.alone(token, 1).shape[-1])
+        self._compute(token, 1)
+        layers = list(getattr(self._cache, "layers", ()))
+        self.sliding = min((layer.sliding_window for layer in layers if is_sliding(layer)), default=None)
+        kinds = _KEEPING if full_cache else _KEEPING[:2]
+        plain = type(self._cache).__name__ == "DynamicCache"  # others may hold more than their layers
+        self._roomy = plain and all(type(layer).__name__ in kinds for layer in layers)
+        self._snaps = not (self._roomy or (plain and all(map(is_croppable, layers))))
+        self.way = WAYS[-1] if self._cache is None else Way(share=share)
         self.crop(0)
 
     @property
@@ -57,39 +88,96 @@ class HuggingFaceEngine:
         """The model's own cache object, None while it is empty; for those who check it."""
         return self._cache
 
+    def prepare(self, prompt_tokens: int, partings: Sequence[int]) -> None:
+        """Hear of the next prompt: its length, and where prompts asked later part from it."""
+        self._coming, self._partings = prompt_tokens, frozenset(partings)
+
     def extend(self, ids: Ids) -> Logits:
         """Compute ids behind the cache; the last position's logits. Raises Unmeasured(MEMORY)."""
-        size = self._step(len(ids))
-        for start in range(0, len(ids), size):
-            logits = self._forward(ids[start : start + size], 1)
-        last: Logits = logits[-1]
+        last: Logits = self._rows(ids, 1)[-1][-1]
         return last
 
     def extend_all(self, ids: Ids) -> Logits:
         """Compute ids behind the cache; every position's logits, (tokens, vocabulary)."""
-        size = self._step(len(ids))
-        parts = [ids[start : start + size] for start in range(0, len(ids), size)]
-        return np.concatenate([self._forward(part, len(part)) for part in parts])
+        return np.concatenate(self._rows(ids, len(ids)))
 
-    def crop(self, length_tokens: int) -> None:
-        """Keep the first length_tokens tokens. Raises RuntimeError when the cache did not do it."""
-        if not length_tokens:
-            self._cache, self._length = None, 0
-            return
+    def alone(self, ids: Ids, keep: int) -> Logits:
+        """Logits of the last `keep` positions of a text, from one pass without a cache."""
+        if self.switch is not None:
+            self.switch.reset()
+        with self._torch.inference_mode():
+            return self._logits(self._call(ids, 0, keep, {"use_cache": False}), keep)
+
+    def crop(self, length_tokens: int) -> int:
+        """Keep the first length_tokens tokens, or as many as serve the coming prompt exactly; how many.
+
+        Raises RuntimeError when the cache did not do it.
+        """
+        side = self._side_of(self._coming) if self._coming else self._side
+        kept = self._kept(length_tokens) if self.way.share and side == self._side else 0
+        self._snapshots = {
+            at: held for at, held in self._snapshots.items() if at <= kept and at in self._partings | {kept}
+        }
+        if kept < len(self._ids):
+            self._cache = self._cropped(kept) if kept else None
+        self._ids, self._side = self._ids[:kept], side
+        if self.switch is not None:
+            self.switch.reset()
+        return kept
+
+    def _kept(self, length_tokens: int) -> int:
+        """How many of the first tokens the cache can be brought back to."""
+        if not self._snaps or len(self._ids) == length_tokens:
+            return length_tokens
+        return max((at for at in self._snapshots if at <= length_tokens), default=0)
+
+    def _cropped(self, length_tokens: int) -> Any:
+        """The cache, brought back to a length."""
+        if self._snaps:
+            with self._torch.inference_mode():
+                return self._snapshots[length_tokens].put(self._cache, length_tokens)
         # The one form of `crop` that means the same in every release: a negative number of tokens to remove.
-        surplus = self._cache.get_seq_length() - length_tokens
-        if surplus > 0:
-            self._cache.crop(-surplus)
+        self._cache.crop(length_tokens - self._cache.get_seq_length())
         if self._cache.get_seq_length() != length_tokens:
             raise RuntimeError(f"the cache holds {self._cache.get_seq_length()} tokens, not {length_tokens}")
-        self._length = length_tokens
+        return self._cache
 
-    def _step(self, tokens: int) -> int:
-        """Tokens to compute at a time. Recurrent states take a whole prompt at once and then single tokens:
-        several tokens behind a state would start from an empty one (transformers' Mamba, release 5.23)."""
-        if not self._recurrent:
-            return self._chunk
-        return 1 if self._length else tokens
+    def _side_of(self, tokens: int) -> int:
+        return 0 if self.switch is None else self.switch.side(tokens)
+
+    def _rows(self, ids: Ids, keep: int) -> list[Logits]:
+        """Logits of the last `keep` positions, at most, of each piece."""
+        start = len(self._ids)
+        if not start and not self._coming:
+            self._side = self._side_of(len(ids))
+        rows, place = [], start
+        for stop in self._stops(len(ids)):
+            part = ids[place - start : stop - start]
+            rows.append(self._forward(part, min(keep, len(part))))
+            if self._snaps and self.way.share and stop in self._partings:
+                with self._torch.inference_mode():
+                    self._snapshots[stop] = Snapshot.of(self._cache)
+            place = stop
+        return rows
+
+    def _stops(self, count: int) -> list[int]:
+        """Where the pieces end that so many tokens are computed in.
+
+        Beyond a switch, a first piece that ended before it would be turned as a short text.
+        """
+        start, stop = len(self._ids), len(self._ids) + count
+        if not (self.way.cached and (self.way.pieces or start)):
+            return [stop]
+        size, least, cuts = self.chunk if self.way.pieces else 1, start + 1, {stop}
+        if self.switch is not None and stop > self.switch.at:
+            if self._side and not start and not self.switch.steady:
+                return [stop]
+            size = size if self.switch.steady else 1
+            cuts.add(self.switch.at)
+            least = self.switch.at + 1 if self._side else least
+        if self._snaps and self.way.share:
+            cuts |= self._partings
+        return _ends(start, sorted(cut for cut in cuts if least <= cut <= stop), size, least)
 
     def _forward(self, ids: Ids, keep: int) -> Logits:
         """Logits of the last `keep` positions, (keep, vocabulary)."""
@@ -100,24 +188,75 @@ class HuggingFaceEngine:
             if not (isinstance(error, MemoryError) or _NO_ROOM.search(str(error))):
                 raise
         # Outside of `except`, whose error would keep the failed computation's tensors alive.
-        tokens = self._length + len(ids)
+        tokens = len(self._ids) + len(ids)
         self.crop(0)
         if self._torch.cuda.is_available():
             self._torch.cuda.empty_cache()
-        raise Unmeasured(Failure.MEMORY, f"Out of memory at {tokens:,} tokens on {self._device}.")
+        raise Unmeasured(Failure.MEMORY, f"Out of memory at {tokens:,} tokens on {self.device}.")
 
     def _compute(self, ids: Ids, keep: int) -> Logits:
-        fields: dict[str, Any] = {} if self._keep_field is None else {self._keep_field: keep}
-        if self._cache is None and self._roomy:
-            self._cache = roomy_cache()
-        fields[self._cache_field] = self._cache
+        whole = np.concatenate([self._ids, ids])
+        if not self.way.cached:
+            rows = self.alone(whole, keep)
+            self._ids = whole
+            return rows
         with self._torch.inference_mode():
-            tokens = self._torch.from_numpy(ids.astype(np.int64))[None].to(self._device)
-            made = self._model(input_ids=tokens, use_cache=True, return_dict=True, **fields)
-            self._cache = getattr(made, self._cache_field)
-            self._length += len(ids)
-            logits: Logits = made.logits[0, -keep:].float().cpu().numpy()
-            return logits
+            if (
+                self._cache is not None
+                and self._side == 0 != self._side_of(len(whole))
+                and self._drops(whole)
+            ):
+                ids, self._cache, self._side = whole, None, self._side_of(len(whole))
+            if self._cache is None and self._roomy:
+                self._cache = roomy_cache()
+            fields = {self._cache_field: self._cache, "use_cache": True}
+            made = self._call(ids, len(whole) - len(ids), keep, fields)
+            self._cache, self._ids = getattr(made, self._cache_field, None), whole
+            return self._logits(made, keep)
+
+    def _drops(self, whole: Ids) -> bool:
+        """Whether the model itself computes the whole text anew where an answer crosses the switch."""
+        tokens = self._tokens(whole)
+        fields = {self._cache_field: self._cache, "attention_mask": self._torch.ones_like(tokens)}
+        try:
+            made = self.model.prepare_inputs_for_generation(tokens, use_cache=True, **fields)
+        except Exception:  # a model's own code may raise anything
+            return False
+        return made.get(self._cache_field) is None
+
+    def _call(self, ids: Ids, start: int, keep: int, fields: dict[str, Any]) -> Any:
+        """What the model makes of tokens behind `start` others."""
+        given = {**fields, "return_dict": True}
+        if self._keep_field is not None:
+            given[self._keep_field] = keep
+        given = {name: value for name, value in given.items() if self._any or name in self._takes}
+        tokens = self._tokens(ids)
+        if self.positions:
+            places = self._torch.arange(start, start + len(ids), device=self.device)
+            given["position_ids"] = places[None]
+        return self.model(input_ids=tokens, **given)
+
+    def _tokens(self, ids: Ids) -> Any:
+        return self._torch.from_numpy(ids.astype(np.int64))[None].to(self.device)
+
+    def _logits(self, made: Any, keep: int) -> Logits:
+        logits: Logits = made.logits[0, -keep:].float().cpu().numpy()
+        return logits
+
+
+def _ends(start: int, cuts: Sequence[int], size: int, least: int) -> list[int]:
+    """Ends of pieces of at most `size` tokens (the first one may be longer, up to `least`) that end at all
+    cuts.
+
+    >>> _ends(0, [5, 12], 4, 1), _ends(0, [12], 4, 7)
+    ([4, 5, 9, 12], [7, 11, 12])
+    """
+    ends, place = [], start
+    for cut in cuts:
+        while place < cut:
+            place = min(cut, max(place + size, least))
+            ends.append(place)
+    return ends
 
 
 def first_device(model: Any) -> Any:
@@ -126,21 +265,6 @@ def first_device(model: Any) -> Any:
     mover = getattr(embeddings, "_hf_hook", None)
     found = getattr(mover, "execution_device", None)
     return embeddings.weight.device if found is None else found
-
-
-def obstacle(cache: Any) -> tuple[str | None, bool]:
-    """Why a cache cannot be cropped exactly (None where it can), and whether it holds a recurrent state."""
-    kinds = {type(layer).__name__: layer for layer in getattr(cache, "layers", ())}
-    if not kinds or type(cache).__name__ != "DynamicCache":
-        return f"its cache ({type(cache).__name__}) is of an unknown kind", True
-    if any("Linear" in kind for kind in kinds):
-        return "recurrent layers keep one state for all tokens", True
-    sliding = [layer for layer in kinds.values() if getattr(layer, "is_sliding", False)]
-    if sliding:
-        window = getattr(sliding[0], "sliding_window", "some")
-        return f"sliding-window layers keep the last {window} tokens only", False
-    other = sorted(set(kinds) - set(_KEEPING))
-    return (f"its cache has layers of an unknown kind ({', '.join(other)})" if other else None), False
 
 
 def _nothing() -> None:

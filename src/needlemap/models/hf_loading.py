@@ -51,9 +51,10 @@ def load_model(name: str, loading: Loading) -> Any:
     common: dict[str, Any] = {"trust_remote_code": loading.trust_remote_code}
     if folder is None:
         common["revision"] = loading.revision or "main"
-    source = str(folder or name)
+    source, config = str(folder or name), None
     try:
         config = transformers.AutoConfig.from_pretrained(source, **common)
+        _refuse_encoders(name, config)
         where = _device(loading, torch)
         given = _given(loading, where, config, torch, transformers)
         model = transformers.AutoModelForCausalLM.from_pretrained(source, config=config, **common, **given)
@@ -62,7 +63,16 @@ def load_model(name: str, loading: Loading) -> Any:
     except SettingsError:
         raise
     except Exception as error:  # a model's own code may raise anything
-        raise SettingsError(_why(name, folder, error)) from error
+        raise SettingsError(_why(name, folder, config, error)) from error
+
+
+def _refuse_encoders(name: str, config: Any) -> None:
+    """Raises SettingsError for a model whose decoder reads what an encoder made of another text."""
+    if getattr(config, "is_encoder_decoder", False):
+        raise SettingsError(
+            f"'{name}' ({config.model_type}) is an encoder-decoder: one half reads a prompt, the other "
+            f"writes. needlemap asks causal (decoder-only) language models."
+        )
 
 
 def _device(loading: Loading, torch: Any) -> str:
@@ -147,7 +157,7 @@ def _halved(config: Any, torch: Any) -> bool:
     return getattr(config, "dtype", None) in (torch.float16, "float16")
 
 
-def _why(name: str, folder: Path | None, error: Exception) -> str:
+def _why(name: str, folder: Path | None, config: Any, error: Exception) -> str:
     """What went wrong in one line, and the remedy."""
     said = " ".join(scrub(str(error)).split())
     if "trust_remote_code" in said:
@@ -156,6 +166,9 @@ def _why(name: str, folder: Path | None, error: Exception) -> str:
             f"on this machine, with all that you may do here: read it first, and pin a model of "
             f"the hub with --model-options revision=COMMIT."
         )
+    if "Unrecognized configuration class" in said:
+        kind = getattr(config, "model_type", "")
+        return f"'{name}' is no causal language model: transformers has no such class for '{kind}'."
     if folder is not None and not (folder / "config.json").is_file():
         return f"'{folder}' is not a model folder: it has no config.json."
     return f"'{name}' cannot be loaded by transformers: {type(error).__name__}: {said}"

@@ -105,13 +105,14 @@ class NumpyEngine:
         """As `extend`, but the logits of every position, (tokens, vocabulary)."""
         return self._logits(np.concatenate(list(self._chunks(ids))))
 
-    def crop(self, length_tokens: int) -> None:
+    def crop(self, length_tokens: int) -> int:
         """Keep the first length_tokens tokens, exactly as they were; none: free the memory."""
         if not 0 <= length_tokens <= self._length:
             raise ValueError(f"cannot crop a cache of {self._length} tokens to {length_tokens}")
         self._length = length_tokens
         if not length_tokens:
             self._cache = self._empty(0)
+        return length_tokens
 
     def _chunks(self, ids: Ids) -> Iterator[Array]:
         """Hidden states of ids, chunk by chunk, which are then in the cache."""

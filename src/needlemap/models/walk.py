@@ -32,8 +32,20 @@ class Engine(Protocol):
         """
         ...
 
-    def crop(self, length_tokens: int) -> None:
-        """Keep the first length_tokens tokens of the cache, exactly as they were. 0 always works."""
+    def crop(self, length_tokens: int) -> int:
+        """Keep the first length_tokens tokens of the cache exactly as they were, or fewer of them; how many.
+
+        0 always works, and frees the memory.
+        """
+        ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """An engine that wants to hear of a prompt before it is cropped and extended to it."""
+
+    def prepare(self, prompt_tokens: int, partings: Sequence[int]) -> None:
+        """How long the next prompt is, and the lengths at which prompts that are asked later part from it."""
         ...
 
 
@@ -74,34 +86,43 @@ def greedy(logits: Logits) -> int:
 
 
 class Walk:
-    """Asks prompts of one engine, one after another. croppable False: every prompt starts from nothing."""
+    """Asks prompts of one engine, one after another."""
 
-    def __init__(self, engine: Engine, stops: Sequence[int], *, croppable: bool = True) -> None:
-        self._engine, self._stops, self._croppable = engine, frozenset(stops), croppable
+    def __init__(self, engine: Engine, stops: Sequence[int]) -> None:
+        self._engine, self._stops = engine, frozenset(stops)
         self._held: Ids = np.empty(0, np.int32)
         self._next: Logits | None = None  # the logits behind what is held
 
-    def ask(self, ids: Ids, max_answer_tokens: int, choose: Callable[[Logits], int] = greedy) -> Walked:
+    def ask(
+        self,
+        ids: Ids,
+        max_answer_tokens: int,
+        choose: Callable[[Logits], int] = greedy,
+        partings: Sequence[int] = (),
+    ) -> Walked:
         """The answer to a prompt. The cache then holds the prompt, and nothing of the answer.
 
+        partings: lengths in tokens at which prompts that are asked later part from this one.
         Where memory runs out while the cache holds other prompts, they are dropped and it is asked again.
         """
-        return self._with_room(partial(self._ask, ids, max_answer_tokens, choose))
+        return self._with_room(partial(self._ask, ids, max_answer_tokens, choose), partings)
 
-    def weigh(self, ids: Ids, answer: Ids) -> Weighed:
+    def weigh(self, ids: Ids, answer: Ids, partings: Sequence[int] = ()) -> Weighed:
         """How likely a given answer (at least one token) to a prompt is: one pass behind the prompt.
 
         Raises TypeError for an engine that is not `Revealing`.
         """
-        return self._with_room(partial(self._weigh, ids, answer))
+        return self._with_room(partial(self._weigh, ids, answer), partings)
 
     def drop(self) -> None:
         """Forget everything, and free it."""
         self._held, self._next = np.empty(0, np.int32), None
         self._engine.crop(0)
 
-    def _ask(self, ids: Ids, max_answer_tokens: int, choose: Callable[[Logits], int]) -> Walked:
-        shared, logits = self._to(ids)
+    def _ask(
+        self, ids: Ids, max_answer_tokens: int, choose: Callable[[Logits], int], partings: Sequence[int]
+    ) -> Walked:
+        shared, logits = self._to(ids, partings)
         answer: list[int] = []
         finish = "length"
         while len(answer) < max_answer_tokens:
@@ -115,12 +136,12 @@ class Walk:
         self._back(ids)
         return Walked(tuple(answer), len(ids) - shared, shared, finish)
 
-    def _weigh(self, ids: Ids, answer: Ids) -> Weighed:
+    def _weigh(self, ids: Ids, answer: Ids, partings: Sequence[int]) -> Weighed:
         if not isinstance(self._engine, Revealing):
             raise TypeError(
                 f"{type(self._engine).__name__} cannot weigh a given answer: it has no extend_all"
             )
-        shared, first = self._to(ids)
+        shared, first = self._to(ids, partings)
         rows = first[None]
         if len(answer) > 1:
             rows = np.concatenate([rows, self._engine.extend_all(answer[:-1])])
@@ -128,36 +149,36 @@ class Walk:
         likeliest = bool((rows.argmax(axis=-1) == answer).all())
         return Weighed(tuple(logprobs(rows, answer).tolist()), likeliest, len(ids) - shared, shared)
 
-    def _to(self, ids: Ids) -> tuple[int, Logits]:
-        """Bring the cache to a prompt; the tokens it shares with the one before, and the last logits."""
-        shared = shared_prefix(self._held, ids) if self._croppable else 0
-        if self._next is not None and shared == len(ids) == len(self._held):
-            return shared, self._next
-        shared = min(shared, len(ids) - 1)  # one token at least is computed, for its logits
-        self._engine.crop(shared)
-        self._held, self._next = self._held[:shared], None
-        logits = self._engine.extend(ids[shared:])
+    def _to(self, ids: Ids, partings: Sequence[int]) -> tuple[int, Logits]:
+        """Bring the cache to a prompt; the tokens that it held of it, and the last logits."""
+        if self._next is not None and np.array_equal(self._held, ids):
+            return len(ids), self._next
+        if isinstance(self._engine, Preparing):
+            self._engine.prepare(len(ids), partings)
+        # One token at least is computed, for its logits.
+        kept = self._engine.crop(min(shared_prefix(self._held, ids), len(ids) - 1))
+        self._held, self._next = self._held[:kept], None
+        logits = self._engine.extend(ids[kept:])
         self._held, self._next = ids, logits
-        return shared, logits
+        return kept, logits
 
     def _back(self, ids: Ids) -> None:
         """Take the answer off the cache again."""
-        if self._croppable:
-            self._engine.crop(len(ids))
-        else:
-            self.drop()
+        kept = self._engine.crop(len(ids))
+        if kept < len(ids):
+            self._held, self._next = ids[:kept], None
 
-    def _with_room(self, question: Callable[[], T]) -> T:
+    def _with_room(self, question: Callable[[Sequence[int]], T], partings: Sequence[int]) -> T:
         """Ask; whatever goes wrong, no half-made cache stays behind to serve the next prompt."""
-        alone = not len(self._held)
         while True:
+            least = not len(self._held) and not len(partings)
             try:
-                return question()
+                return question(partings)
             except BaseException as error:
                 self.drop()
-                if alone or not (isinstance(error, Unmeasured) and error.failure is Failure.MEMORY):
+                if least or not (isinstance(error, Unmeasured) and error.failure is Failure.MEMORY):
                     raise
-            alone = True
+            partings = ()
 
 
 def shared_prefix(left: Ids, right: Ids) -> int:

@@ -1,0 +1,238 @@
+"""Models whose cache does not serve every prompt: found out when they load, and asked right or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from needlemap.errors import SettingsError
+from needlemap.models.walk import Ids, Walk
+
+torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
+
+from needlemap.models.hf_check import settle  # noqa: E402
+from needlemap.models.hf_engine import HuggingFaceEngine, Way  # noqa: E402
+from needlemap.models.hf_positions import configured_switch, switch_of  # noqa: E402
+
+SWITCH = 60  # tokens; prompts lie on both sides of it
+ANSWER = 6
+SHAPE = {
+    "vocab_size": 256,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 1024,
+    "initializer_range": 0.3,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "tie_word_embeddings": False,
+}
+LONG = {
+    "rope_type": "longrope",
+    "rope_theta": 10_000.0,
+    "short_factor": [1.0] * 8,
+    "long_factor": [4.0] * 8,
+    "original_max_position_embeddings": SWITCH,
+}
+DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 4.0}
+MAKERS: dict[str, Callable[[], Any]] = {
+    "llama": lambda: transformers.LlamaConfig(**SHAPE),
+    "llama longrope": lambda: transformers.LlamaConfig(**SHAPE, rope_parameters=LONG),
+    "phi3 longrope": lambda: transformers.Phi3Config(
+        **SHAPE, rope_parameters=LONG, original_max_position_embeddings=SWITCH
+    ),
+    "llama dynamic": lambda: transformers.LlamaConfig(
+        **{**SHAPE, "max_position_embeddings": SWITCH}, rope_parameters=DYNAMIC
+    ),
+    "bamba": lambda: transformers.BambaConfig(
+        **SHAPE,
+        attn_layer_indices=[1],
+        mamba_n_heads=8,
+        mamba_d_head=16,
+        mamba_n_groups=1,
+        mamba_d_state=8,
+        mamba_chunk_size=16,
+    ),
+    "minimax": lambda: transformers.MiniMaxConfig(
+        **SHAPE, num_local_experts=2, num_experts_per_tok=1, head_dim=16, block_size=16
+    ),
+    "bert": lambda: transformers.BertConfig(**SHAPE),
+    "openai-gpt": lambda: transformers.OpenAIGPTConfig(
+        vocab_size=256, n_positions=1024, n_embd=64, n_layer=2, n_head=4, initializer_range=0.3
+    ),
+    "mamba": lambda: transformers.MambaConfig(
+        vocab_size=256, hidden_size=32, state_size=8, num_hidden_layers=2, initializer_range=0.3
+    ),
+    "roberta": lambda: transformers.RobertaConfig(**SHAPE, is_decoder=True),
+}
+
+
+@cache
+def model(name: str) -> Any:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    return transformers.AutoModelForCausalLM.from_config(MAKERS[name](), dtype=torch.float32).eval()
+
+
+def prompts() -> list[Ids]:
+    """Of 20 to 120 tokens, long and short by turns, that share what they begin with. One ends just before the
+    switch, so that its answer crosses it; others reach it exactly, or pass it by one."""
+    draw = np.random.default_rng(1)
+    trunk = draw.integers(5, 256, 120)
+    found = []
+    for length, parting in [(90, 20), (40, 20), (SWITCH - 2, 30), (100, 30), (SWITCH, 50), (SWITCH + 1, 50)]:
+        tail = draw.integers(5, 256, length - parting)
+        found.append(np.concatenate([trunk[:parting], tail]).astype(np.int32))
+    return [*found, trunk[:30].astype(np.int32), trunk.astype(np.int32)]
+
+
+def generated(model: Any, ids: Ids) -> tuple[int, ...]:
+    """What transformers' own `generate` answers, by a model that was asked nothing before."""
+    if (switch := switch_of(model)) is not None:
+        switch.reset()
+    tokens = torch.from_numpy(ids.astype(np.int64))[None]
+    said = model.generate(
+        tokens,
+        attention_mask=torch.ones_like(tokens),
+        max_new_tokens=ANSWER,
+        do_sample=False,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    return tuple(said[0, len(ids) :].tolist())
+
+
+def uncached(model: Any, ids: Ids) -> tuple[int, ...]:
+    """The answer by whole passes."""
+    answer: list[int] = []
+    with torch.inference_mode():
+        for _ in range(ANSWER):
+            tokens = torch.tensor([[*ids.tolist(), *answer]])
+            answer.append(int(model(tokens).logits[0, -1].argmax()))
+    return tuple(answer)
+
+
+def asked(engine: HuggingFaceEngine, walk: Sequence[Ids]) -> tuple[list[tuple[int, ...]], int]:
+    """Answers, and how many prompt tokens came from the cache. Prompts know where later ones part."""
+    asking = Walk(engine, [])
+    found = [asking.ask(ids, ANSWER, partings=(20, 30, 50)) for ids in walk]
+    return [each.answer for each in found], sum(each.cached for each in found)
+
+
+@pytest.mark.parametrize("chunk", [17, 2048])
+@pytest.mark.parametrize(
+    "name", ["llama", "llama longrope", "phi3 longrope", "llama dynamic", "bamba", "minimax"]
+)
+def test_answers_are_those_of_generate_also_across_the_switch(name: str, chunk: int) -> None:
+    engine = HuggingFaceEngine(model(name), chunk)
+    settle(engine)
+    answers, cached = asked(engine, prompts())
+    assert answers == [generated(model(name), ids) for ids in prompts()]
+    assert cached > 0
+
+
+@pytest.mark.parametrize("name", ["llama longrope", "phi3 longrope", "llama dynamic"])
+def test_the_switch_is_found_by_asking_the_rotary_modules_and_told(name: str) -> None:
+    found = switch_of(model(name))
+    assert found is not None
+    assert (found.at, found.steady) == (SWITCH, "dynamic" not in name)
+    configured = configured_switch(model(name).config.to_dict())
+    assert configured is not None
+    assert (configured.at, configured.steady) == (found.at, found.steady)
+    assert f"beyond {SWITCH} tokens" in settle(HuggingFaceEngine(model(name), 2048))[0]
+    assert switch_of(model("llama")) is None
+
+
+@pytest.mark.parametrize("name", ["llama longrope", "llama dynamic"])
+def test_a_given_answer_that_crosses_the_switch_is_weighed_as_it_would_be_written(name: str) -> None:
+    engine = HuggingFaceEngine(model(name), 2048)
+    ids = prompts()[2]
+    said = Walk(engine, []).ask(ids, ANSWER).answer
+    assert Walk(engine, []).weigh(ids, np.array(said, np.int32)).greedy
+
+
+@pytest.mark.parametrize("name", ["openai-gpt", "roberta", "mamba"])
+def test_models_without_a_cache_that_serves_later_tokens_answer_as_whole_passes(name: str) -> None:
+    engine = HuggingFaceEngine(model(name), 17)
+    settle(engine)
+    answers, _ = asked(engine, prompts())
+    assert answers == [uncached(model(name), ids) for ids in prompts()]
+
+
+def test_a_model_that_makes_no_cache_says_what_that_costs() -> None:
+    notes = settle(HuggingFaceEngine(model("openai-gpt"), 2048))
+    assert "each answer token computes the whole prompt" in notes[0]
+
+
+def test_an_encoder_is_refused_and_named() -> None:
+    with pytest.raises(SettingsError, match="it is an encoder"):
+        settle(HuggingFaceEngine(model("bert"), 2048))
+
+
+class Remembering(transformers.LlamaForCausalLM):  # type: ignore[misc, name-defined]
+    """Code of one's own with a running state beside its cache: cropping the cache does not bring it back.
+    forgets: a text that starts from nothing begins with no state."""
+
+    forgets = True
+
+    def forward(self, input_ids: Any, past_key_values: Any = None, **fields: Any) -> Any:
+        if self.forgets and (past_key_values is None or not past_key_values.get_seq_length()):
+            self.state = 0.0
+        made = super().forward(input_ids, past_key_values=past_key_values, **fields)
+        ramp = torch.arange(1, input_ids.shape[1] + 1) + getattr(self, "state", 0.0)
+        made.logits = made.logits * (1 + torch.cos(ramp))[None, -made.logits.shape[1] :, None]
+        self.state = float(ramp[-1])
+        return made
+
+
+def remembering(*, forgets: bool) -> Any:
+    torch.manual_seed(0)
+    made = Remembering(MAKERS["llama"]()).eval()
+    made.forgets = forgets
+    return made
+
+
+def test_a_state_beside_the_cache_is_noticed_and_every_prompt_computed_in_full() -> None:
+    own = remembering(forgets=True)
+    engine = HuggingFaceEngine(own, 2048)
+    notes = settle(engine)
+    assert not engine.way.share
+    assert "every prompt is computed in full" in notes[0]
+    answers, cached = asked(engine, prompts())
+    assert cached == 0
+    assert answers == [generated(own, ids) for ids in prompts()]
+
+
+def test_a_state_that_nothing_resets_is_refused() -> None:
+    with pytest.raises(SettingsError, match="computed twice without a cache, come out differently"):
+        settle(HuggingFaceEngine(remembering(forgets=False), 2048))
+
+
+def test_an_engine_that_crops_wrongly_is_noticed() -> None:
+    class Careless(HuggingFaceEngine):
+        def _cropped(self, length_tokens: int) -> Any:
+            return super()._cropped(max(1, length_tokens - 1))
+
+    engine = Careless(model("llama"), 2048)
+    settle(engine)
+    assert engine.way == Way(share=False)
+
+
+def test_a_check_takes_few_short_passes() -> None:
+    engine = HuggingFaceEngine(model("llama"), 2048)
+    calls: list[int] = []
+    hook = model("llama").register_forward_pre_hook(
+        lambda _, __, fields: calls.append(fields["input_ids"].shape[1]), with_kwargs=True
+    )
+    settle(engine)
+    hook.remove()
+    assert sum(size > 1 for size in calls) <= 14
+    assert sum(calls) < 500
