@@ -59,7 +59,9 @@ ROWS: dict[str, Row] = {
         ],
     ),
     "request": Row(
-        {"top_p": 1}, SERVER, [(BM25, "takes no --request"), ({"model": "hf/x"}, "takes no --request")]
+        {"top_p": 1},
+        SERVER,
+        [(BM25, "takes no --request"), ({"model": "demo/retriever"}, "takes no --request")],
     ),
     "concurrency": Row(
         8,

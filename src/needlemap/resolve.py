@@ -12,6 +12,7 @@ from needlemap.haystacks.assembly import Haystack, assemble, bytes_a_token
 from needlemap.haystacks.base import Source
 from needlemap.identity import settings_hash
 from needlemap.models.base import Traits
+from needlemap.models.sampling import stop_strings
 from needlemap.options import option_names
 from needlemap.placement import Builder
 from needlemap.registry import find, installed
@@ -118,6 +119,8 @@ def model_options(settings: Settings) -> dict[str, Any]:
 
 def check_request(settings: Settings, traits: Traits) -> None:
     """Raises SettingsError for a request field that the model would not heed."""
+    if traits.needs:  # it is asked in this process
+        stop_strings(settings.request)
     if traits.request is None:
         return
     for name in settings.request:

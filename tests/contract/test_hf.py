@@ -233,6 +233,61 @@ def test_too_slow_is_a_time_out_and_is_not_asked_again(folder: Path, asked: list
     assert (error.failure, error.transient) == (Failure.TIMED_OUT, False)
 
 
+def test_an_answer_ends_where_transformers_own_stop_strings_end_it(folder: Path, asked: list[Trial]) -> None:
+    from transformers import AutoTokenizer
+
+    from needlemap.models.hf_loading import Loading, load_model
+
+    long = Decoding(max_answer_tokens=24)
+    tokenizer, theirs = AutoTokenizer.from_pretrained(folder), load_model(str(folder), Loading(device="cpu"))
+    plain = [answer.text for answer in ask(folder, asked, long)]
+    tried = 0
+    for trial, said in zip(asked, plain, strict=True):
+        for stop in {said[start : start + size] for start in (3, 9, 20) for size in (1, 3, 7)}:
+            if not stop or "\ufffd" in stop:
+                continue
+            ids = torch.from_numpy(trial.prompt.ids.astype(np.int64))[None]
+            made = theirs.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=24,
+                do_sample=False,
+                pad_token_id=0,
+                stop_strings=[stop],
+                tokenizer=tokenizer,
+            )[0, ids.shape[1] :].tolist()
+            ours = ask(folder, [trial], replace(long, request={"stop": [stop, "never said"]}))[0]
+            assert ours.completion_tokens == len(made)
+            assert (ours.text, ours.finish) == (said[: said.index(stop)], "stop")
+            tried += 1
+    assert tried > 20
+
+
+def test_a_stop_string_may_be_a_special_token(folder: Path) -> None:
+    """OpenCompass's end_str '<eoa>' is one: text without special tokens never holds it."""
+    from needlemap.models.sampling import Stops
+
+    vocabulary = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    stops = Stops(("<|im_start|>",), vocabulary)
+    answer = [*vocabulary.encode("It is 42.", add_special_tokens=False).ids, 2, 3, 300]
+    assert stops.reached(answer[:-1])
+    assert not stops.reached(answer[:-2])
+    assert stops.text(answer) == "It is 42."
+
+
+@pytest.mark.parametrize("wrong", [5, [""], "", ["a", 1], {"a": 1}])
+def test_stop_strings_that_are_no_texts_are_refused_before_anything_is_loaded(
+    folder: Path, wrong: Any
+) -> None:
+    with pytest.raises(SettingsError, match="takes a text or a list of texts"):
+        prepare(configure(None, {"model": f"hf/{folder}", "lengths": "300", "request": {"stop": wrong}}))
+
+
+def test_a_request_field_that_is_not_heeded_is_refused_before_anything_is_loaded(folder: Path) -> None:
+    with pytest.raises(SettingsError, match=r"does not heed --request top_p.*stop"):
+        prepare(configure(None, {"model": f"hf/{folder}", "lengths": "300", "request": {"top_p": 0.5}}))
+
+
 def test_request_fields_are_refused(folder: Path, asked: list[Trial]) -> None:
     error = failure(folder, asked[0].prompt, Decoding(request={"top_p": 0.5}))
     assert (error.failure, "top_p" in str(error)) == (Failure.REJECTED, True)

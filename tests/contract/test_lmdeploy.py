@@ -204,7 +204,6 @@ class Engine:
     ) -> AsyncIterator[Any]:
         from lmdeploy.messages import EngineOutput, RequestMetrics, ResponseType
 
-        assert not stream_output
         trouble, self.trouble = self.trouble, ""
         self.open_now += 1
         self.most_open = max(self.most_open, self.open_now)
@@ -220,6 +219,13 @@ class Engine:
             cached = self.reused(input_ids)
             answer = await asyncio.to_thread(self.generated, input_ids, gen_config)
             metrics = RequestMetrics(cached_tokens=cached)
+            before = self.cancelled
+            for token in answer if stream_output else ():
+                yield EngineOutput(ResponseType.SUCCESS, [token], req_metrics=metrics)
+                if self.cancelled > before:
+                    yield EngineOutput(ResponseType.CANCEL, [], req_metrics=metrics)
+                    return
+            answer = [] if stream_output else answer
             yield EngineOutput(ResponseType.SUCCESS, answer[:2], req_metrics=metrics)
             yield EngineOutput(ResponseType.FINISH, answer[2:], req_metrics=metrics)
         finally:
@@ -343,6 +349,21 @@ def test_an_answer_ends_at_the_models_own_stop_tokens(
     assert (ours.text, ours.finish, ours.completion_tokens) == (theirs.text, "stop", theirs.completion_tokens)
     assert ours.completion_tokens is not None
     assert ours.completion_tokens < 6
+
+
+def test_stop_strings_end_answers_as_those_of_hf(
+    engines: list[Engine], folder: Path, asked: list[Trial]
+) -> None:
+    """The engine's own stop words are single tokens."""
+    said = [answer.text for answer in ask(HuggingFaceModel(str(folder)), asked[:4])]
+    decoding = Decoding(max_answer_tokens=6, request={"stop": [text[2:6] for text in said]})
+    ours = ask(LMDeployModel(str(folder), engine="pytorch"), asked[:4], decoding)
+    theirs = ask(HuggingFaceModel(str(folder)), asked[:4], decoding)
+    assert [(a.text, a.finish, a.completion_tokens) for a in ours] == [
+        (a.text, a.finish, a.completion_tokens) for a in theirs
+    ]
+    assert engines[0].cancelled == 4
+    assert {answer.finish for answer in ours} == {"stop"}
 
 
 def test_requests_are_batched_and_keep_the_plans_order(

@@ -24,7 +24,7 @@ from needlemap.models.hf_check import settle
 from needlemap.models.hf_engine import HuggingFaceEngine
 from needlemap.models.hf_loading import Loading, load_model, position_limit, stop_tokens
 from needlemap.models.model_files import ModelFiles
-from needlemap.models.sampling import Sampler
+from needlemap.models.sampling import STOP_FIELDS, Sampler, Stops, stop_strings
 from needlemap.models.thinking import opened_in, told_apart
 from needlemap.models.walk import Ids, Logits, Walk, greedy
 from needlemap.models.weights import weights_fingerprint
@@ -49,7 +49,7 @@ class HuggingFaceModel(metaclass=Checked):
     notes: what a user should know before a run.
     """
 
-    unread = ("request", "concurrency")
+    unread = ("concurrency",)
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class HuggingFaceModel(metaclass=Checked):
             weights=weights_fingerprint(model.folder) if model.folder else "",
             positions=None if known.get("allow_beyond") else model.positions,
             needs=("torch", "transformers"),
-            request=("stop",),
+            request=STOP_FIELDS,
         )
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
@@ -142,9 +142,10 @@ class HuggingFaceModel(metaclass=Checked):
 
     def _answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         start, ids = self._begin(prompt, decoding, decoding.most_tokens)
-        walked = self._walk.ask(ids, decoding.most_tokens, chooser(decoding))
+        stops = Stops(stop_strings(decoding.request), self._vocabulary)
+        walked = self._walk.ask(ids, decoding.most_tokens, chooser(decoding), ended=stops.reached)
         answer = Answer(
-            self._vocabulary.decode(list(walked.answer), skip_special_tokens=True),
+            stops.text(walked.answer),
             walked.finish,
             len(ids),
             walked.cached,
@@ -171,9 +172,11 @@ class HuggingFaceModel(metaclass=Checked):
 
     def _begin(self, prompt: Prompt, decoding: Decoding, answer_tokens: int) -> tuple[float, Ids]:
         """When it began, and the prompt's ids. Raises Unmeasured for what will not be computed."""
-        if decoding.request:
-            fields = ", ".join(sorted(decoding.request))
-            raise Unmeasured(Failure.REJECTED, f"hf models take no request fields, got {fields}.")
+        unknown = sorted(set(decoding.request) - set(STOP_FIELDS))
+        if unknown:
+            raise Unmeasured(
+                Failure.REJECTED, f"hf models take no request field but stop, got {', '.join(unknown)}."
+            )
         start, ids = perf_counter(), self._chat.ids(prompt)
         tokens = len(ids) + answer_tokens
         if self._limit is not None and tokens > self._limit and not self.allow_beyond:

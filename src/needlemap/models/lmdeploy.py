@@ -20,6 +20,7 @@ from needlemap.models.base import Answer, Decoding, Traits
 from needlemap.models.chat import Chat
 from needlemap.models.lmdeploy_engine import ended, generation, library, open_pipeline, refusal
 from needlemap.models.model_files import ModelFiles
+from needlemap.models.sampling import Stops, stop_strings
 from needlemap.models.thinking import opened_in, told_apart
 from needlemap.models.walk import Ids
 from needlemap.models.weights import weights_fingerprint
@@ -102,14 +103,15 @@ class LMDeployModel(metaclass=Checked):
         start, ids = perf_counter(), self._chat.ids(prompt)
         self._check_room(len(ids), decoding.most_tokens)
         loop = self._pipeline.internal_thread.loop
-        asked = asyncio.run_coroutine_threadsafe(self._said(ids, decoding), loop)
+        stops = Stops(stop_strings(decoding.request), self._vocabulary)
+        asked = asyncio.run_coroutine_threadsafe(self._said(ids, decoding, stops), loop)
         try:
             async with asyncio.timeout(decoding.timeout_s):
                 tokens, finish, cached = await asyncio.wrap_future(asked)
         except TimeoutError:
             raise faults.timed_out(decoding.timeout_s) from None
         answer = Answer(
-            self._vocabulary.decode(tokens, skip_special_tokens=True),
+            stops.text(tokens),
             finish,
             len(ids),
             cached,
@@ -123,15 +125,17 @@ class LMDeployModel(metaclass=Checked):
         """Stop the engine, and give its memory back."""
         await asyncio.to_thread(self._pipeline.close)
 
-    async def _said(self, ids: Ids, decoding: Decoding) -> tuple[list[int], str, int | None]:
+    async def _said(self, ids: Ids, decoding: Decoding, stops: Stops) -> tuple[list[int], str, int | None]:
         """An answer's tokens, why it ended, and the prompt tokens that the engine had cached.
 
         Runs on the engine's own loop. The pipeline's plainer interface is not used since it calls every
-        failure of the engine the same: here its last state says whether memory ran out.
+        failure of the engine the same: here its last state says whether memory ran out. The engine knows stop
+        words of one token only, so with stop strings the answer is read as it comes, and then cancelled.
         """
         engine, session = self._engine, self._engine.session_mgr.get()
         tokens: list[int] = []
         last: Any = None
+        reached = False
         try:
             request = await engine.preprocess(
                 None, session, gen_config=generation(self._package, decoding), input_ids=ids.tolist()
@@ -140,11 +144,18 @@ class LMDeployModel(metaclass=Checked):
             async with (
                 session.request_handle() as handle,
                 engine.safe_run(
-                    handle, session=session, gen_config=config, stream_output=False, **request.inputs
+                    handle,
+                    session=session,
+                    gen_config=config,
+                    stream_output=bool(stops.strings),
+                    **request.inputs,
                 ) as outputs,
             ):
                 async for last in outputs:
                     tokens += last.token_ids
+                    if not reached and stops.reached(tokens, len(last.token_ids)):
+                        reached = True
+                        await handle.async_cancel(session.session_id)
         except Unmeasured:
             raise
         except Exception as error:
@@ -154,11 +165,13 @@ class LMDeployModel(metaclass=Checked):
         task = asyncio.current_task()
         if task is not None and task.cancelling():  # LMDeploy swallows a cancellation
             raise asyncio.CancelledError
+        cached = None if last is None or last.req_metrics is None else last.req_metrics.cached_tokens
+        if reached:
+            return tokens, "stop", cached
         failure = ended(last.status.name if last is not None else "no output")
         if failure is not None:
             raise failure
         stopped = bool(tokens) and tokens[-1] in (config.stop_token_ids or ())
-        cached = None if last.req_metrics is None else last.req_metrics.cached_tokens
         return tokens[:-1] if stopped else tokens, "stop" if stopped else "length", cached
 
     def _check_room(self, prompt_tokens: int, answer_tokens: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
 from needlemap.models.base import Decoding
 from needlemap.models.faults import OUT_OF_MEMORY, scrub
+from needlemap.models.sampling import STOP_FIELDS
 
 CONFIGS = {"turbomind": "TurbomindEngineConfig", "pytorch": "PytorchEngineConfig"}
 # Fields of GenerationConfig that are settings of their own, or that would change what comes back.
@@ -90,14 +91,15 @@ def generation(package: Any, decoding: Decoding) -> Any:
     """How an answer is drawn: greedily at temperature 0. Raises Unmeasured for unknown request fields."""
     kind = package.GenerationConfig
     known = [field.name for field in fields(kind) if field.name not in OURS]
-    for name in decoding.request:
+    given = {name: value for name, value in decoding.request.items() if name not in STOP_FIELDS}
+    for name in given:
         if name not in known:
             raise Unmeasured(Failure.REJECTED, f"lmdeploy takes no '{name}'. {did_you_mean(name, known)}")
     drawn = {}
     if decoding.temperature:
         drawn = {"do_sample": True, "temperature": decoding.temperature, "random_seed": decoding.seed}
     try:
-        return kind(max_new_tokens=decoding.most_tokens, **drawn, **decoding.request)
+        return kind(max_new_tokens=decoding.most_tokens, **drawn, **given)
     except (AssertionError, ValueError, TypeError) as error:
         raise Unmeasured(Failure.REJECTED, f"lmdeploy does not take that: {error}") from None
 

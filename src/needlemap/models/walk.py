@@ -99,13 +99,15 @@ class Walk:
         max_answer_tokens: int,
         choose: Callable[[Logits], int] = greedy,
         partings: Sequence[int] = (),
+        ended: Callable[[Sequence[int]], bool] | None = None,
     ) -> Walked:
         """The answer to a prompt. The cache then holds the prompt, and nothing of the answer.
 
         partings: lengths in tokens at which prompts that are asked later part from this one.
+        ended: whether the answer so far is complete, besides by a stop token.
         Where memory runs out while the cache holds other prompts, they are dropped and it is asked again.
         """
-        return self._with_room(partial(self._ask, ids, max_answer_tokens, choose), partings)
+        return self._with_room(partial(self._ask, ids, max_answer_tokens, choose, ended), partings)
 
     def weigh(self, ids: Ids, answer: Ids, partings: Sequence[int] = ()) -> Weighed:
         """How likely a given answer (at least one token) to a prompt is: one pass behind the prompt.
@@ -120,7 +122,12 @@ class Walk:
         self._engine.crop(0)
 
     def _ask(
-        self, ids: Ids, max_answer_tokens: int, choose: Callable[[Logits], int], partings: Sequence[int]
+        self,
+        ids: Ids,
+        max_answer_tokens: int,
+        choose: Callable[[Logits], int],
+        ended: Callable[[Sequence[int]], bool] | None,
+        partings: Sequence[int],
     ) -> Walked:
         shared, logits = self._to(ids, partings)
         answer: list[int] = []
@@ -131,6 +138,9 @@ class Walk:
                 finish = "stop"
                 break
             answer.append(token)
+            if ended is not None and ended(answer):
+                finish = "stop"
+                break
             if len(answer) < max_answer_tokens:
                 logits = self._engine.extend(np.array([token], np.int32))
         self._back(ids)
