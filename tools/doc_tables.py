@@ -9,7 +9,7 @@ import re
 import types
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -52,6 +52,7 @@ MEANINGS = {
     "needles[].after": "up to 300 characters of the context behind it",
     "prompt.sha256": "hash of roles and bytes of all messages",
     "prompt.tokens": "the prompt's tokens by our tokenizer, without the reserve",
+    "prompt.fed_tokens": "by the model's own tokenizer, chat template included, where that is another one",
     "prompt.haystack_tokens": "of which haystack",
     "prompt.positions": "haystack tokens before each needle",
     "prompt.pad": "what was added at the haystack's end to reach the exact length; mostly nothing",
@@ -79,7 +80,12 @@ MEANINGS = {
     "usd": "price of this answer in US dollars; null if no price is known",
     "latency_s": "seconds of the attempt that was answered",
     "attempts": "how often it was sent; 0 if it was not (a shorter prompt was already too long)",
-    "timed_out": "how many of these ran out of time: a provider may bill them, so limits count them",
+    "unread.attempts": "how many of these were sent and not refused, and brought no answer that could be "
+    "read: a provider may bill them, so limits count them (earlier versions: `timed_out`, the late ones)",
+    "unread.prompt_tokens": "their prompts' tokens, by the provider's count where there is one; null in "
+    "records of earlier versions",
+    "unread.answer_tokens": "tokens of their answers, as the provider counted them",
+    "unread.usd": "their price in US dollars; null if no price is known",
     "rescored": "whether the answer is an earlier record's, scored anew: nothing was asked",
     "failure": "why it could not be measured; null if it was",
     "error": "the same in the server's or library's words, without keys",
@@ -153,6 +159,8 @@ def _part(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
 def _kind(annotation: Any) -> str:
     if get_origin(annotation) in (Union, types.UnionType):
         return " or ".join(_kind(kind) for kind in get_args(annotation))
+    if get_origin(annotation) is Annotated:
+        return _kind(get_args(annotation)[0])
     if annotation is type(None):
         return "null"
     return PLAIN[get_origin(annotation) or annotation]

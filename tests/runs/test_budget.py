@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -41,7 +42,7 @@ def record(**changed) -> Record:
 
 
 def spent(records: list[dict]) -> int:
-    return sum(record["prompt_tokens"] + record["completion_tokens"] for record in records)
+    return sum((record["prompt_tokens"] or 0) + (record["completion_tokens"] or 0) for record in records)
 
 
 def test_tokens_stop_a_run_and_a_higher_limit_goes_on(needlemap, wire):
@@ -237,7 +238,8 @@ def test_requests_that_timed_out_count_as_they_may_be_billed(needlemap, wire):
     assert "stopped by the budget: used 800 of 850 tokens" in ended.stderr
     assert len(wire.log()) == 5  # of 160 tokens each: a sixth might have been too many
     (only,) = needlemap.records()
-    assert (only["outcome"], only["attempts"], only["timed_out"]) == ("timed out", 5, 5)
+    assert (only["outcome"], only["attempts"]) == ("timed out", 5)
+    assert only["unread"] == {"attempts": 5, "prompt_tokens": 800, "answer_tokens": 0, "usd": None}
     wire.schedule()
     still = needlemap.run(wire, *GRID, "--limit-tokens", "850", code=3)
     assert "used 800 of 850 tokens" in still.stderr
@@ -279,3 +281,48 @@ def test_the_line_that_shows_a_run_under_way_says_what_is_used_of_each_limit():
     budget.add(record(usd=0.25, prompt_tokens=1_000))
     line = Tally(3, 0, budget.state).line()
     assert line == "0/3 scored · $0.2500 of $5 · 1,000 of 100,000 tokens · 0 s of 1 h 00 min"
+
+
+def billed(requests: list[dict[str, object]]) -> int:
+    """What a server computed: its words of all prompts that it did not refuse."""
+    return sum(int(str(request["prompt_words"])) for request in requests)
+
+
+@pytest.mark.parametrize("fault", ["null-content", "cut", "reset", "invalid-json", "slow:9", "wrong-shape"])
+def test_requests_that_were_sent_and_could_not_be_read_count_over_all_starts(needlemap, wire, fault):
+    """They cost a limit nothing, were retried, and each start began at nothing again."""
+    wire.schedule(fault, "ok", cycle=True)
+    flags = ("--limit-tokens", "1300", "--retries", "3", "--concurrency", "4", "--timeout-s", "1")
+    for _ in range(3):
+        needlemap.run(wire, *GRID, *flags, "--no-canary", code=None)
+    rows = needlemap.records()
+    assert sum(row["unread"]["attempts"] for row in rows) >= 1
+    assert spent(rows) + sum(row["unread"]["prompt_tokens"] for row in rows) <= 1300
+    assert billed(wire.log()) <= 1300
+
+
+def test_a_reply_that_cannot_be_read_counts_by_its_own_usage(needlemap, wire):
+    usage = {"prompt_tokens": 300, "completion_tokens": 40}
+    wire.schedule("ok", f"raw:{json.dumps({'choices': [], 'usage': usage})}")
+    prices = ("--prices", "input=1000", "--prices", "output=2000", "--limit-usd", "10")
+    needlemap.run(wire, "--lengths", "200", "--depths", "0,100", *prices, "--concurrency", "1", code=1)
+    (failed,) = [row for row in needlemap.records() if row["failure"]]
+    assert failed["unread"] == {"attempts": 1, "prompt_tokens": 300, "answer_tokens": 40, "usd": 0.38}
+
+
+@pytest.mark.parametrize("fault", ["500", "503", "429-quota", "401", "404", "unwritten"])
+def test_requests_that_were_refused_cost_nothing(needlemap, wire, fault):
+    wire.schedule("ok", *[fault] * 9)
+    grid = ("--lengths", "200", "--depths", "0,100", "--retries", "0", "--concurrency", "1")
+    needlemap.run(wire, *grid, code=None)
+    (failed,) = [row for row in needlemap.records() if row["failure"]]
+    assert failed["unread"] == {"attempts": 0, "prompt_tokens": 0, "answer_tokens": 0, "usd": 0.0}
+
+
+def test_records_of_earlier_versions_count_what_was_too_late():
+    budget = Budget(OWN)
+    earlier = record(prompt=PromptRecord(sha256="", tokens=99, haystack_tokens=50), prompt_tokens=1)
+    line = json.loads(earlier.line())
+    del line["unread"]
+    budget.add(Record.model_validate_json(json.dumps(line | {"timed_out": 2})))
+    assert budget.tokens == 2 * 99 + 1

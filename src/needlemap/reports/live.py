@@ -46,8 +46,8 @@ class Tally:
         self.tokens += record.prompt_tokens or 0
         self.cached += record.cached_tokens or 0
         self.promised += (record.shared_tokens or 0) if record.cached_tokens is not None else 0
-        if record.answer is not None:
-            self._paid(record.usd)
+        if record.answer is not None or record.unread.attempts:
+            self._paid(record.asked_usd)
 
     def _paid(self, usd: float | None) -> None:
         self.usd = None if self.usd is None or usd is None else self.usd + usd

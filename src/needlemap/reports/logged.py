@@ -69,7 +69,7 @@ def _scalars(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float |
     yield "tokens/prompt", total(record.prompt_tokens for record in records)
     yield "tokens/cached", total(record.cached_tokens for record in records)
     yield "tokens/completion", total(record.completion_tokens for record in records)
-    yield "usd", total(record.usd for record in records)
+    yield "usd", total(record.asked_usd for record in records)
     yield "usd_judge", total(record.judge_usd for record in records)
 
 

@@ -16,7 +16,7 @@ from time import monotonic
 
 from needlemap.durations import duration_label
 from needlemap.money import Prices
-from needlemap.runs.record import Record
+from needlemap.runs.record import Record, UnreadRecord
 from needlemap.settings import Settings
 
 
@@ -58,8 +58,8 @@ class Budget:
     def add(self, record: Record) -> None:
         """Count a record of an earlier start. One without a price is counted at today's."""
         self.judged(record.judge_usd)
-        if not record.rescored:
-            self.lost(record.timed_out * record.own_tokens)
+        if record.unread.attempts and not record.rescored:
+            self.lost(record.unread, record.own_tokens)
         if record.latency_s is None and record.answer is None:
             return
         if record.rescored:  # its answer was paid for when it was asked
@@ -82,9 +82,11 @@ class Budget:
         """Count what a judge cost; None for an unknown price, which no limit in dollars goes with."""
         self.usd += usd or 0.0
 
-    def lost(self, prompt_tokens: int) -> bool:
-        """Count a request that timed out; whether it may be sent again."""
-        self.spend(prompt_tokens, 0, 0)
+    def lost(self, unread: UnreadRecord, each: int = 0) -> bool:
+        """Count requests whose answers could not be read; whether one may be sent again. each: tokens of a
+        prompt that nobody counted."""
+        sent = unread.attempts * each if unread.prompt_tokens is None else unread.prompt_tokens
+        self.spend(sent, 0, unread.answer_tokens, unread.usd)
         return self._room(Reserved(0, 0.0))
 
     @property

@@ -9,8 +9,17 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    computed_field,
+    model_validator,
+)
 
+from needlemap.money import summed
 from needlemap.runs.outcomes import outcome_of
 from needlemap.scorers.base import FIRST_RULE
 
@@ -119,6 +128,35 @@ class ScorerRecord(BaseModel):
     usd: Amount = 0.0
 
 
+class UnreadRecord(BaseModel):
+    """Attempts that were sent and not refused, and brought no answer that could be read (too late, cut short,
+    unreadable): a provider may bill them. Earlier versions counted those that were too late, and no tokens.
+
+    Tokens by the server's count, else the prompt's by ours; prompt_tokens None: so many prompts. usd: None
+    when no price is known.
+    """
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+    attempts: Whole = 0
+    prompt_tokens: Count = None
+    answer_tokens: Whole = 0
+    usd: Amount = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _number(cls, value: Any) -> Any:
+        return {"attempts": value} if isinstance(value, int) else value
+
+    def __add__(self, other: UnreadRecord) -> UnreadRecord:
+        """Both together; tokens of both are known."""
+        return UnreadRecord(
+            attempts=self.attempts + other.attempts,
+            prompt_tokens=(self.prompt_tokens or 0) + (other.prompt_tokens or 0),
+            answer_tokens=self.answer_tokens + other.answer_tokens,
+            usd=summed([self.usd if self.attempts else 0.0, other.usd]),
+        )
+
+
 class Record(BaseModel):
     """One trial. length_tokens and depth (a share) as asked; score in [0, 1], None when not measured.
 
@@ -127,7 +165,6 @@ class Record(BaseModel):
     asked: hash of what can change the answer, so that answers can be scored anew; key adds the scorer.
     thinking: what a reasoning model wrote before its answer, at most 20,000 characters of it.
     rescored: whether the answer is an earlier record's, scored anew: nothing was asked.
-    timed_out: of the attempts, those that ran out of time, which a provider may bill all the same.
     run: hash of the settings that make its run what it is, as run.json has it; '' before there was one.
     What is none of a number, of those that may be missing, is read as missing.
     """
@@ -162,7 +199,9 @@ class Record(BaseModel):
     usd: Amount = None
     latency_s: Amount = None
     attempts: Whole = 0
-    timed_out: Whole = 0
+    unread: UnreadRecord = Field(
+        default_factory=UnreadRecord, validation_alias=AliasChoices("unread", "timed_out")
+    )
     rescored: bool = False
     failure: str | None = None
     error: str | None = None
@@ -179,6 +218,13 @@ class Record(BaseModel):
     def scored(self) -> bool:
         """Whether this trial is done: a failure to measure is asked again on resume."""
         return self.score is not None
+
+    @property
+    def asked_usd(self) -> float | None:
+        """What asking cost, attempts without an answer included; None when no price is known."""
+        if not self.unread.attempts:
+            return self.usd
+        return summed([self.unread.usd, self.usd if self.answer is not None else 0.0])
 
     @property
     def judge_usd(self) -> float | None:

@@ -10,13 +10,14 @@ from needlemap.errors import Unmeasured
 from needlemap.identity import run_hash
 from needlemap.models.base import Answer
 from needlemap.money import Prices
-from needlemap.runs.record import NeedleRecord, PromptRecord, Record, ScorerRecord
+from needlemap.runs.record import NeedleRecord, PromptRecord, Record, ScorerRecord, UnreadRecord
 from needlemap.runs.surroundings import Surroundings, surroundings
 from needlemap.scorers.base import Score, Scorer, rule_of
 from needlemap.settings import Settings
 from needlemap.trials import Trial
 
 LONGEST_THINKING = 20_000  # characters
+NONE_UNREAD = UnreadRecord(prompt_tokens=0, usd=0.0)
 _CUT = "\n[...]\n"
 _SHOWN = 32  # needles of a trial whose text and surroundings are kept; of others only where they stand
 
@@ -35,7 +36,7 @@ class RecordMaker:
         answer: Answer | None,
         score: Score | Unmeasured,
         attempts: int,
-        timed_out: int = 0,
+        unread: UnreadRecord = NONE_UNREAD,
     ) -> Record:
         """The record of a trial: asked, answered (or not), scored (or not)."""
         fields: dict[str, Any] = self._asked(trial)
@@ -46,7 +47,7 @@ class RecordMaker:
             **_scored(score),
             scorer=self._scorer(score),
             attempts=attempts,
-            timed_out=timed_out,
+            unread=unread,
             finished_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
 

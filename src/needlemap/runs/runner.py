@@ -9,12 +9,11 @@ a `Keeper` keeps the records.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from zlib import crc32
 
-from needlemap.errors import Failure, NeedlemapError, Unmeasured
+from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
 from needlemap.models.base import Answer, Decoding, Model, Teacher
 from needlemap.models.faults import scrub
 from needlemap.money import Prices
@@ -22,8 +21,8 @@ from needlemap.plan.lanes import Lanes
 from needlemap.plan.queue import LaneQueue
 from needlemap.runs.budget import Budget, Reserved
 from needlemap.runs.pacer import Pacer
-from needlemap.runs.record import Record
-from needlemap.runs.recording import RecordMaker, answer_of, scored_anew
+from needlemap.runs.record import Record, UnreadRecord
+from needlemap.runs.recording import NONE_UNREAD, RecordMaker, answer_of, scored_anew
 from needlemap.runs.retry import LONGEST_WAIT_S, attempts
 from needlemap.runs.scoring import Scoring
 from needlemap.runs.watcher import Keeper, Watcher
@@ -88,7 +87,7 @@ class Runner:
         self._decoding = decoding_of(settings)
         self._already, self._answers = already, answers or {}
         self._outcome = Outcome()
-        self._timed_out = Counter[str]()  # attempts that ran out of time, by the trial's key
+        self._unread = dict[str, UnreadRecord]()  # what was sent and not read, by the trial's key
         self._pacer = Pacer(
             settings.concurrency,
             requests_per_minute=settings.requests_per_minute,
@@ -200,17 +199,28 @@ class Runner:
             assert self._model is not None  # whoever gives none has an answer to each trial
             return await self._model.answer(trial.prompt, decoding)
         except Unmeasured as failure:
-            if failure.failure is Failure.TIMED_OUT:
-                self._timed_out[trial.key] += 1
-                failure.transient &= self._budget.lost(trial.prompt.asked_tokens)
+            if failure.spent is not None:
+                failure.transient &= self._lose(trial, failure.spent)
             raise
+
+    def _lose(self, trial: Trial, spent: Spent) -> bool:
+        """Count a request whose answer could not be read; whether it may be sent again."""
+        sent = trial.prompt.asked_tokens if spent.prompt_tokens is None else spent.prompt_tokens
+        lost = UnreadRecord(
+            attempts=1,
+            prompt_tokens=sent,
+            answer_tokens=spent.answer_tokens,
+            usd=self._budget.prices.usd(sent, 0, spent.answer_tokens),
+        )
+        self._unread[trial.key] = self._unread.get(trial.key, NONE_UNREAD) + lost
+        return self._budget.lost(lost)
 
     async def _finish(self, trial: Trial, answered: Answer | Unmeasured, tried: int) -> Record:
         """Score, record, keep."""
         answer = answered if isinstance(answered, Answer) else None
         score = answered if isinstance(answered, Unmeasured) else await self._score(trial, answered)
         record, score = self._record(trial, answer, score, tried)
-        self._timed_out.pop(trial.key, None)
+        self._unread.pop(trial.key, None)
         self._budget.judged(record.judge_usd)
         if trial.asked in self._answers:
             record = scored_anew(self._answers[trial.asked], record)
@@ -224,7 +234,8 @@ class Runner:
     ) -> tuple[Record, Score | Unmeasured]:
         """The trial's record and what came of it: a score or an answer that fits into none is its failure."""
         try:
-            record = self._maker.make(trial, answer, score, tried, self._timed_out[trial.key])
+            unread = self._unread.get(trial.key, NONE_UNREAD)
+            record = self._maker.make(trial, answer, score, tried, unread)
             record.line()
         except Exception as error:
             if isinstance(score, Score):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from needlemap.errors import Failure, SettingsError, Unmeasured
+from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
 from needlemap.models.base import Answer, Decoding, Model
 from needlemap.models.faults import scrub
 from needlemap.money import Prices, summed
@@ -135,6 +135,13 @@ class Judge(metaclass=Checked):
             self.decoding.most_tokens if told is None else told,
         )
 
+    def _lost_usd(self, prompt: Prompt, spent: Spent | None) -> float | None:
+        """What a request without a readable reply may be billed at."""
+        if spent is None:
+            return 0.0
+        sent = _most_tokens(prompt) if spent.prompt_tokens is None else spent.prompt_tokens
+        return self._prices.usd(sent, 0, spent.answer_tokens)
+
     def open(self) -> None:
         """Bind the judge's back end. Raises SettingsError."""
         self._judge = build(self.model, self._options)
@@ -158,9 +165,7 @@ class Judge(metaclass=Checked):
                 transient=error.transient,
                 retry_after_s=error.retry_after_s,
             )
-            late = error.failure is Failure.TIMED_OUT  # may be billed all the same
-            lost = self._prices.usd(_most_tokens(prompt), 0, 0) if late else 0.0
-            failure.usd = summed([*costs, lost])
+            failure.usd = summed([*costs, self._lost_usd(prompt, error.spent)])
             raise failure from None
 
 

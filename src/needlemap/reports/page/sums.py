@@ -18,7 +18,8 @@ EXAMPLES = 3  # different messages shown for each kind of failure
 
 def totals(run: Loaded) -> dict[str, Any]:
     """Sums over all trials, None where nobody counted. seconds: of latency, which overlaps between lanes.
-    usd: of the model's answers; judge_usd: of their verdicts, None without a judge that costs."""
+    usd: of the model's answers, and of what was sent and could not be read; judge_usd: of verdicts, None
+    without a judge that costs."""
     records = run.records
     scored = sum(record.scored for record in records)
     return {
@@ -30,7 +31,7 @@ def totals(run: Loaded) -> dict[str, Any]:
         "planned_tokens": total(record.shared_tokens for record in records),
         "completion_tokens": total(record.completion_tokens for record in records),
         "thinking_tokens": total(record.thinking_tokens for record in records),
-        "usd": total(record.usd for record in records),
+        "usd": total(record.asked_usd for record in records),
         "judge_usd": total(record.judge_usd for record in records) or None,
         "seconds": total(record.latency_s for record in records),
         "cache_lines": cache_lines(records),
