@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from needlemap.cli import app
 from needlemap.configure import configure, preset_about, preset_files
 from needlemap.errors import SettingsError
+from needlemap.resolve import resolve
 from needlemap.seed_names import BY_NAME, TABLE
 from needlemap.settings import Settings
 
@@ -356,3 +357,42 @@ def test_the_address_that_the_environment_names_is_part_of_what_is_asked(monkeyp
     assert configure(None, {"model": "openai/m"}).base_url == "http://127.0.0.1:1/v1"
     assert configure(None, {"model": "openai/m", "base_url": "http://x/v1"}).base_url == "http://x/v1"
     assert configure(None, {"model": "baseline/bm25"}).base_url is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "limit"),
+    [
+        ("repeats", 10**9, "100000"),
+        ("concurrency", 10**9, "10000"),
+        ("retries", 10**9, "1000"),
+        ("max_answer_tokens", 10**12, "100000000"),
+        ("timeout_s", 1e300, "10000000"),
+        ("timeout_s", float("nan"), "10000000"),
+        ("limit_time", "9" * 400, "10000000"),
+        ("seed", 10**5000, "9223372036854775808"),
+        ("repeats", "9" * 5000, "integer"),
+        ("lengths", [10**12], "100,000,000"),
+        ("lengths", [10**5000], "too many digits"),
+        ("lengths", "9" * 5000, "is not a number"),
+        ("depths", {"min": 0, "max": 100, "count": 10**9}, "100,000"),
+    ],
+    ids=map(str, range(13)),
+)
+def test_an_absurd_number_is_refused_at_once_and_the_error_says_the_limit(name, value, limit):
+    """A billion repeats kept plan busy for minutes; five thousand digits were a traceback."""
+    with pytest.raises(SettingsError) as refused:
+        resolve(configure(None, {name: value}))
+    assert limit in str(refused.value)
+    assert len(str(refused.value)) < 600
+
+
+def test_a_run_of_more_trials_than_any_is_refused_before_prompts_are_built():
+    many = {"lengths": "1k:16k:5000", "depths": "0:100:101", "repeats": 3}
+    with pytest.raises(SettingsError, match="1,515,000 trials are too many: a run has 1,000,000 at most"):
+        resolve(configure(None, many))
+
+
+def test_a_settings_file_of_absurd_numbers_is_refused_in_words(typed):
+    for text in (f"lengths: [{'9' * 5000}]", f"repeats: {'9' * 5000}", "repeats: 2026-99-99", "seed: 1e999"):
+        (typed.folder / "s.yaml").write_text(text + "\n")
+        assert len(typed("plan", "s.yaml", code=2).stderr) < 600

@@ -163,6 +163,8 @@ def _kind(annotation: Any) -> str:
         return _kind(get_args(annotation)[0])
     if annotation is type(None):
         return "null"
+    if get_origin(annotation) is Annotated:
+        return _kind(get_args(annotation)[0])
     return PLAIN[get_origin(annotation) or annotation]
 
 

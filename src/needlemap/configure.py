@@ -14,6 +14,7 @@ import yaml
 from pydantic import ValidationError
 
 from needlemap.errors import SettingsError, did_you_mean
+from needlemap.files import read_regular
 from needlemap.haystacks.folder import source_of
 from needlemap.keys import check_key_names, refuse_keys
 from needlemap.models.connection import check_address
@@ -65,6 +66,7 @@ DEFAULT_ITEMS: dict[str, dict[str, Any]] = {
         "draw": {"city": _CITIES_ZH, "number": _NUMBER},
     },
 }
+_SHOWN = 200  # characters of a value that is none
 COMMAND = "the command line"
 _ADDRESSES = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}
 _ITEM = ("needle", "needles", "question", "answer", "keywords", "draw")
@@ -197,8 +199,17 @@ def checked(raw: Mapping[str, Any], where: str) -> Settings:
         problem = error.errors()[0]
         name = problem["loc"][0]  # what follows are the types that were tried
         raise SettingsError(
-            f"Setting '{name}' in {where}: {problem['msg']}, got {problem['input']!r}."
+            f"Setting '{name}' in {where}: {problem['msg']}, got {_brief(problem['input'])}."
         ) from None
+
+
+def _brief(value: object) -> str:
+    """A value as an error shows it: the beginning of a long one."""
+    try:
+        text = repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 @cache
@@ -222,7 +233,7 @@ def _named(name: str, inside: tuple[str, ...] = ()) -> list[Layer]:
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():
             raise SettingsError(f"No settings file at '{name}'.")
-        return _file(Layer(name, _yaml(path.read_bytes(), name)), (*inside, name))
+        return _file(Layer(name, _yaml(read_regular(path), name)), (*inside, name))
     known = preset_files()
     if name.startswith("suite:"):
         raise SettingsError(

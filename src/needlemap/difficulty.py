@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from needlemap.configure import checked
 from needlemap.errors import SettingsError
+from needlemap.files import read_regular
 from needlemap.registry import find, installed
 from needlemap.settings import Settings
 from needlemap.tasks.base import Dialled
@@ -56,7 +57,7 @@ def read_difficulty(path: Path) -> Difficulty:
     if not path.is_file():
         raise SettingsError(f"No file at '{path}'. Give the {FILE} of a run with --difficulty {AUTO}.")
     try:
-        return Difficulty.model_validate(read_yaml(path.read_text("utf-8")))
+        return Difficulty.model_validate(read_yaml(read_regular(path).decode("utf-8")))
     except (yaml.YAMLError, UnicodeDecodeError, ValidationError) as error:
         raise SettingsError(f"'{path}' is no difficulty: {' '.join(str(error).split())}") from None
 

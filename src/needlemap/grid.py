@@ -14,8 +14,11 @@ from needlemap.errors import SettingsError, did_you_mean
 
 LENGTH_SCALES = ("linear", "log")
 DEPTH_SCALES = ("linear", "sigmoid")
+MOST_LENGTH = 100_000_000  # tokens: ten times the longest context that is sold
+MOST_TRIALS = 1_000_000  # of a run
 MOST_VALUES = 100_000  # of one axis: a slip of the finger, not a grid
 MOST = 1e12  # tokens, or percent
+_SHOWN = 60  # characters of what is no number
 _KEYS = ("min", "max", "count", "scale")
 
 
@@ -67,6 +70,7 @@ def make_grid(lengths: Any, depths: Any, *, ends: str = "keep", depth_digits: in
     raw_lengths = [round(value) for value in _values(lengths, "lengths", LENGTH_SCALES, ends)]
     raw_depths = [_rounded(value, depth_digits) for value in _values(depths, "depths", DEPTH_SCALES, ends)]
     _check(raw_lengths, raw_depths)
+    check_size(len(set(raw_lengths)) * len(set(raw_depths)))
     unique_lengths, unique_depths = tuple(sorted(set(raw_lengths))), tuple(sorted(set(raw_depths)))
     return Grid(
         unique_lengths,
@@ -106,15 +110,38 @@ def sigmoid(value: float, ends: str = "keep") -> float:
 
 def tokens(text: object) -> float:
     """A number of tokens: '128k' -> 128000, '1M' -> 1000000, '1e5' -> 100000."""
-    word = str(text).strip().lower().replace("_", "")
+    word = text.strip().lower().replace("_", "") if isinstance(text, str) else text
+    if not isinstance(word, str):
+        return _plain_number(word)
     factor = {"k": 1_000, "m": 1_000_000}.get(word[-1:], 1)
     try:
         value = float(word[:-1] if factor > 1 else word) * factor
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise SettingsError(f"'{text}' is not a number. Write 4000, 4k or 1M.")
+        raise SettingsError(f"'{str(text)[:_SHOWN]}' is not a number. Write 4000, 4k or 1M.")
     return value
+
+
+def _plain_number(value: object) -> float:
+    """A number as YAML and Python give it. Raises SettingsError for anything else, and for too long ones."""
+    try:
+        found = float(value) if isinstance(value, int | float) else float(str(value))
+    except (ValueError, OverflowError):
+        found = math.nan
+    if not math.isfinite(found):
+        kind = "a number of too many digits" if isinstance(value, int) else f"'{str(value)[:_SHOWN]}'"
+        raise SettingsError(f"{kind} is not a number. Write 4000, 4k or 1M.")
+    return found
+
+
+def check_size(trials: int) -> None:
+    """Raises SettingsError for more trials than a run may have."""
+    if trials > MOST_TRIALS:
+        raise SettingsError(
+            f"{trials:,} trials are too many: a run has {MOST_TRIALS:,} at most. Give fewer lengths, depths "
+            f"or repeats."
+        )
 
 
 def _values(spec: Any, name: str, scales: tuple[str, ...], ends: str) -> list[float]:
@@ -174,6 +201,10 @@ def _check(lengths: list[int], depths: list[float]) -> None:
     for length in lengths:
         if length < 1:
             raise SettingsError(f"lengths: {length} is not a number of tokens. Lengths start at 1.")
+        if length > MOST_LENGTH:
+            raise SettingsError(
+                f"lengths: {length:.6g} tokens are too many: a length is {MOST_LENGTH:,} at most."
+            )
     for depth in depths:
         if not 0 <= depth <= 100:
             raise SettingsError(f"depths: {depth:g} is outside 0..100 (percent of the haystack).")

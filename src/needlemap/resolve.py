@@ -7,7 +7,7 @@ from typing import Any
 
 from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
 from needlemap.feeding import Feeder
-from needlemap.grid import Grid, make_grid
+from needlemap.grid import Grid, check_size, make_grid
 from needlemap.haystacks.assembly import Haystack, assemble, bytes_a_token
 from needlemap.haystacks.base import Source
 from needlemap.identity import settings_hash
@@ -76,6 +76,7 @@ def resolve(settings: Settings, *, asked: bool = True) -> Resolved:
         ends=settings.sigmoid_ends,
         depth_digits=_DIGITS[settings.depth_rounding],
     )
+    check_size(len(grid.lengths) * len(grid.depths) * settings.repeats)
     traits = model_traits(settings) if asked else traits_unasked(settings)
     check_request(settings, traits)
     tokenizer, task = load_tokenizer(settings, traits), make_task(settings)

@@ -14,6 +14,9 @@ from needlemap.durations import duration_s
 from needlemap.errors import SettingsError
 from needlemap.grid import tokens
 
+MOST_TOKENS = 100_000_000  # of an answer or a reserve: ten times the longest context that is sold
+MOST_REPEATS = 100_000
+MOST_S = 10_000_000.0  # of a wait: four months
 LEAST_FRAMING = -100  # tokens: a server that trims blanks counts a few less than we do
 Spec = str | int | float | list[Any] | dict[str, Any]  # [...], {min, max, count, scale}, "min:max:count"
 
@@ -65,12 +68,17 @@ class Settings(BaseModel):
         "Model",
         "Whose tokens lengths count; auto: the model's own; server: ask base_url.",
     )
-    max_answer_tokens: int = _field(300, "Model", "The answer's budget in tokens.", ge=1)
+    max_answer_tokens: int = _field(300, "Model", "The answer's budget in tokens.", ge=1, le=MOST_TOKENS)
     thinking_tokens: int | None = _field(
-        None, "Model", "A reasoning model's budget before its answer; no part of lengths.", ge=1, read="model"
+        None,
+        "Model",
+        "A reasoning model's budget before its answer; no part of lengths.",
+        ge=1,
+        le=MOST_TOKENS,
+        read="model",
     )
     temperature: float | None = _field(
-        0.0, "Model", "Sampling temperature; 'none' leaves the field out.", ge=0, read="model"
+        0.0, "Model", "Sampling temperature; 'none' leaves the field out.", ge=0, le=100, read="model"
     )
     request: dict[str, Any] = _field({}, "Model", "Any further request field, KEY=VALUE.", read="model")
     # task
@@ -122,9 +130,16 @@ class Settings(BaseModel):
     # grid
     lengths: Spec = _field("1k:16k:8:log", "Grid", "Tokens: a list as 1k,4k or min:max:count[:linear|log].")
     depths: Spec = _field("0:100:11", "Grid", "Percent: a list as 0,50 or min:max:count[:linear|sigmoid].")
-    repeats: int = _field(1, "Grid", "Draws of each cell: other documents, other values.", ge=1, read="built")
+    repeats: int = _field(
+        1, "Grid", "Draws of each cell: other documents, other values.", ge=1, le=MOST_REPEATS, read="built"
+    )
     first_repeat: int = _field(
-        0, "Grid", "Number of the first repeat, to add more to a finished run.", ge=0, read="built"
+        0,
+        "Grid",
+        "Number of the first repeat, to add more to a finished run.",
+        ge=0,
+        le=MOST_TOKENS,
+        read="built",
     )
     sigmoid_ends: Literal["keep", "squash"] = _field(
         "keep", "Grid", "Sigmoid: keep 0 and 100, or squash them too.", read="sigmoid"
@@ -137,7 +152,7 @@ class Settings(BaseModel):
         "prompt", "Grid", "What a length counts: all, or the context alone.", read="built"
     )
     reserve_tokens: int | None = _field(
-        None, "Grid", "Taken off each length; the answer's budget if not given.", ge=0
+        None, "Grid", "Taken off each length; the answer's budget if not given.", ge=0, le=MOST_TOKENS
     )
     framing_tokens: int = _field(
         0,
@@ -175,23 +190,27 @@ class Settings(BaseModel):
         le=50,
         read="bins",
     )
-    seed: int = _field(0, "Run", "Fixes documents, order and drawn values.")
-    concurrency: int = _field(4, "Run", "Requests at a time.", ge=1, read="model")
-    retries: int = _field(6, "Run", "Further attempts after a passing failure.", ge=0)
-    timeout_s: float = _field(600.0, "Run", "For one attempt, in seconds.", gt=0)
-    pause_s: float = _field(0.0, "Run", "Rest after each answer, in seconds.", ge=0)
-    limit_usd: float | None = _field(None, "Run", "Stop before spending more, in US dollars.", gt=0)
+    seed: int = _field(0, "Run", "Fixes documents, order and drawn values.", ge=-(2**63), lt=2**63)
+    concurrency: int = _field(4, "Run", "Requests at a time.", ge=1, le=10_000, read="model")
+    retries: int = _field(6, "Run", "Further attempts after a passing failure.", ge=0, le=1000)
+    timeout_s: float = _field(600.0, "Run", "For one attempt, in seconds.", gt=0, le=MOST_S)
+    pause_s: float = _field(0.0, "Run", "Rest after each answer, in seconds.", ge=0, le=MOST_S)
+    limit_usd: float | None = _field(None, "Run", "Stop before spending more, in US dollars.", gt=0, le=1e9)
     limit_tokens: Tokens | None = _field(
-        None, "Run", "Stop before asking more prompt and answer tokens, as 100k or 2M.", gt=0
+        None, "Run", "Stop before asking more prompt and answer tokens, as 100k or 2M.", gt=0, le=10**15
     )
     limit_time: Seconds | None = _field(
-        None, "Run", "Stop this start after so long, as 90s or 1h30m; a resume has as long again.", gt=0
+        None,
+        "Run",
+        "Stop this start after so long, as 90s or 1h30m; a resume has as long again.",
+        gt=0,
+        le=MOST_S,
     )
     requests_per_minute: float | None = _field(
-        None, "Run", "Send no more, evenly; a server's own limits are learned anyway.", gt=0
+        None, "Run", "Send no more, evenly; a server's own limits are learned anyway.", gt=0, le=1e9
     )
     tokens_per_minute: Tokens | None = _field(
-        None, "Run", "Send no more prompt and answer tokens, evenly, as 100k.", gt=0
+        None, "Run", "Send no more prompt and answer tokens, evenly, as 100k.", gt=0, le=10**15
     )
     canary: bool = _field(True, "Run", "Ask one small trial first, and stop if something is wrong.")
     closed_book: bool = _field(

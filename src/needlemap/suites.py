@@ -13,6 +13,7 @@ import yaml
 
 from needlemap.configure import COMMAND, Unheeded, configure_in_part
 from needlemap.errors import SettingsError, did_you_mean
+from needlemap.files import read_regular
 from needlemap.settings import Settings, settings_of
 from needlemap.yaml_text import read_yaml
 
@@ -113,7 +114,7 @@ def load_suite(name: str) -> Suite:
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():
             raise SettingsError(f"No suite file at '{name}'.")
-        return _parsed(path.stem, path.read_bytes().decode("utf-8", "replace"))
+        return _parsed(path.stem, read_regular(path).decode("utf-8", "replace"))
     known = suite_files()
     if name not in known:
         raise SettingsError(f"Unknown suite '{name}'. {did_you_mean(name, known)} Or give a .yaml file.")

@@ -10,6 +10,7 @@ from string import Formatter
 from typing import Any
 
 from needlemap.errors import SettingsError, did_you_mean
+from needlemap.files import read_regular
 from needlemap.prompts import TEXT
 
 _PLACEHOLDERS = ("haystack", "question")
@@ -63,7 +64,7 @@ def load_template(name: str) -> Template:
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():
             raise SettingsError(f"No template file at '{name}'. Give a .yaml file or one of: {_names()}.")
-        return parse_template(_yaml(path.read_bytes(), name), name)
+        return parse_template(_yaml(read_regular(path), name), name)
     known = template_files()
     if name not in known:
         raise SettingsError(f"Unknown template '{name}'. {did_you_mean(name, known)} Or give a .yaml file.")

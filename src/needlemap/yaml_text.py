@@ -6,6 +6,8 @@ from typing import Any
 
 import yaml
 
+_SHOWN = 100  # characters of what is wrong
+
 
 class _Loader(yaml.SafeLoader):
     """PyYAML's safe one, without numbers in base sixty."""
@@ -28,3 +30,5 @@ def read_yaml(text: str) -> Any:
         return yaml.load(text, Loader=_Loader)
     except RecursionError:
         raise yaml.YAMLError("it is nested too deeply") from None
+    except (ValueError, OverflowError) as error:  # a number of thousands of digits, a date that is none
+        raise yaml.YAMLError(f"it holds a value that is none: {str(error)[:_SHOWN]}") from None

@@ -123,5 +123,12 @@ def test_no_two_columns_have_one_name() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["=1+1", "@x", "a\u2028=1", "a\x0b=1", "-2"])
+def test_no_name_is_a_formula_or_a_line(mixed: Map, name: str) -> None:
+    header = summary_csv({name: mixed}).splitlines()[0].split(",")
+    assert len(header) == 5
+    assert header[-1][0] in "_a"
+
+
 def test_a_comma_in_a_name_cannot_add_a_column(mixed: Map) -> None:
     assert summary_csv({"a,b": mixed}).splitlines()[0].endswith(",mode,a_b")

@@ -133,6 +133,20 @@ def test_text_that_a_spreadsheet_would_run_is_disarmed(text):
     assert rows(trials_table([run]))[0]["answer"] == text  # Parquet runs nothing, so it is kept there
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"])
+def test_no_line_of_an_answer_is_a_row_or_a_formula(end):
+    """A carriage return was not quoted: spreadsheets began a row there, with a formula."""
+    said = f"4711{end}=1+1{end}"
+    text = csv_text(trials_table([a_run(a_record(answer=said), a_record(2000, answer=f"{end}=1+1"))]))
+    first, second = csv.DictReader(io.StringIO(text, newline=""))
+    assert (first["answer"], second["answer"]) == (said, f"'{end}=1+1")
+    assert f'"{said}"' in text
+    assert [row["length_tokens"] for row in csv.DictReader(io.StringIO(text, newline=None))] == [
+        "1000",
+        "2000",
+    ]
+
+
 @pytest.mark.parametrize("value", ["-5", "+1e3", "a=b", "", -5, None])
 def test_numbers_and_plain_text_stay(value):
     assert safe(value) == value

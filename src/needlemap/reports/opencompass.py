@@ -17,6 +17,7 @@ from needlemap.errors import SettingsError
 from needlemap.grid import Cell, percent
 from needlemap.maps.map import Map
 from needlemap.reports.labels import told_apart
+from needlemap.reports.table import FORMULA_STARTS
 
 HEADER = ("dataset", "version", "metric", "mode")
 SECTION = "csv format"  # of the TXT, whose table is the CSV's
@@ -146,5 +147,7 @@ def _score(score: float | None) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name that needs no quoting and may be part of a file's name."""
-    return "".join("_" if letter in _UNFIT else letter for letter in name)
+    """A name that needs no quoting, may be part of a file's name, and is no formula in a spreadsheet."""
+    letters = ["_" if letter in _UNFIT or not letter.isprintable() else letter for letter in name]
+    plain = "".join(letters)
+    return f"_{plain[1:]}" if plain.startswith(FORMULA_STARTS) else plain

@@ -1,6 +1,7 @@
 """Tidy tables of one or several runs: a row per cell, or a row per trial. Scores and depths in percent.
 
-In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe (OWASP, CSV injection).
+In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe (OWASP, CSV injection), and
+text with a line break of any kind is quoted, so that it stays one field of one row in every reader.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ TRIALS = (
     Column("prompt_sha256", "text", "hash of the prompt: equal prompts count once in n"),
     Column("key", "text", "hash of all that can change the answer or its score"),
 )
-FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
+_BREAKS = "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # what any reader takes for the end of a line
+FORMULA_STARTS = tuple(f"=+-@\t＝＋－＠{_BREAKS}")
 
 
 def cells_table(runs: Sequence[Loaded]) -> Table:
@@ -112,9 +114,15 @@ def trials_table(runs: Sequence[Loaded]) -> Table:
 def csv_text(table: Table) -> str:
     """The table as CSV; unknown values are empty fields."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(column.name for column in table.columns)
-    writer.writerows([safe(value) for value in row] for row in table.rows)
+    plain, quoted = (
+        csv.writer(text, lineterminator="\n", quoting=quoting)
+        for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC)
+    )
+    plain.writerow(column.name for column in table.columns)
+    for row in table.rows:
+        fields = [safe(value) for value in row]
+        broken = any(isinstance(field, str) and not set(field).isdisjoint(_BREAKS) for field in fields)
+        (quoted if broken else plain).writerow(fields)
     return text.getvalue()
 
 

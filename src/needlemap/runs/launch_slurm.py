@@ -24,6 +24,7 @@ from needlemap.runs.worker import Job
 
 _WARNED_S = 90  # seconds before a time limit, when a worker is told to return its units
 AUTO = "auto"
+_PYTHON = f"{shlex.quote(sys.executable)} -P"  # no module is taken from the folder that a job starts in
 _QUOTA = "quotatype"  # an option of sbatch at sites whose quotas are called reserved, spot and auto
 
 
@@ -65,7 +66,7 @@ class Slurm:
                 "--slurm needs sbatch and srun, which are not on this machine. Run it on a login node of the "
                 "cluster, or use --workers N here."
             )
-        executor = self._submitit.SlurmExecutor(self._files)
+        executor = self._submitit.SlurmExecutor(self._files, python=_PYTHON)
         executor.update_parameters(**self._parameters(count))
         try:
             with (
@@ -108,7 +109,7 @@ class Slurm:
 
     def script(self, count: int) -> str:
         """The batch script."""
-        command = f"{shlex.quote(sys.executable)} -u -m submitit.core._submit {shlex.quote(str(self._files))}"
+        command = f"{_PYTHON} -u -m submitit.core._submit {shlex.quote(str(self._files))}"
         made: str = self._submitit._make_sbatch_string(
             command=command, folder=self._files, map_count=count, **self._parameters(count)
         )

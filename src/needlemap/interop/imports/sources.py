@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError
+from needlemap.files import MOST_BYTES, read_regular
 from needlemap.interop.imports import niah, opencompass, results
 from needlemap.interop.imports.row import Row
 
@@ -80,7 +81,7 @@ def _listed(path: Path) -> list[Path]:
 def _source(file: Path) -> Source:
     if not file.is_file():
         raise NeedlemapError(f"No file or folder at '{file}'.")
-    data, name = file.read_bytes(), file.name.encode("utf-8", "replace").decode("utf-8")
+    data, name = read_regular(file, MOST_BYTES * 4), file.name.encode("utf-8", "replace").decode("utf-8")
     tool, rows = _rows(data, name, file.suffix.lower())
     if not rows:
         raise NeedlemapError(f"{name}: no results in it.")
