@@ -112,7 +112,10 @@ def test_a_haystack_that_is_repeated_is_marked_from_there_on(essays):
     ("given", "word"),
     [
         ({"needle": "it SAYS so twice!", "question": "Who?"}, "it SAYS so twice!"),
-        ({"needle": "Ann.", "question": "Who?", "keywords": ["about NUMBER 1"]}, "about NUMBER 1"),
+        (
+            {"needle": "Ann? About number 1.", "question": "Who?", "keywords": ["about NUMBER 1"]},
+            "about NUMBER 1",
+        ),
         ({"needle": "Ann.", "question": "Who?", "answer": "it does"}, "it does"),
     ],
 )
@@ -161,6 +164,31 @@ def test_a_word_counts_only_for_the_prompts_that_hold_it(tmp_path):
             SettingsError,
             "give --placement token too",
         ),
+        (
+            {"needle": "The code is 42.", "question": "?", "keywords": ["zebra"]},
+            SettingsError,
+            "Key word 'zebra' stands in neither the needle nor the answer.*--keywords, or with --answer",
+        ),
+        (
+            {"needle": "Heron-42 is at the lake.", "question": "?", "keywords": ["heron-42,lake"]},
+            SettingsError,
+            "'heron-42,lake' stands in neither.*as several: --keywords heron-42 --keywords lake",
+        ),
+        (
+            {
+                "needle": "It is 42.",
+                "question": "?",
+                "scorer": "substring",
+                "scorer_options": {"words": ["43"]},
+            },
+            SettingsError,
+            "Key word '43' stands in neither",
+        ),
+        (
+            {"task": "multi", "needles": ["A fig.", "A plum."], "question": "?", "keywords": ["fig", "pear"]},
+            SettingsError,
+            "Key word 'pear' stands in neither",
+        ),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -168,6 +196,43 @@ def test_what_cannot_be_asked_is_said_before_anything_is(given, error, words):
     with pytest.raises(error, match=words) as caught:
         made(**given)
     assert "\n" not in str(caught.value)
+
+
+OWN = {"lengths": [700], "depths": [50], "question": "Which?"}
+
+
+@pytest.mark.parametrize(
+    ("given", "scorer"),
+    [
+        ({"needle": "The code is heron-42.", "keywords": ["heron-42"]}, "substring"),
+        ({"needle": "The code is heron-42.", "answer": "heron-42"}, "substring"),
+        (
+            {"needle": "The code of {a} is {b}.", "answer": "{b}", "draw": {"a": ["x"], "b": ["y1"]}},
+            "substring",
+        ),
+        ({"needle": "The code is heron-42."}, "levenshtein"),
+        ({"needle": "The code is heron-42.", "answer": "The code is heron-42"}, "levenshtein"),
+        ({"needle": "The code is heron-42.", "answer": "A bird and a number."}, "levenshtein"),
+        ({"task": "multi", "needles": ["A red kite.", "A fig."], "keywords": ["red kite"]}, "recall"),
+        ({"task": "multi", "needles": ["A red kite.", "A fig."], "answer": "fig"}, "substring"),
+        ({"task": "multi", "needles": ["A red kite.", "A fig."]}, "levenshtein"),
+    ],
+)
+def test_a_users_own_needle_is_scored_by_what_the_answer_must_hold_or_the_run_says_by_what(given, scorer):
+    found = made(**OWN, **given)
+    assert found.scorer.name == scorer
+    assert [note[:17] for note in found.notes] == ["scored by wording"] * (scorer == "levenshtein")
+    if scorer == "levenshtein":
+        assert "--keywords WORD, or --answer with a piece of the needle" in found.notes[0]
+
+
+def test_who_chooses_wording_is_not_told_of_it():
+    assert made(**OWN, needle="The code is heron-42.", scorer="levenshtein").notes == ()
+
+
+def test_a_judge_reads_no_key_words_so_none_is_refused():
+    judged = {"scorer": "judge", "needle": "It is heron-42.", "keywords": ["zebra"]}
+    assert made(**OWN, **judged).trials
 
 
 # Presets

@@ -189,8 +189,8 @@ def make_task(settings: Settings) -> Task:
     """The task, with the settings that it names. Raises SettingsError for those that it lacks."""
     kind = find("tasks", settings.task)
     if settings.task == "multi":
-        if not settings.needles or settings.answer is None:
-            raise SettingsError("The multi task needs --needles (twice or more) and --answer.")
+        if not settings.needles:
+            raise SettingsError("The multi task needs --needles (twice or more).")
         if settings.spread == "chain-as-coded" and settings.placement != "token":
             raise SettingsError("--spread chain-as-coded is OpenCompass's way: give --placement token too.")
     named, options = option_names(kind), dict(settings.task_options)

@@ -92,7 +92,7 @@ class Settings(BaseModel):
     answer: str | None = _field(
         None, "Task", "A right answer; the needle itself when not given.", read="task"
     )
-    keywords: list[str] = _field([], "Task", "Words that a right answer holds; repeat the flag.", read="task")
+    keywords: list[str] = _field([], "Task", "Words that a right answer holds; one a flag.", read="task")
     spread: Literal["chain", "chain-as-coded", "even"] = _field(
         "chain", "Task", "How several needles are spread.", read="several"
     )

@@ -10,7 +10,7 @@ from needlemap.collisions import Held, collided, collisions, hidden_words
 from needlemap.errors import SettingsError
 from needlemap.feeding import Feed
 from needlemap.framing import Remembering, make_frame
-from needlemap.giveaway import given_away, refuse_given_away
+from needlemap.giveaway import given_away, refuse_given_away, refuse_unheard
 from needlemap.grid import Cell, Grid
 from needlemap.identity import asked_hash, asked_whole, prefix_hashes, scored_key
 from needlemap.models.base import Traits
@@ -21,10 +21,12 @@ from needlemap.resolve import Resolved, make_background, make_builder, resolve
 from needlemap.scorers.base import Scorer
 from needlemap.settings import Settings
 from needlemap.tasks.base import Background, Draw, Item, Ready, Task, holds_nothing
+from needlemap.tasks.single import WORDING
 from needlemap.tokens import Tokenizer
 from needlemap.wholes import place_wholes
 
 _LONGER = {"hf": "allow_beyond=true", "lmdeploy": "session_len={}"}  # options that take longer prompts
+_WORDLESS = ("judge", "levenshtein", "exact", "first", "logprob")  # scorers that read no key words
 TASKS_OWN = "{task}"  # as setting answer_prefix: the beginning that the task has for its answers
 
 
@@ -118,11 +120,29 @@ def prepare(settings: Settings, *, asked: bool = True) -> Experiment:
         resolved.shared,
         tuple(haystacks),
         tuple(trials),
-        beyond(resolved, trials),
+        (*beyond(resolved, trials), *_notes(resolved)),
     )
+    _refuse_unheard(experiment)
     if settings.collisions != "warn":
         refuse_given_away(experiment.given_away)
     return experiment
+
+
+def _notes(resolved: Resolved) -> tuple[str, ...]:
+    """By what answers are scored, where a right one may score low for its wording."""
+    if resolved.settings.scorer != "auto" or resolved.scorer.name != WORDING:
+        return ()
+    return (
+        "scored by wording (edit distance to the needle or --answer): a right answer in other words scores "
+        "low. Say what a right answer must hold: --keywords WORD, or --answer with a piece of the needle",
+    )
+
+
+def _refuse_unheard(experiment: Experiment) -> None:
+    """Raises SettingsError where a key word from the settings is looked for, and is in no right answer."""
+    settings, words = experiment.settings, scored_words(experiment.scorer)
+    if words or (settings.keywords and experiment.scorer.name not in _WORDLESS):
+        refuse_unheard((trial.item for trial in experiment.trials), words)
 
 
 def _prepare_ready(resolved: Resolved, task: Ready) -> Experiment:

@@ -30,13 +30,24 @@ def test_all_of_several_keywords_must_be_there():
     assert score("Jack alone", "Jack", "Jill").share < 0.2
 
 
-def test_case_counts():
-    assert score("it was jack", "Jack").native < 20
+def test_however_it_is_written_a_keyword_is_found_as_substring_finds_it():
+    assert score("it was jack", "Jack").native == 100.0
+    assert score("The chef Jack\n**Ma**", "Jack Ma").native == 100.0
+    assert score("It is 51328.5", "51328").native < 20
 
 
-def test_whitespace_in_the_answer_is_ignored_but_not_in_the_keyword():
-    assert score("J a c k", "Jack").native == 100.0
-    assert score("The chef Jack Ma", "Jack Ma").native < 20
+def coded(answer: str, *keywords: str) -> float:
+    reference = Reference("The chef is Jack.", keywords)
+    return asyncio.run(Keyword(rule="opencompass").score(answer, reference)).native
+
+
+def test_by_opencompass_rule_case_counts():
+    assert coded("it was jack", "Jack") < 20
+
+
+def test_by_opencompass_rule_whitespace_in_the_answer_is_ignored_but_not_in_the_keyword():
+    assert coded("J a c k", "Jack") == 100.0
+    assert coded("The chef Jack Ma", "Jack Ma") < 20
 
 
 @pytest.mark.parametrize("keywords", [(), ("",)])
@@ -46,5 +57,5 @@ def test_a_task_without_keywords_is_an_error_not_a_score(keywords):
 
 
 def test_options_are_refused():
-    with pytest.raises(SettingsError, match="It takes none"):
+    with pytest.raises(SettingsError, match="Known: rule"):
         Keyword(words=("a",))  # type: ignore[call-arg]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Reference
-from needlemap.scorers.keyword import keyword_score
+from needlemap.scorers.base import Reference, Score
+from needlemap.scorers.keyword import Keyword
 from needlemap.scorers.levenshtein import Levenshtein, edit_score, trimmed
 
 NEEDLE = "\n小明最喜欢的实习的地点就是上海人工智能实验室。\n"
@@ -45,20 +45,24 @@ def test_batch_means_equal_opencompass_to_the_last_digit(shared):
         assert (sum(scores) / len(scores) if scores else 0) == case["score"]
 
 
+def keyword_score(said: str, reference: str, keyword: str) -> Score:
+    return asyncio.run(Keyword(rule="opencompass").score(said, Reference(reference, (keyword,))))
+
+
 def test_keyword_scores_equal_opencompass_to_the_last_digit(shared):
     cases = rows(shared, "scores.jsonl", "cdme_multi")
     assert len(cases) == 30
     for case in cases:
         reference, keyword = case["reference"].split("*")[:2]
-        _, distance, score = keyword_score(case["prediction"], reference, [keyword])
-        assert distance == case["detail"]["edit_distance"]
-        assert score == case["detail"]["score"] == case["score"]
+        found = keyword_score(case["prediction"], reference, keyword)
+        assert found.why["distance"] == case["detail"]["edit_distance"]
+        assert found.native == case["detail"]["score"] == case["score"]
 
 
 def test_keyword_batches_equal_opencompass_to_the_last_digit(shared):
     (case,) = rows(shared, "scores_batch.jsonl", "cdme_multi")
     pairs = zip(case["predictions"], case["references"], strict=True)
-    scores = [keyword_score(said, wanted.split("*")[0], [wanted.split("*")[1]])[2] for said, wanted in pairs]
+    scores = [keyword_score(said, *wanted.split("*")[:2]).native for said, wanted in pairs]
     assert scores == case["scores"]
     assert sum(scores) / len(scores) == case["score"]
 

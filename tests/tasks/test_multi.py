@@ -49,7 +49,7 @@ def test_placeholders_are_drawn_once_for_all():
 
 
 def test_key_words_score_it():
-    assert Multi.scorer == "keyword"
+    assert Multi(needles=["a b"], question="?", keywords=["a"]).scorer == "recall"
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ class F1(metaclass=Checked):
     """
 
     name = "f1"
-    rule = 1
+    rule = 2
     scale = (0.0, 1.0)
 
     def __init__(self, *, item: str = "") -> None:

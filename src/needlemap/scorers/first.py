@@ -32,7 +32,7 @@ class First(metaclass=Checked):
     """
 
     name = "first"
-    rule = 1
+    rule = 2
     scale = (0.0, 1.0)
 
     def __init__(self, *, pattern: str = "", chain: bool = False) -> None:

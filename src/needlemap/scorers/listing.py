@@ -51,7 +51,7 @@ def beside(item: str, wanted: list[str]) -> list[str]:
     >>> beside("red fox sad dog", ["red-fox"])
     ['sad-dog']
     """
-    spaced = [one for one in wanted if one not in item and named(item, one)]
+    spaced = [one for one in wanted if "-" in one and one not in item and named(item, one)]
     parts = {part for one in spaced for part in one.split("-")}
     rest = [word for word in _words(item) if word not in parts]
     if parts and len(rest) > 1:

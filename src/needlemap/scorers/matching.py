@@ -3,6 +3,7 @@
 Text is compared after Unicode's NFKC and case folding, with one kind of hyphen; and a word is only found
 whole: '12' is not in '3124', nor 'red-fox' in 'red-foxes'. Scripts without spaces have no such ends.
 Thousands may be parted (1,234), a hyphen may be a space, and a name's number may stand apart (x 7, x_{7}).
+Words with spaces are found over line breaks and emphasis too; beside Han and kana, white space says nothing.
 A fraction is another number (12 is not in 12.5), a longer compound another word (red-fox in infra-red-fox).
 """
 
@@ -28,6 +29,10 @@ _GOES_ON = re.compile(r"\d|\.0*[1-9]")  # 500.00 is 500
 _BEGAN = re.compile(r"\d\.?\Z")
 _WHOLE_PART = re.compile(r"(?<![\d.])\d{1,20}\.\Z")  # not 12.05.2020's
 _ITEM = re.compile(r"^[\s*_-]{0,9}[1-9]\d?\.\Z", re.MULTILINE)  # 1.7884 may be a list's first line
+_GAP = re.compile(r"[\s*_`\"“”]+")
+_FREE_SCRIPTS = "\u2e80-\u9fff\uf900-\ufaff"  # Han and kana: where white space parts no words
+_FREE = re.compile(f"[{_FREE_SCRIPTS}]")
+_FREE_GAP = re.compile(f"(?<=[{_FREE_SCRIPTS}]) | (?=[{_FREE_SCRIPTS}])")
 _REACH = 32  # characters, more than those two look back
 
 
@@ -64,6 +69,10 @@ def place(said: str, wanted: str, whole: Callable[[str, int, int], bool] | None 
     >>> place("a red fox", "red-fox"), place("no red foxes", "red-fox")
     (2, -1)
     """
+    wanted = wanted.strip()
+    if _GAP.search(wanted) or _FREE.search(wanted):
+        said, wanted = _closed(said), _closed(wanted).strip()
+        wanted = wanted if ungrouped(wanted).isdecimal() else wanted.replace(" ", "-")
     alike, sought = _alike(said, wanted)
     compound = "-" in wanted  # then the two have the same places, and only the first has hyphens
     stands_apart = whole or (_whole_compound if compound else _whole_word)
@@ -93,6 +102,16 @@ def _alike(said: str, wanted: str) -> tuple[str, str]:
     if "-" in wanted:
         return _spaced(said), _spaced(wanted)
     return (_joined(said), wanted) if _NUMBERED.fullmatch(wanted) else (said, wanted)
+
+
+@lru_cache(maxsize=64)
+def _closed(text: str) -> str:
+    """A text with one space for what parts its words, and none beside scripts that have none.
+
+    >>> _closed("a **red**\\n kite, 旧 灯塔"), place("a **red**\\n kite", "red kite")
+    ('a red kite,旧灯塔', 2)
+    """
+    return _FREE_GAP.sub("", _GAP.sub(" ", text))
 
 
 @lru_cache(maxsize=64)

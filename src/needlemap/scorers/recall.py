@@ -8,20 +8,21 @@ from typing import Any, Literal
 from needlemap.errors import SettingsError
 from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
-from needlemap.scorers.matching import named, plain
+from needlemap.scorers.matching import held, named, plain
 
-Rule = Literal["words", "ruler"]
+Rule = Literal["words", "inside", "ruler"]
 
 
 class Recall(metaclass=Checked):
-    """rule 'words': `matching.py`'s. 'ruler': RULER's, any occurrence in lower case, also inside words.
+    """rule 'words': `matching.py`'s. 'inside': also inside words, as `substring` finds them, but numbers
+    whole. 'ruler': RULER's, any occurrence in lower case.
 
     The references are the keywords, or the answer where there are none. why: found and missing ones, strict
     (whether all were found), and decoys: wrong ones of the prompt that the answer names; they cost nothing.
     """
 
     name = "recall"
-    rule = 1
+    rule = 2
     scale = (0.0, 1.0)
 
     def __init__(self, *, rule: Rule = "words") -> None:
@@ -53,5 +54,5 @@ def said(answer: str, texts: Sequence[str], rule: Rule) -> list[str]:
     if rule == "ruler":
         lowered = answer.lower()
         return [text for text in texts if text.lower() in lowered]
-    compared = plain(answer)
-    return [text for text in texts if named(compared, plain(text))]
+    compared, finds = plain(answer), held if rule == "inside" else named
+    return [text for text in texts if finds(compared, plain(text))]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.options import Checked
 from needlemap.placement import Needle
 from needlemap.scorers.base import Reference
 from needlemap.tasks.base import Draw, Item
-from needlemap.tasks.single import drawn
+from needlemap.tasks.single import WORDING, drawn, is_part
 from needlemap.templates import fill
 
 SPREADS = ("chain", "chain-as-coded", "even")
@@ -20,18 +21,18 @@ class Multi(metaclass=Checked):
 
     spread 'chain': needle i at depth + i * diff, not beyond 100 (diff in percent). 'chain-as-coded':
     the same meant depths, placed by OpenCompass's formula, which counts needles twice. 'even': needle i of
-    k at depth + i * (100 - depth) / k, as needlehaystack does.
+    k at depth + i * (100 - depth) / k, as needlehaystack does. answer: the needles themselves when not given.
+    Scored by the share of the keywords that the answer holds, as in `single` where there are none.
     """
 
     name = "multi"
-    scorer = "keyword"
 
     def __init__(
         self,
         *,
         needles: Sequence[str],
         question: str,
-        answer: str,
+        answer: str | None = None,
         keywords: Sequence[str] = (),
         spread: str = "chain",
         diff: float = 10.0,
@@ -44,6 +45,9 @@ class Multi(metaclass=Checked):
         self._needles, self._question, self._answer = tuple(needles), question, answer
         self._keywords, self._spread, self._diff = tuple(keywords), spread, diff / 100
         self._draw = dict(draw or {})
+        by_part = "substring" if is_part(answer, "\n".join(needles)) else WORDING
+        self.scorer = "recall" if keywords else by_part
+        self.scorer_options: Mapping[str, Any] = {"rule": "inside"} if keywords else {}
 
     def item(self, draw: Draw) -> Item:
         """The needles with their meant depths, the question, and the reference."""
@@ -52,7 +56,9 @@ class Multi(metaclass=Checked):
         depths = spread_depths(draw.cell.depth, len(texts), self._spread, self._diff)
         question = fill(self._question, values, "question")
         words = tuple(fill(word, values, "keywords") for word in self._keywords)
-        reference = Reference(fill(self._answer, values, "answer"), words, "\n".join(texts), question)
+        whole = "\n".join(texts)
+        answer = whole if self._answer is None else fill(self._answer, values, "answer")
+        reference = Reference(answer, words, whole, question)
         return Item(tuple(map(Needle, texts, depths)), question, reference)
 
 

@@ -9,8 +9,11 @@ from needlemap.errors import SettingsError
 from needlemap.options import Checked
 from needlemap.placement import Needle
 from needlemap.scorers.base import Reference
+from needlemap.scorers.matching import held, plain
 from needlemap.tasks.base import Draw, Item
 from needlemap.templates import fill
+
+WORDING = "levenshtein"  # where nobody says what a right answer must hold
 
 
 class Single(metaclass=Checked):
@@ -18,7 +21,8 @@ class Single(metaclass=Checked):
 
     Texts may hold {placeholders}, drawn afresh for each repeat from the lists in `draw` (a list of values, or
     'low:high' for whole numbers); the same repeat draws the same values in every cell. answer: a right
-    answer; the needle itself when not given. keywords: words that a right answer holds.
+    answer; the needle itself when not given. keywords: words that a right answer holds. Without them an
+    answer that is a part of the needle is what a right one must hold; else the wording counts.
     """
 
     name = "single"
@@ -36,7 +40,7 @@ class Single(metaclass=Checked):
             raise SettingsError("The single task needs a --needle and a --question.")
         self._needle, self._question, self._answer = needle, question, answer
         self._keywords, self._draw = tuple(keywords), dict(draw or {})
-        self.scorer = "substring" if keywords else "levenshtein"
+        self.scorer = "substring" if keywords or is_part(answer, needle) else WORDING
 
     def item(self, draw: Draw) -> Item:
         """The needle at the cell's depth, its question, and its reference."""
@@ -46,6 +50,16 @@ class Single(metaclass=Checked):
         question = fill(self._question, values, "question")
         words = tuple(fill(word, values, "keywords") for word in self._keywords)
         return Item((Needle(needle, draw.cell.depth),), question, Reference(answer, words, needle, question))
+
+
+def is_part(answer: str | None, needle: str) -> bool:
+    """Whether an answer is given that is a piece of the needle, so that every right answer must hold it.
+
+    >>> is_part("heron-42", "The code is heron-42."), is_part("The code is 7.", "The code is 7.")
+    (True, False)
+    """
+    said, whole = plain(answer or "").strip(), plain(needle).strip()
+    return bool(said) and said.rstrip(".。") != whole.rstrip(".。") and held(whole, said)
 
 
 def drawn(draw: Mapping[str, Sequence[str] | str], repeat: int, seed: int) -> dict[str, str]:
