@@ -1,4 +1,4 @@
-"""requirements.lock: versions and hashes of all that a checkout installs but torch, made from pyproject.toml."""
+"""requirements.lock: versions and hashes of all that a checkout installs but torch."""
 
 from __future__ import annotations
 
