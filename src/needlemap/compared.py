@@ -25,7 +25,7 @@ class Compared:
 
     @property
     def verdict(self) -> str:
-        """One of 'no worse than 2 points', 'worse', 'cannot tell'."""
+        """One of 'better', 'no worse than 2 points', 'worse', 'cannot tell'."""
         return verdict_word(self.comparison.verdict, self.comparison.margin)
 
     @property

@@ -25,7 +25,7 @@ class ComparedSuites:
 
     @property
     def verdict(self) -> str:
-        """On the mean over families: one of 'no worse than 2 points', 'worse', 'cannot tell'."""
+        """On the mean over families: one of 'better', 'no worse than 2 points', 'worse', 'cannot tell'."""
         return verdict_word(self.comparison.verdict, self.comparison.margin)
 
     @property

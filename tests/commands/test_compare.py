@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+import needlemap
+
 GRID = ("--model", "baseline/bm25", "--lengths", "500,900,2000", "--depths", "0,50,100", "--quiet")
 
 
@@ -96,6 +98,38 @@ def test_json_holds_the_same(compare):
         (2000, 18, 6),
     ]
     assert len(found["cells"]) == 9
+
+
+def test_a_winner_is_named(runs, compare):
+    """A gain of 11 points was 'no worse than 2 points'."""
+    assert compare("short", "whole").stdout.endswith("verdict: better (the whole 95 % interval is a gain)\n")
+    assert json.loads(compare("short", "whole", "--json").stdout)["verdict"] == "better"
+    assert needlemap.compare(runs.folder / "short", runs.folder / "whole").verdict == "better"
+
+
+def test_runs_scored_alike_compare_whoever_named_the_scorer(runs, compare, typed):
+    """'auto' and what it comes to were two scorers, and a run that was scored otherwise and back a third."""
+    typed("run", *GRID, "--repeats", "6", "--scorer", "substring", "-o", "named", folder=runs.folder)
+    assert "54 pairs" in compare("whole", "named").stdout
+    shutil.copytree(runs.folder / "whole", runs.folder / "back", dirs_exist_ok=True)
+    said = typed("score", "back", "--scorer", "levenshtein", folder=runs.folder).stderr
+    assert "report, compare and a resume of back go by these scores from now on" in said
+    assert "To go back: needlemap score back --scorer substring" in said
+    refused = compare("whole", "back", code=2).stderr
+    assert "Score both alike, which asks nothing: needlemap score back --scorer substring" in refused
+    typed("score", "back", "--scorer", "substring", folder=runs.folder)
+    assert "54 pairs" in compare("whole", "back").stdout
+    assert (
+        "to go back" not in typed("score", "back", "--scorer", "exact", "-o", "e", folder=runs.folder).stderr
+    )
+
+
+def test_of_an_imported_run_nothing_impossible_is_asked(runs, compare, typed):
+    table = "dataset,version,metric,mode,m\nCDME_Length500Depth0,a,score,gen,50\n"
+    (runs.folder / "summary.csv").write_text(table)
+    typed("import", "summary.csv", "-o", "imported", folder=runs.folder)
+    refused = compare("whole", "imported", code=2).stderr
+    assert "'imported' was imported with its scores, and none of its answers can be scored anew" in refused
 
 
 def test_missing_trials_are_dropped_counted_and_bounded_never_wrong(runs, compare):

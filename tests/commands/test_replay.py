@@ -19,7 +19,7 @@ def test_it_prints_what_was_sent_and_asks_again_if_told_to(run, wire):
     )
     ended = run("replay", "r", "--length", "400", "--depth", "33.333")
     assert f"prompt {record['prompt']['sha256']}: the same bytes as recorded, 360 tokens" in ended.stderr
-    assert f"recorded answer: {record['answer']!r} (score 100 %)" in ended.stderr
+    assert f"recorded answer: {record['answer']!r} (score 100.0 %)" in ended.stderr
     sent = [request["body"]["messages"] for request in wire.log()]
     assert ended.stdout in {
         "".join(f"[{message['role']}]\n{message['content']}\n\n" for message in one) for one in sent

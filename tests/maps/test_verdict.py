@@ -26,7 +26,8 @@ FOUND = Difference(-0.01, -0.015, 0.0, 0.3, 400, 10, 0.9, 0.89, 8, 4)
         (-0.021, -0.001, "worse"),
         (-0.2, -0.1, "worse"),
         (-0.3, 0.2, "cannot tell"),
-        (0.01, 0.2, "no worse"),
+        (0.0, 0.2, "no worse"),
+        (0.01, 0.2, "better"),
     ],
 )
 def test_the_interval_and_the_margin_make_the_verdict(low, high, word):
@@ -43,6 +44,11 @@ def test_a_reference_at_the_floor_proves_nothing():
     found = verdict(replace(FOUND, first=0.015, value=-0.005, low=-0.01, high=0.0), 0.02)
     assert found.word == "cannot tell"
     assert "at the floor" in found.warning
+
+
+def test_who_gains_on_a_reference_at_the_floor_is_better():
+    found = verdict(replace(FOUND, first=0.0, value=0.2, low=0.1, high=0.3), 0.02)
+    assert (found.word, found.warning) == ("better", "")
 
 
 def test_a_reference_at_the_ceiling_is_said():

@@ -15,6 +15,7 @@ from needlemap.grid import percent, setting, tokens
 from needlemap.keys import check_key_names
 from needlemap.models.base import Answer
 from needlemap.printable import printable
+from needlemap.reports.labels import score_label
 from needlemap.resolve import ready_prompts
 from needlemap.runs.begun import GRID_MODES
 from needlemap.runs.origin import check_origin, is_ours
@@ -58,7 +59,7 @@ def replay_command(folder: Path, length: str, depth: float, repeat: int, typed: 
         print(f"[{message.role}]\n{_shown(message.content)}\n")
     print(verdict, file=sys.stderr)
     if record is not None and record.answer is not None:
-        score = "not scored" if record.score is None else f"score {percent(record.score):g} %"
+        score = "not scored" if record.score is None else f"score {score_label(record.score)} %"
         print(f"recorded answer: {record.answer!r} ({score})", file=sys.stderr)
     if typed.ask:
         answer = asyncio.run(_ask(settings, trial))

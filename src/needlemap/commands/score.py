@@ -15,6 +15,7 @@ from needlemap.flags import parsed
 from needlemap.models.thinking import parted
 from needlemap.registry import find
 from needlemap.reports.usage import judge_lines
+from needlemap.runs.contrast import how_to_score
 from needlemap.runs.rescoring import rescore, with_scorer
 from needlemap.runs.scoring import Scoring
 from needlemap.runs.session import load_map
@@ -36,13 +37,22 @@ def _run(path: Path, scorer: str, options: dict[str, Any], out: Path | None) -> 
     """Score a run's answers anew, in its own folder or into a new one, and draw its map."""
     folder = RunFolder(path)
     experiment = with_scorer(folder, scorer, options)
+    before = folder.about()["scorer"]
     records = asyncio.run(rescore(folder, experiment, out or path))
     scored = sum(record.scored for record in records)
     answers = "1 answer" if scored == 1 else f"{scored:,} answers"
     say = f"{answers} scored anew" if records else "nothing is left to score"
     print("\n".join([f"{say}, scorer {scorer}; nothing was asked", *judge_lines(records)]), file=sys.stderr)
+    if out is None and before != folder.about()["scorer"]:
+        print(_from_now_on(path, before), file=sys.stderr)
     show_result(load_map(out or path), experiment.settings, out or path)
     return 0 if scored == len(records) else 1
+
+
+def _from_now_on(path: Path, before: dict[str, Any]) -> str:
+    """What a run shows once it is scored otherwise, and how it was scored before."""
+    back = how_to_score(str(path), before)
+    return f"report, compare and a resume of {path} go by these scores from now on. To go back: {back}"
 
 
 def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) -> int:

@@ -1,4 +1,4 @@
-"""Is B no worse than A? Non-inferiority against a margin given beforehand, and what it would take to tell."""
+"""Is B better than A, no worse, or worse? By a margin given beforehand, and what it would take to tell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 from needlemap.maps.difference import Difference
 
-Word = Literal["no worse", "worse", "cannot tell"]
+Word = Literal["better", "no worse", "worse", "cannot tell"]
 CEILING = 0.99
 FLOOR = 0.01
 
@@ -35,12 +35,14 @@ UNCOUNTED = Verdict(
 def verdict(difference: Difference, margin: float) -> Verdict:
     """Judge a difference against a margin, a share (Piaggio et al. 2012, JAMA 308:2594, figure 1).
 
-    no worse: the whole 95 % interval lies above -margin, be it below 0 or not. worse: it lies below 0, and
-    reaches -margin or beyond: a loss, of which Piaggio et al. would say that it matters only where the whole
-    interval lies beyond -margin. cannot tell: else, or where the reference scores so little that it could not
-    lose the margin.
+    better: the whole 95 % interval lies above 0, which is no worse too. no worse: it lies above -margin, be
+    it below 0 or not. worse: it lies below 0, and reaches -margin or beyond: a loss, of which Piaggio et al.
+    would say that it matters only where the whole interval lies beyond -margin. cannot tell: else, or where
+    the reference scores so little that it could not lose the margin.
     """
     warning = _warning(difference, margin)
+    if difference.low > 0:  # also where the reference is at the floor: there is much to gain
+        return Verdict("better", None, "")
     if difference.first <= max(margin, FLOOR):
         return Verdict("cannot tell", None, warning)
     if difference.low > -margin:

@@ -102,13 +102,15 @@ def comparison_json(comparison: Comparison, names: Names) -> dict[str, Any]:
 
 
 def verdict_word(verdict: Verdict, margin: float) -> str:
-    """One of 'no worse than 2 points', 'worse', 'cannot tell'."""
+    """One of 'better', 'no worse than 2 points', 'worse', 'cannot tell'."""
     return f"no worse than {_number(margin)} points" if verdict.word == "no worse" else verdict.word
 
 
 def verdict_label(verdict: Verdict, overall: Difference, share: float) -> str:
     """The verdict, and why or what would tell. share: the margin."""
     margin, word = _number(share), verdict_word(verdict, share)
+    if verdict.word == "better":
+        return f"{word} (the whole 95 % interval is a gain)"
     if verdict.word == "worse" and overall.high < -share:
         return f"{word} (the whole 95 % interval is a loss of more than {margin} points)"
     if verdict.word == "worse":
