@@ -54,9 +54,9 @@ WRONG = {
     "depth": (["run", "--depths", "0,101"], "depths: 101 is outside 0..100"),
     "number": (
         ["run", "--concurrency", "0"],
-        "Setting 'concurrency' in demo or the command line: Input should be greater",
+        "Setting 'concurrency' in demo or the command line: must be greater",
     ),
-    "choice": (["run", "--mode", "hot"], "Setting 'mode' in the command line: Input should be 'exact'"),
+    "choice": (["run", "--mode", "hot"], "Setting 'mode' in the command line: must be 'exact'"),
     "no folder": (
         ["run", "--haystack", "folder", "--haystack-path", "nowhere", *SMALL],
         "No folder at 'nowhere'. Give a folder of *.txt files with --haystack-path.",
@@ -91,13 +91,26 @@ WRONG = {
     ),
     "reserved field": ([*SERVED, "--request", "stream=true", *SMALL], "Request field 'stream' cannot be set"),
     "function": (["run", "--model", "python/nowhere:f", *SMALL], "No module 'nowhere' here ("),
-    "run folder is a file": (["run", "-o", "torn.yaml", *SMALL], "torn.yaml"),
+    "run folder is a file": (
+        ["run", "-o", "torn.yaml", *SMALL],
+        "'torn.yaml': File exists. A file stands where a folder is wanted: give another one with -o.",
+    ),
+    "run folder is nowhere": (
+        ["run", "-o", "/proc/x", *SMALL],
+        "'/proc/x': No such file or directory. Is it spelt right? Where it is to be written: give another",
+    ),
+    "no workers": (["run", "--attach", "nowhere"], "No folder 'nowhere' here. Give that of the run whose"),
+    "no room for the answer": (
+        ["run", "--lengths", "1k", "--depths", "0", "--max-answer-tokens", "5000"],
+        "or a smaller --max-answer-tokens.",
+    ),
+    "run.json is none": (["report", "torn"], "'torn/run.json' is not a run's: it is no JSON (line 1, column"),
     "no run": (["report", "nowhere"], "No run at 'nowhere': it holds no run.json."),
     "no such list": (["list", "preset"], "Cannot list 'preset'. Did you mean 'presets'?"),
     "no command": (["rum"], "No such command 'rum'."),
     "prompts to nowhere": (
         ["prompts", *SMALL, "-o", "nowhere/x.jsonl"],
-        "No such file or directory (nowhere",
+        "'nowhere/x.jsonl': No such file or directory. Is it spelt right?",
     ),
     "no file to score": (["score", "nowhere.jsonl", "--scorer", "exact"], "No file at 'nowhere.jsonl'."),
     "broken line to score": (
@@ -121,6 +134,8 @@ def folder(tmp_path_factory) -> Path:
     (folder / "list.yaml").write_text("- model")
     (folder / "typo.yaml").write_text("lenghts: 1k")
     (folder / "empty").mkdir()
+    (folder / "torn").mkdir()
+    (folder / "torn" / "run.json").write_text('{"schema"')
     (folder / "blank").mkdir()
     (folder / "blank" / "a.txt").touch()
     (folder / "broken.jsonl").write_text('{"text": "a"}\n{"text": \n')
@@ -201,3 +216,38 @@ def test_a_reader_that_goes_away_is_no_error(needlemap):
     assert process.stderr is not None
     assert process.stderr.read() == ""
     assert process.wait(20) == 1
+
+
+def test_help_tells_what_each_command_does_in_whole_sentences(typed, monkeypatch):
+    monkeypatch.setenv("TERMINAL_WIDTH", "80")
+    for flag in ("--help", "-h"):
+        assert "..." not in typed(flag).stdout.partition("Commands:")[2]
+
+
+def test_list_alone_says_what_can_be_listed(typed):
+    assert "needlemap list presets\n" in typed("list").stdout
+
+
+RAISING = """
+import os
+def helper(messages):
+    raise ValueError("it went wrong with " + os.environ["MY_API_KEY"])
+def answer(messages):
+    return helper(messages)
+"""
+
+
+def test_what_ones_own_function_raised_names_its_line_and_debug_shows_all_of_it_without_keys(needlemap):
+    (needlemap.folder / "mine.py").write_text(RAISING)
+    needlemap.environment["MY_API_KEY"] = "abcdefgh-12345"
+    typed = ("run", "--model", "python/mine:answer", "--lengths", "400", "--depths", "0:100:5", "-o", "r")
+    assert "ValueError: it went wrong" in (plain := needlemap(*typed, code=2).stderr)
+    assert "(mine.py, line 4)." in plain
+    assert needlemap.records()[0]["error"].endswith("(mine.py, line 4)")
+    process = needlemap.start(*typed, "--debug")
+    said = process.communicate(timeout=120)[1]
+    assert said.count("Traceback (most recent call last)") == 1  # of five that are alike
+    shown = said.partition("Traceback")[2].partition("ValueError")[0]
+    assert 'mine.py", line 6, in answer\n' in shown
+    assert 'mine.py", line 4, in helper\n' in shown
+    assert "ValueError: it went wrong with [hidden]\n" in said

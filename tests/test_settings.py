@@ -287,7 +287,10 @@ def test_every_setting_has_a_flag_with_its_help():
         ({"mode": "fast"}, "Setting 'mode' .*'exact'.*, got 'fast'"),
         ({"lengths": None}, "Setting 'lengths' in .*, got None"),
         ({"prices": {"input": "x"}}, "Setting 'prices' .*number.*, got 'x'"),
-        ({"language": "French"}, "Setting 'language' .*'english' or 'chinese', got 'french'"),
+        ({"language": "French"}, "Setting 'language' .*: must be 'english' or 'chinese', got 'french'"),
+        ({"limit_time": "soon"}, "command line: 'soon' is no duration. Write 90s, 30m or 1h30m.$"),
+        ({"repeats": True}, "Setting 'repeats' in the command line: takes no yes or no, got True.$"),
+        ({"lengths": True}, "Setting 'lengths' in the command line: takes no yes or no, got True.$"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -295,6 +298,25 @@ def test_what_is_misspelt_or_has_no_meaning_is_said(given, words):
     with pytest.raises(SettingsError, match=words) as caught:
         configure(None, given)
     assert "\n" not in str(caught.value)
+
+
+def test_all_that_is_wrong_is_said_at_once(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("modle: x\ntemperature: hot\nrepeats: yes\ndepths: 120\nlimit_time: soon\n")
+    with pytest.raises(SettingsError) as caught:
+        configure(str(file))
+    head, *lines = str(caught.value).split("\n")
+    assert head == f"5 settings in {file} are wrong:"
+    assert sorted(line.strip().split(":")[0] for line in lines) == [
+        *("depths", "limit_time", "modle", "repeats", "temperature")
+    ]
+    assert "Value error" not in str(caught.value)
+    assert "Input should" not in str(caught.value)
+
+
+def test_languages_have_codes():
+    assert configure(None, {"language": "zh"}) == configure(None, {"language": "chinese"})
+    assert configure(None, {"language": "en"}) == configure(None, {"language": "english"})
 
 
 @pytest.mark.parametrize(

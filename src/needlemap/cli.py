@@ -10,7 +10,7 @@ import typer
 
 from needlemap import __version__
 from needlemap.blas import calm
-from needlemap.errors import NeedlemapError
+from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.flags import GroupedCommand, with_settings
 from needlemap.fleet_flags import with_fleet
 from needlemap.models.faults import hidden
@@ -25,6 +25,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its import would double the time that --help takes
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -37,9 +38,21 @@ def _version(wanted: bool) -> None:
 Version = typer.Option("--version", is_eager=True, callback=_version, help="Print the version and leave.")
 
 
+Debug = typer.Option(
+    "--debug", help="Also show where your own functions and plug-ins raised; with any command."
+)
+
+
 @app.callback()
-def common(version: Annotated[bool, Version] = False) -> None:
+def common(
+    version: Annotated[bool, Version] = False,  # noqa: ARG001 - its callback does it
+    debug: Annotated[bool, Debug] = False,
+) -> None:
     """What stands before any command."""
+    if debug:
+        from needlemap.commands.debug import show_tracebacks
+
+        show_tracebacks()
 
 
 Preset = Annotated[
@@ -144,7 +157,7 @@ def plan(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     **flags: Any,
 ) -> None:
-    """Cells, tokens, cached tokens, dollars, before any call and without a key."""
+    """Cells, tokens and dollars, before any call. Without a key; cached tokens too."""
     from needlemap.commands.plan import Terms, plan_command
 
     flags = _at_difficulty(preset, flags, difficulty)
@@ -165,7 +178,7 @@ def prompts(
     difficulty: DifficultyFile = None,
     **flags: Any,
 ) -> None:
-    """Write every prompt as JSON Lines (to standard output, or to -o FILE). Asks nothing."""
+    """Write every prompt as JSON Lines. To standard output, or to -o FILE; asks nothing."""
     from needlemap.commands.prompts import prompts_command
 
     flags = _at_difficulty(preset, flags, difficulty)
@@ -195,7 +208,7 @@ def score(
     ] = None,
     trust_run: TrustRun = False,
 ) -> None:
-    """Score answers made elsewhere, or a run's answers anew with another scorer: nothing is asked."""
+    """Score answers anew, or answers made elsewhere. With any scorer; nothing is asked."""
     from needlemap.commands.score import score_command
 
     for folder in (file, *([out] if out is not None else [])):
@@ -225,7 +238,7 @@ def report(
     step: Annotated[int, typer.Option(help="For --log: the training step that the model is of.")] = 0,
     dataset_length: DatasetLength = "",
 ) -> None:
-    """Draw runs on the terminal, or into a file by its suffix, or log them to a tracker."""
+    """Draw runs on the terminal or into a file. The file by its suffix; --log: to a tracker."""
     from needlemap.commands.report import report_command
 
     report_command(runs, out, format, title, palette, log or (), step, width, rules, dataset_length)
@@ -242,7 +255,7 @@ def import_(
     tokenizer: Annotated[str, typer.Option(help="Whose tokens lengths count, to be shown.")] = "",
     dataset_length: DatasetLength = "",
 ) -> None:
-    """Make runs of other tools' results: needlehaystack 1 and 2, OpenCompass summaries."""
+    """Make runs of other tools' results. Of needlehaystack 1 and 2, and OpenCompass summaries."""
     from needlemap.commands.import_ import import_command
     from needlemap.interop.imports.imported import Said
     from needlemap.interop.imports.scales import parsed_scale
@@ -263,7 +276,7 @@ def compare(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Compare two runs, or two suites, on the same trials, paired: difference, interval, verdict."""
+    """Compare two runs, or two suites. On the same trials, paired: difference, interval, verdict."""
     from needlemap.commands.compare import compare_command
 
     raise typer.Exit(compare_command(first, second, margin, fail_if_worse, json))
@@ -272,8 +285,9 @@ def compare(
 @app.command(name="list")
 def list_(
     kind: Annotated[
-        str, typer.Argument(help="presets, suites, templates, tasks, models, scorers, haystacks, tokenizers.")
-    ],
+        str | None,
+        typer.Argument(help="presets, suites, templates, tasks, models, scorers, haystacks, tokenizers."),
+    ] = None,
 ) -> None:
     """What is installed here, by name."""
     from needlemap.commands.list import list_command
@@ -322,12 +336,12 @@ def _at_difficulty(preset: str | None, flags: dict[str, Any], difficulty: str | 
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 some not measured, 2 settings, 3 budget, 130 and 143 signals."""
     calm()
+    debug = [word for word in sys.argv[1:] if word == "--debug"]  # one for all commands, wherever it is typed
     try:
-        app()
+        app([*debug[:1], *(word for word in sys.argv[1:] if word != "--debug")])
     except NeedlemapError as error:
         print(f"needlemap: {printable(hidden(str(error)))}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:  # a folder that cannot be written, a full disk; typer deals with broken pipes
-        where = f" ({error.filename})" if error.filename else ""
-        print(f"needlemap: {error.strerror or error}{where}", file=sys.stderr)
+        print(f"needlemap: {printable(hidden(os_error_words(error)))}", file=sys.stderr)
         sys.exit(2)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -15,11 +16,12 @@ from pydantic import ValidationError
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import read_regular
+from needlemap.grid import make_grid
 from needlemap.haystacks.folder import source_of
 from needlemap.keys import check_key_names, refuse_keys
 from needlemap.models.connection import check_address
 from needlemap.seed_names import BY_NAME, translate
-from needlemap.settings import Settings
+from needlemap.settings import Settings, spelt_out
 from needlemap.yaml_text import read_yaml
 
 # What is hidden when nobody says what: values drawn afresh for each repeat, so that no model knows them.
@@ -176,7 +178,7 @@ def _says_what(settled: Mapping[str, Any]) -> bool:
 
 def _with_item(settled: dict[str, Any]) -> dict[str, Any]:
     """Settings with the default item where they do not say what is hidden."""
-    default = DEFAULT_ITEMS.get(str(settled.get("language", "english")), {})
+    default = DEFAULT_ITEMS.get(str(spelt_out(settled.get("language", "english"))), {})
     return settled if _says_what(settled) else {**settled, **default}
 
 
@@ -192,15 +194,48 @@ def _addressed(settings: Settings) -> Settings:
 
 
 def checked(raw: Mapping[str, Any], where: str) -> Settings:
-    """Settings from plain data. Raises SettingsError with the setting, what it got and what it takes."""
+    """Settings from plain data. Raises SettingsError with each setting that is wrong, what it got and what it
+    takes."""
     try:
         return Settings.model_validate(dict(raw))
+    except ValidationError:
+        raise _refused(_wrong(raw), where) from None
+
+
+def _refused(problems: Mapping[str, str], where: str) -> SettingsError:
+    """All that is wrong with some settings, by name, as one error."""
+    if len(problems) == 1:
+        ((name, problem),) = problems.items()
+        return SettingsError(f"Setting '{name}' in {where}: {problem}")
+    lines = "".join(f"\n  {name}: {problem}" for name, problem in problems.items())
+    return SettingsError(f"{len(problems)} settings in {where} are wrong:{lines}")
+
+
+def _wrong(raw: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong with each of some settings, in words, and what it got."""
+    found: dict[str, str] = {}
+    try:
+        Settings.model_validate(dict(raw))
     except ValidationError as error:
-        problem = error.errors()[0]
-        name = problem["loc"][0]  # what follows are the types that were tried
-        raise SettingsError(
-            f"Setting '{name}' in {where}: {problem['msg']}, got {_brief(problem['input'])}."
-        ) from None
+        for problem in error.errors():  # behind a setting's first follow the other types that were tried
+            found.setdefault(str(problem["loc"][0]), _in_words(problem["msg"], problem["input"]))
+    for name, axes in (("lengths", (raw.get("lengths", 1), 0)), ("depths", (1, raw.get("depths", 0)))):
+        try:
+            make_grid(*axes)
+        except SettingsError as error:
+            found.setdefault(name, str(error).removeprefix(f"{name}: "))
+        except (TypeError, ValueError):  # no text, number or list: told above
+            pass
+    return found
+
+
+def _in_words(said: str, got: object) -> str:
+    """A validator's message as a sentence of ours."""
+    said = re.sub(r", unable to (parse|interpret).*", "", said.removeprefix("Value error, ").rstrip("."))
+    said = re.sub(r"^Input should be (a )?(valid )?", "must be ", said)
+    said = re.sub(r"^must be (?=(number|integer|string|boolean|list|dictionary)\b)", "must be a ", said)
+    shown = _brief(got)
+    return f"{said}." if shown in said else f"{said}, got {shown}."
 
 
 def _brief(value: object) -> str:
@@ -263,14 +298,21 @@ def _yaml(raw: bytes, name: str) -> dict[str, Any]:
 
 def _translated(raw: Mapping[str, Any], settled: Mapping[str, Any], where: str) -> dict[str, Any]:
     known = {*Settings.model_fields, *BY_NAME}
-    for name in raw:
-        if name not in known:
-            near = did_you_mean(name, known).split(" Known:")[0]
-            hint = near if near.startswith("Did") else "See needlemap run --help."
+    unknown = {name: _hint(name, known) for name in raw if name not in known}
+    if unknown:
+        wrong = _wrong({name: value for name, value in raw.items() if name in Settings.model_fields})
+        if len(unknown) + len(wrong) == 1:
+            ((name, hint),) = unknown.items()
             raise SettingsError(f"Unknown setting '{name}' in {where}. {hint}")
+        raise _refused({name: f"unknown. {hint}" for name, hint in unknown.items()} | wrong, where)
     if where != COMMAND:
         check_key_names(raw, f"It stands in {where}. By flag any is taken: --model-options key_env=NAME")
     return _merged(translate(raw, settled), settled)
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    near = did_you_mean(name, known).split(" Known:")[0]
+    return near if near.startswith("Did") else "See needlemap run --help."
 
 
 def _merged(raw: dict[str, Any], settled: Mapping[str, Any]) -> dict[str, Any]:

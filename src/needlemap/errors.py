@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -95,3 +96,28 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"Did you mean '{near[0]}'? " if near else ""
     return f"{hint}Known: {', '.join(names)}."
+
+
+_REMEDIES = {
+    (errno.ENOSPC, errno.EDQUOT): "Make room, then type the same command again: what was scored is kept.",
+    (
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+    ): "Change its permissions, or give another place (-o).",
+    (errno.EEXIST, errno.ENOTDIR): "A file stands where a folder is wanted: give another one with -o.",
+    (errno.ENOENT,): "Is it spelt right? Where it is to be written: give another place with -o.",
+    (errno.EISDIR,): "It is a folder, and a file is wanted: give a file's name.",
+    (errno.ENAMETOOLONG,): "Give a shorter name.",
+}
+
+
+def os_error_words(error: OSError) -> str:
+    """What the operating system refused, where, and what to type next.
+
+    >>> os_error_words(FileExistsError(errno.EEXIST, "File exists", "a.txt"))
+    "'a.txt': File exists. A file stands where a folder is wanted: give another one with -o."
+    """
+    where = f"'{error.filename}': " if error.filename else ""
+    advice = next((words for numbers, words in _REMEDIES.items() if error.errno in numbers), "")
+    return f"{where}{error.strerror or error}. {advice}".rstrip()

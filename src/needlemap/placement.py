@@ -60,10 +60,11 @@ class Builder:
     """Builds the prompts of one haystack with one tokenizer; what it remembers are pure functions' values.
 
     counts: whether a length counts the whole prompt, or only the context (haystack and needles).
-    reserve_tokens: taken off each length, for the answer. placement 'unit': the haystack's cuts are those of
-    its units. chained: older OpenCompass position formula, with its increment as a share, for placement
-    'token'. ids: the model is fed token ids, so that nothing merges where spans meet, and lengths add up.
-    ends: the haystack is asked whole, however much room there is.
+    reserve_tokens: taken off each length, for the answer; reserved_by: the flag that it comes of.
+    placement 'unit': the haystack's cuts are those of its units. chained: older OpenCompass position formula,
+    with its increment as a share, for placement 'token'. ids: the model is fed token ids, so that nothing
+    merges where spans meet, and lengths add up. ends: the haystack is asked whole, however much room there
+    is.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Builder:
         placement: str = "sentence",
         counts: str = "prompt",
         reserve_tokens: int = 0,
+        reserved_by: str = "--reserve-tokens",
         chained: float | None = None,
         ids: bool = False,
         ends: bool = False,
@@ -81,7 +83,7 @@ class Builder:
         self.haystack, self._tokenizer = haystack, tokenizer
         self._placement, self._chained = placement, chained
         self._whole, self._ends = counts == "prompt", ends
-        self._reserve = reserve_tokens
+        self._reserve, self._reserved_by = reserve_tokens, reserved_by
         self._seams = SpanCounter() if ids else SeamCounter(tokenizer, haystack.text, haystack.cuts)
         self._spans: dict[str, Span] = {}
         self._mark = tokenizer.index(_BROKEN_OFF.encode()).span()
@@ -114,7 +116,7 @@ class Builder:
             raise TooShort(
                 f"Length {length_tokens:,} leaves no room for {'its' if self._ends else 'a'} haystack: "
                 f"{self._reserve} tokens are reserved, {fixed} are needle and template. Use lengths of "
-                f"{least} or more, or a smaller --reserve-tokens."
+                f"{least} or more, or a smaller {self._reserved_by}."
             )
         return restored(prompt, order)
 

@@ -263,6 +263,7 @@ def make_builder(resolved: Resolved, repeat: int, background: Background | None 
         placement="unit" if units else settings.placement,
         counts=settings.counts,
         reserve_tokens=settings.reserve,
+        reserved_by="--max-answer-tokens" if settings.reserve_tokens is None else "--reserve-tokens",
         chained=settings.diff / 100 if settings.spread == "chain-as-coded" else None,
         ids=resolved.traits.render is not None and resolved.feeder is None,
         ends=background is not None and not background.source.endless,

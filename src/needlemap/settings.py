@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from needlemap.durations import duration_s
 from needlemap.errors import SettingsError
@@ -18,6 +18,7 @@ MOST_TOKENS = 100_000_000  # of an answer or a reserve: ten times the longest co
 MOST_REPEATS = 100_000
 MOST_S = 10_000_000.0  # of a wait: four months
 LEAST_FRAMING = -100  # tokens: a server that trims blanks counts a few less than we do
+_CODES = {"en": "english", "zh": "chinese"}
 Spec = str | int | float | list[Any] | dict[str, Any]  # [...], {min, max, count, scale}, "min:max:count"
 
 
@@ -31,6 +32,11 @@ def _read(read: Callable[[object], float], value: Any) -> Any:
 
 Tokens = Annotated[int, BeforeValidator(lambda value: _read(tokens, value))]  # 2000000, '100k', '2M'
 Seconds = Annotated[float, BeforeValidator(lambda value: _read(duration_s, value))]  # 90, '90s', '1h30m'
+
+
+def spelt_out(language: Any) -> Any:
+    """A language's whole name, of its code too."""
+    return _CODES.get(language, language) if isinstance(language, str) else language
 
 
 def _field(default: Any, group: str, text: str, *, read: str | None = None, **limits: Any) -> Any:
@@ -102,8 +108,11 @@ class Settings(BaseModel):
     draw: dict[str, list[str] | str] = _field(
         {}, "Task", "Values for {placeholders}: a list, or low:high.", read="drawn"
     )
-    language: Literal["english", "chinese"] = _field(
-        "english", "Task", "Of template and generated haystack.", read="language"
+    language: Annotated[Literal["english", "chinese"], BeforeValidator(spelt_out)] = _field(
+        "english",
+        "Task",
+        "Of template and generated haystack; en and zh are short for them.",
+        read="language",
     )
     # haystack
     haystack: str = _field(
@@ -222,6 +231,14 @@ class Settings(BaseModel):
     save: bool = _field(True, "Run", "Keep the run folder; off: only the printed map is left.")
     save_contexts: bool = _field(False, "Run", "Also write every context as a text file into the run folder.")
     quiet: bool = _field(False, "Run", "Print the result only.")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_yes(cls, value: Any, info: ValidationInfo) -> Any:
+        """YAML's yes is no number and no text. Raises ValueError, as pydantic wants it."""
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
+            raise ValueError(f"takes no yes or no, got {value!r}")
+        return value
 
     @property
     def backend(self) -> str:

@@ -97,6 +97,22 @@ def test_two_runs_on_one_folder_the_second_refuses(needlemap, wire):
     assert len(wire.log()) == 40
 
 
+def test_a_run_of_which_nothing_was_answered_leaves_its_folder_to_the_next(needlemap, wire):
+    """A slip in a model's name, a wrong key: the command is mended, and its -o stays."""
+    grid = ("--lengths", "200,300", "--depths", "0,50,100")
+    wire.schedule("404", cycle=True)
+    slip = needlemap.run(wire, *grid, "--model", "openai/god", code=2)
+    assert "Other settings" not in slip.stderr
+    wire.schedule()
+    ended = needlemap.run(wire, *grid, "--depths", "0,100")
+    assert "note: nothing was answered in the run that r held: it is replaced" in ended.stderr
+    assert "overall 100.0 (n=4, 0 missing)" in ended.stdout  # nothing of the other's grid is left
+    assert {record["model"] for record in needlemap.records()} == {"openai/m"}
+    assert "left out" not in needlemap("report", "r").stderr
+    other = needlemap.run(wire, *grid, "--model", "openai/god", code=2)
+    assert "'r' holds a run with other settings: model" in other.stderr
+
+
 def test_another_question_into_the_same_folder_is_refused_by_name(needlemap, wire):
     grid = ("--lengths", "200", "--depths", "0")
     needlemap.run(wire, *grid)

@@ -20,6 +20,7 @@ from needlemap.files import make_folder
 from needlemap.keys import check_key_names
 from needlemap.models.base import Model
 from needlemap.reports.live import Silent
+from needlemap.runs.begun import is_replaced, set_aside
 from needlemap.runs.fleet import Fleet
 from needlemap.runs.launch import Launch
 from needlemap.runs.launch_file import LaunchFile, check_launched_here, read_launch, refuse_launched
@@ -121,6 +122,8 @@ def start(session: Session, fleet: Fleet, live: bool, part: Part) -> int:
             return finished(session, first, part)
         warn(first)
         with lock_folder(path):  # nobody else is there
+            if is_replaced(session.folder, session.experiment):
+                set_aside(session.folder)
             write_json(path / RUN_FILE, about(session.experiment, session.folder))
             work = lay_out(path, session.experiment, session.todo, fleet.most)
         stack.enter_context(lock_folder(path, shared=True))
@@ -162,6 +165,8 @@ def _model(session: Session, part: Part) -> Model | None:
 
 def _at_work(path: Path) -> Path:
     """The run whose workers are at work: of a suite's folder that of a family. Raises NeedlemapError."""
+    if not path.is_dir():
+        raise NeedlemapError(f"No folder '{path}' here. Give that of the run whose workers are at work.")
     if not is_suite(path):
         return path
     for run in open_suite(path).runs:

@@ -16,8 +16,11 @@ _EXTENSIONS = ("models", "tasks", "scorers", "haystacks")
 KINDS = ("presets", "suites", "templates", "tokenizers", *_EXTENSIONS)
 
 
-def list_command(kind: str) -> None:
-    """Print the names of a kind, one a line, with a word on each where there is one."""
+def list_command(kind: str | None) -> None:
+    """Print the names of a kind, one a line, with a word on each where there is one; else the kinds."""
+    if kind is None:
+        print("".join(f"needlemap list {each}\n" for each in KINDS), end="")
+        return
     if kind not in KINDS:
         raise SettingsError(f"Cannot list '{kind}'. {did_you_mean(kind, KINDS)}")
     rows = _rows(kind)

@@ -15,6 +15,7 @@ from needlemap.plan.bins import lower_bound
 from needlemap.plan.cost import Shape
 from needlemap.plan.places import make_bins_of
 from needlemap.plan.summary import WORTH, Summary, Walked, summarise
+from needlemap.printable import counted
 from needlemap.settings import Settings
 from needlemap.trials import Experiment, prepare
 
@@ -120,10 +121,10 @@ def _show(
     terms: Terms,
 ) -> None:
     first = next(iter(experiments.values()))
-    grid = first.grid
+    axes = counted(len(first.grid.lengths), "length"), counted(len(first.grid.depths), "depth")
     print(
-        f"{settings.model} · {first.task.name} · {len(grid.lengths)} lengths x {len(grid.depths)} depths x "
-        f"{settings.repeats} · tokenizer {first.tokenizer.name} · lanes: {rows[0].lanes}\n"
+        f"{settings.model} · {first.task.name} · {' x '.join(axes)} x {settings.repeats} · "
+        f"tokenizer {first.tokenizer.name} · lanes: {rows[0].lanes}\n"
     )
     if first.tokens_fed is not None:
         print(f"lengths are tokens of {first.tokenizer.name}; those below are the model's own\n")

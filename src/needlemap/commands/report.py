@@ -70,7 +70,8 @@ def report_command(
     page = out is not None and out.suffix.lower() == ".html"  # says it where a run is given twice
     loaded = _opened(paths if page else list(dict.fromkeys(paths)), dataset_length)
     if out is not None:
-        print(_written(loaded, out, format, look), file=sys.stderr)
+        new = "" if out.parent.is_dir() else f" (in a new folder, {out.parent})"
+        print(f"{_written(loaded, out, format, look)}{new}", file=sys.stderr)
     for tracker in trackers:
         for place in log_runs(loaded, tracker, step, title=title, palette=palette, rules=look.rules):
             print(place, file=sys.stderr)

@@ -27,13 +27,13 @@ from needlemap.reports.ended import ended_lines
 from needlemap.reports.live import Lines, LiveMap, Silent, Tally, Together, View
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.usage import judge_lines, usage_lines
+from needlemap.runs.begun import is_replaced
 from needlemap.runs.budget import Budget, Reserved
 from needlemap.runs.canary import begins_twice
 from needlemap.runs.contexts import SavingContexts
 from needlemap.runs.record import Record
 from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session, about, load_map, make_model, map_of
-from needlemap.runs.store import RUN_FILE
 from needlemap.runs.watcher import Watcher
 from needlemap.scorers.base import rule_of
 from needlemap.settings import Settings
@@ -140,6 +140,8 @@ def announce(session: Session) -> None:
     lines += [f"warning: the question gives its answer away: {given[0]}"] if given else []
     if experiment.traits.render is not None and begins_twice(experiment.trials[0].prompt):
         lines.append("warning: prompts begin with the same token twice: does the template spell it?")
+    if not session.done and is_replaced(session.folder, experiment):
+        lines.append(f"note: nothing was answered in the run that {session.folder.path} held: it is replaced")
     lines += _same(experiment)
     missed = sum(trial.prompt.off_by != 0 for trial in experiment.trials)
     lines += [f"warning: {missed} prompts miss their length by a token or two (recorded)"] if missed else []
@@ -278,13 +280,15 @@ def warn(outcome: Outcome) -> None:
 def verdict(outcome: Outcome, experiment: Experiment, path: Path) -> int:
     """What stopped the run or failed in it, in one line each; the exit code."""
     warn(outcome)
-    kept = experiment.settings.save and (path / RUN_FILE).is_file()
-    elsewhere = f" Other settings want another folder than {path}: give one with -o, or none." if kept else ""
+    kept = experiment.settings.save and outcome.scored > 0
     if outcome.canary:
+        elsewhere = f" Other settings want another folder than {path}: give one with -o." if kept else ""
         print(f"needlemap: stopped before spending more. {outcome.canary}{elsewhere}", file=sys.stderr)
         return 2
     if outcome.hopeless:
-        print(f"needlemap: stopped, every request would fail: {outcome.hopeless}{elsewhere}", file=sys.stderr)
+        again = f" To go on once it is mended: the same command with -o {path}" if kept else ""
+        why = outcome.hopeless if outcome.hopeless.endswith((".", "!", "?")) else f"{outcome.hopeless}."
+        print(f"needlemap: stopped, every request would fail: {why}{again}", file=sys.stderr)
         return 2
     if outcome.refused_from:
         fitting = [length for length in experiment.grid.lengths if length < outcome.refused_from]

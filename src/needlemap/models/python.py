@@ -54,9 +54,7 @@ class PythonModel(metaclass=Checked):
             if isinstance(error, TimeoutError) and clock.expired():
                 raise faults.timed_out(decoding.timeout_s) from None
             failure = Failure.MEMORY if isinstance(error, MemoryError) else Failure.MODEL
-            raise Unmeasured(
-                failure, faults.scrub(f"{self.name}: {type(error).__name__}: {error}")
-            ) from error
+            raise Unmeasured(failure, f"{self.name}: {faults.raised_by(error)}") from error
         return self._answer(said, perf_counter() - start)
 
     async def close(self) -> None:
@@ -147,4 +145,4 @@ def _module(name: str) -> Any:
             raise SettingsError(f"No module '{name}' here ({here}) or installed.") from None
         raise SettingsError(f"Module '{name}' needs '{error.name}', which is not installed.") from error
     except Exception as error:
-        raise SettingsError(f"Module '{name}' cannot be imported: {type(error).__name__}: {error}") from error
+        raise SettingsError(f"Module '{name}' cannot be imported: {faults.raised_by(error)}.") from error

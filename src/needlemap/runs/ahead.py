@@ -10,7 +10,7 @@ from pathlib import Path
 
 from needlemap.grid import setting
 from needlemap.resolve import Resolved, resolve
-from needlemap.runs.begun import GRID_MODES, check_same, unscored
+from needlemap.runs.begun import GRID_MODES, check_same, is_unanswered, unscored
 from needlemap.runs.session import check_judge
 from needlemap.runs.store import RunFolder
 from needlemap.settings import Settings
@@ -32,7 +32,7 @@ def look_ahead(settings: Settings, path: Path) -> Ahead:
     haystack holds, and a folder of another run. Raises NeedlemapError.
     """
     resolved, folder = resolve(settings), RunFolder(path)
-    if folder.exists:
+    if folder.exists and not is_unanswered(folder):
         check_same(folder, resolved)
     sample = prepare(_sampled(resolved))
     check_judge(sample)

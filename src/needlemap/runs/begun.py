@@ -1,9 +1,14 @@
-"""What is left of a run that was begun, and whether it is the run that is wanted now."""
+"""What is left of a run that was begun, and whether it is the run that is wanted now.
+
+A run of which nothing was answered, as after a slip in a model's name, is worth nothing: its folder is taken
+over by one with other settings.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from needlemap.errors import NeedlemapError
@@ -13,16 +18,59 @@ from needlemap.resolve import Resolved
 from needlemap.runs.contrast import how_to_score
 from needlemap.runs.record import Record
 from needlemap.runs.run_file import is_ruled_otherwise, ruled
-from needlemap.runs.store import RunFolder, scorer_of
+from needlemap.runs.store import RUN_FILE, RunFolder, records_files, scorer_of
 from needlemap.scorers.base import Scorer, rule_of
 from needlemap.trials import Experiment, Trial
 
 GRID_MODES = ("bins", "lattice")  # the whole grid decides where needles go, so the first start fixes it
 _GRID = ("lengths", "depths", "sigmoid_ends", "depth_rounding")  # all but its repeats
+_CLOSED = "closed-book.jsonl"
+
+
+class AnotherRun(NeedlemapError):
+    """A folder's run asks something else than what is wanted."""
 
 
 def unscored(folder: RunFolder, experiment: Experiment) -> list[Trial]:
-    """The trials that a folder has no score of. Raises NeedlemapError when it holds another run."""
+    """The trials that a folder has no score of; all, where it is to be taken over. Raises NeedlemapError when
+    it holds another run."""
+    try:
+        return _left(folder, experiment)
+    except AnotherRun:
+        if is_unanswered(folder):
+            return list(experiment.trials)
+        raise
+
+
+def is_replaced(folder: RunFolder, wanted: Experiment) -> bool:
+    """Whether a folder holds another run than the one wanted, and nothing of it was answered."""
+    try:
+        _left(folder, wanted)
+    except AnotherRun:
+        return is_unanswered(folder)
+    return False
+
+
+def set_aside(folder: RunFolder) -> None:
+    """Leave a folder that is taken over without its run; what failed in it stays under other names."""
+    for file in [*records_files(folder.path), *folder.path.glob(_CLOSED)]:
+        file.replace(file.with_name(f"replaced-{file.name}"))
+    (folder.path / RUN_FILE).unlink()
+
+
+def is_unanswered(folder: RunFolder) -> bool:
+    """Whether nothing of a run was ever answered, as far as can be read."""
+    about = folder.about()
+    if "imported" in about or (folder.path / "launches").exists():
+        return False
+    closed = folder.path / _CLOSED
+    for record in chain(folder.every_record(), folder.records_in(closed, about) if closed.exists() else ()):
+        if record.answer is not None or record.score is not None:
+            return False
+    return not folder.left_out.notes()
+
+
+def _left(folder: RunFolder, experiment: Experiment) -> list[Trial]:
     if not folder.exists:
         if any(folder.path.glob("records-*.jsonl")):
             raise NeedlemapError(
@@ -41,7 +89,7 @@ def unscored(folder: RunFolder, experiment: Experiment) -> list[Trial]:
         if is_ruled_otherwise(scorer_of(record), now) and (trial is None or record.asked == trial.asked):
             continue
         if trial is not None and record.key != trial.key:
-            raise NeedlemapError(
+            raise AnotherRun(
                 f"'{folder.path}' holds answers to other prompts (first: length {length}, depth "
                 f"{percent(depth):g}, repeat {repeat}): the haystack, a template, the model's weights or "
                 f"needlemap itself changed since. Give another folder with -o."
@@ -52,7 +100,7 @@ def unscored(folder: RunFolder, experiment: Experiment) -> list[Trial]:
 
 
 def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
-    """Raises NeedlemapError when a folder's run asks something else: two mixed would make a false map."""
+    """Raises AnotherRun when a folder's run asks something else: two mixed would make a false map."""
     theirs, ours = folder.about(), wanted.settings.model_dump(mode="json")
     fixed = ours["mode"] in GRID_MODES or wanted.ready  # the first start chose the places
     free = {*SCORING} | (FREE.difference(_GRID) if fixed else FREE)
@@ -71,7 +119,7 @@ def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
         was, now = scorers if name == "scorer" else (theirs["settings"].get(name), ours.get(name))
         scoring = f" To score its answers anew: {how_to_score(str(folder.path), scorers[1])}"
         advice = scoring if differing == ["scorer"] else ""
-        raise NeedlemapError(
+        raise AnotherRun(
             f"'{folder.path}' holds a run with other settings: {', '.join(differing)} ({name} was {was!r}, "
             f"is {now!r}). Give another folder with -o, or the settings of that run.{advice}"
         )

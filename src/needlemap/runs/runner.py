@@ -15,7 +15,7 @@ from zlib import crc32
 
 from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
 from needlemap.models.base import Answer, Decoding, Model, Teacher
-from needlemap.models.faults import scrub
+from needlemap.models.faults import raised_by
 from needlemap.money import Prices
 from needlemap.plan.lanes import Lanes
 from needlemap.plan.queue import LaneQueue
@@ -303,7 +303,7 @@ def raised(error: Exception, failure: Failure) -> Unmeasured:
     """A plug-in's own exception as a failure of one trial. Raises NeedlemapError, which ends the run."""
     if isinstance(error, NeedlemapError):
         raise error
-    return Unmeasured(failure, scrub(f"{type(error).__name__}: {error}"))
+    return Unmeasured(failure, raised_by(error))
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -30,7 +30,7 @@ from needlemap.plan.places import SHARING
 from needlemap.printable import printable
 from needlemap.registry import find
 from needlemap.resolve import model_options
-from needlemap.runs.begun import GRID_MODES, scorer_about, to_be_scored, unscored
+from needlemap.runs.begun import GRID_MODES, is_replaced, scorer_about, set_aside, to_be_scored, unscored
 from needlemap.runs.budget import Budget, Reserved
 from needlemap.runs.canary import send
 from needlemap.runs.closed_book import ask, every_record, unasked
@@ -117,6 +117,8 @@ class Session:
             await make_ready(scorer, self.experiment.trials[0], stack)
             refuse_launched(self.folder.path)
             writer = stack.enter_context(closing(Writer(self.folder)))
+            if is_replaced(self.folder, self.experiment):
+                set_aside(self.folder)
             # Once more, now that nobody else writes: another run may have ended between `open` and here.
             left = {trial.key for trial in unscored(self.folder, self.experiment)}
             writer.describe(about(self.experiment, self.folder))
@@ -141,6 +143,8 @@ class Session:
     def spent(self) -> Budget:
         """The limits, with what earlier starts have spent of them."""
         budget = replace(self.budget)
+        if not self.done and is_replaced(self.folder, self.experiment):
+            return budget
         for record in (*self.folder.every_record(), *every_record(self.folder)):
             budget.add(record)
         return budget

@@ -92,8 +92,11 @@ class RunFolder:
         try:
             about = dict(json.loads(text))
             schema = int(about["schema"])
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            raise NeedlemapError(f"'{file}' is not a run's: {error!r}.") from None
+        except json.JSONDecodeError as error:
+            where = f"line {error.lineno}, column {error.colno}"
+            raise NeedlemapError(f"'{file}' is not a run's: it is no JSON ({where}: {error.msg}).") from None
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            raise NeedlemapError(f"'{file}' is not a run's: it names no schema that can be read.") from None
         if schema > SCHEMA:
             raise NeedlemapError(
                 f"Run '{self.path}' was written by a newer needlemap (schema {schema}, this one reads up to "

@@ -40,7 +40,7 @@ def data_of(page: Path | str, name: str) -> Any:
 
 def test_several_runs_become_one_page_with_their_difference(runs, typed):
     ended = typed("report", "r", "short", "-o", "new/both.html", "--title", "Two", folder=runs.folder)
-    assert ended.stderr == "new/both.html\n"
+    assert ended.stderr == "new/both.html (in a new folder, new)\n"
     page = runs.folder / "new" / "both.html"
     summary = data_of(page, "summary")
     assert [run["path"] for run in summary["runs"]] == ["r", "short"]
