@@ -27,13 +27,14 @@ from needlemap.reports.ended import ended_lines
 from needlemap.reports.live import Lines, LiveMap, Silent, Tally, Together, View
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.usage import judge_lines, usage_lines
-from needlemap.runs.begun import is_replaced
+from needlemap.runs.begun import is_replaced, is_unanswered
 from needlemap.runs.budget import Budget, Reserved
 from needlemap.runs.canary import begins_twice
 from needlemap.runs.contexts import SavingContexts
 from needlemap.runs.record import Record
 from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session, about, load_map, make_model, map_of
+from needlemap.runs.store import RunFolder
 from needlemap.runs.watcher import Watcher
 from needlemap.scorers.base import rule_of
 from needlemap.settings import Settings
@@ -277,10 +278,16 @@ def warn(outcome: Outcome) -> None:
         print(f"warning: {warning}", file=sys.stderr, flush=True)
 
 
+def _is_answered(outcome: Outcome, path: Path) -> bool:
+    """Whether a folder holds answers, so that a run with other settings cannot have it."""
+    folder = RunFolder(path)
+    return outcome.scored > 0 or (folder.exists and not is_unanswered(folder))
+
+
 def verdict(outcome: Outcome, experiment: Experiment, path: Path) -> int:
     """What stopped the run or failed in it, in one line each; the exit code."""
     warn(outcome)
-    kept = experiment.settings.save and outcome.scored > 0
+    kept = experiment.settings.save and _is_answered(outcome, path)
     if outcome.canary:
         elsewhere = f" Other settings want another folder than {path}: give one with -o." if kept else ""
         print(f"needlemap: stopped before spending more. {outcome.canary}{elsewhere}", file=sys.stderr)
