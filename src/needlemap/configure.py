@@ -19,7 +19,6 @@ from needlemap.files import read_regular
 from needlemap.grid import make_grid
 from needlemap.haystacks.folder import source_of
 from needlemap.keys import check_key_names, refuse_keys
-from needlemap.models.connection import check_address
 from needlemap.seed_names import BY_NAME, translate
 from needlemap.settings import Settings, spelt_out
 from needlemap.yaml_text import read_yaml
@@ -184,6 +183,8 @@ def _with_item(settled: dict[str, Any]) -> dict[str, Any]:
 
 def _addressed(settings: Settings) -> Settings:
     """Settings with the server's address that the environment names, so that it is part of what was asked."""
+    from needlemap.models.connection import check_address  # late: it needs asyncio, which --help does not
+
     address = os.environ.get(_ADDRESSES.get(settings.backend, ""))
     if settings.base_url or address:
         check_address(settings.base_url or address or "")
