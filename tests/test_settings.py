@@ -10,10 +10,11 @@ import yaml
 from typer.testing import CliRunner
 
 from needlemap.cli import app
+from needlemap.commands.settle import settle
 from needlemap.configure import configure, preset_about, preset_files
 from needlemap.errors import SettingsError
 from needlemap.resolve import resolve
-from needlemap.seed_names import BY_NAME, TABLE
+from needlemap.seed_names import BY_NAME, ELSEWHERE, TABLE
 from needlemap.settings import Settings
 
 LENGTHS = {"min": 1000, "max": 200_000, "count": 35}
@@ -188,6 +189,134 @@ def test_two_names_of_one_setting_and_values_without_meaning_are_refused(given, 
 def test_another_part_of_the_same_options_is_no_contradiction():
     made = configure(None, {"use_trim": True, "scorer_options": {"other": 1}})
     assert made.scorer_options == {"trim": True, "other": 1}
+
+
+N_RULES = {"counts": "context", "reserve_tokens": 200, "placement": "period", "depth_rounding": "round"}
+O_RULES = {"counts": "context", "reserve_tokens": 200, "placement": "token", "depth_rounding": "truncate"}
+
+
+@pytest.mark.parametrize(
+    ("given", "rules"),
+    [
+        ({"context_lengths_min": 1000}, N_RULES),
+        ({"document_depth_percent_max": 90}, N_RULES),
+        ({"final_context_length_buffer": 100}, N_RULES | {"reserve_tokens": 100}),
+        ({"haystack_dir": "essays"}, {"order": "listed", "joined": "text", "haystack_repeat": True}),
+        ({"length": 4000, "depth": 50}, O_RULES | {"tokenizer": "gpt-4"}),
+        ({"length_buffer": 200}, O_RULES),
+        ({"path": "CDME"}, {"order": "cumulative", "joined": "tokens"}),
+        ({"context_lengths_min": 1000, "counts": "prompt"}, N_RULES | {"counts": "prompt"}),
+        (
+            {"document_depth_percents": [12.5], "context_lengths_max": 2000},
+            N_RULES | {"depth_rounding": "none"},
+        ),
+        (
+            {"document_depth_percent_interval_type": "sigmoid", "context_lengths_max": 2000},
+            N_RULES | {"depth_rounding": "none"},
+        ),
+    ],
+    ids=str,
+)
+def test_a_tools_names_bring_its_rules_where_no_preset_is_named(given, rules):
+    """1000 of its tokens were a prompt with room for the answer here, 700 of them sent, and 800 there."""
+    assert rules.items() <= configure(None, given).model_dump().items()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"context_lengths": [1000]},  # both tools' name
+        {"retrieval_question": "Who?", "needle": "A fact."},
+        {"model_name": "gpt-4", "num_concurrent_requests": 2},
+        {"lengths": [1000], "context_lengths_min": None},
+    ],
+    ids=str,
+)
+def test_other_names_bring_none(given):
+    assert configure(None, given).counts == "prompt"
+
+
+def test_a_preset_keeps_its_own_rules():
+    assert configure("bm25", {"context_lengths_max": 4000}).counts == "prompt"
+    assert configure("cdme-8k", {"document_depth_percent_max": 90}).placement == "token"
+
+
+def test_sigmoid_and_own_depths_are_not_rounded_as_the_original_does_not():
+    preset = "needlehaystack"
+    assert configure(preset, {"document_depth_percent_interval_type": "sigmoid"}).depth_rounding == "none"
+    assert configure(preset, {"document_depth_percents": [12.5]}).depth_rounding == "none"
+    assert configure(preset, {"document_depth_percent_intervals": 5}).depth_rounding == "round"
+    assert configure("cdme-8k", {"document_depth_percents": [12.5]}).depth_rounding == "truncate"
+
+
+def test_names_of_both_tools_bring_neithers_rules_but_an_error():
+    words = r"Names of two tools.*length_buffer \(OpenCompass\).*Name a preset"
+    with pytest.raises(SettingsError, match=words):
+        configure(None, {"context_lengths_min": 1000, "length_buffer": 100})
+    assert configure("cdme-8k", {"context_lengths_min": 1000, "length_buffer": 100}).reserve_tokens == 100
+
+
+def test_the_rules_are_said_once(tmp_path, capsys):
+    file = tmp_path / "mine.yaml"
+    file.write_text("context_lengths_min: 1000\nhaystack_dir: essays\n", encoding="utf-8")
+    settle(str(file), {"document_depth_percent_max": 90})
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith(
+        "note: context_lengths_min, haystack_dir, document_depth_percent_max: needlehaystack's names, so by "
+        "its rules: counts=context, reserve_tokens=200, placement=period, depth_rounding=round, order="
+    )
+    settle(str(file), {"quiet": True})
+    settle("needlehaystack", {"context_lengths_min": 1000, "haystack_dir": "essays"})
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_opencompass_config_keys_are_refused_with_where_to_look(name, tmp_path):
+    file = tmp_path / "oc.yaml"
+    file.write_text(yaml.safe_dump({name: {"x": 1}}), encoding="utf-8")
+    with pytest.raises(SettingsError, match=f"'{name}' in .*oc.yaml is OpenCompass's. Here: "):
+        configure(str(file))
+
+
+@pytest.mark.parametrize(
+    ("words", "ours"),
+    [
+        (["--save_contexts"], {"save_contexts": True}),
+        (["--save-contexts"], {"save_contexts": True}),
+        (["--save_contexts", "True"], {"save_contexts": True}),
+        (["--save_contexts", "False", "cdme-8k"], {"save_contexts": False, "guide": True}),
+        (["--guide", "False", "cdme-8k"], {"guide": False}),
+        (["--no_save"], {"save": False}),
+        (["--max_answer_tokens=7"], {"max_answer_tokens": 7}),
+        (
+            ["--haystack_path", "a/b", "--haystack", "hub", "--file_list", "a.jsonl"],
+            {"file_list": ["a.jsonl"]},
+        ),
+        (["--substr_validation_words", "a b"], {"keywords": ["a b"]}),
+        (["--substr_validation_words", "a", "b"], {"keywords": ["a", "b"]}),
+        (
+            ["--substr-validation-words", "a", "b", "needlehaystack"],
+            {"keywords": ["a", "b"], "order": "listed"},
+        ),
+        (["needlehaystack", "--substr_validation_words", "a", "--seed", "5"], {"keywords": ["a"], "seed": 5}),
+        (["--substr_validation_words", "a", "--substr_validation_words", "b"], {"keywords": ["a", "b"]}),
+        (["--substr_validation_words", "[a, b]"], {"keywords": ["a", "b"]}),
+        (["--context_lengths", "1000", "2000"], {"lengths": [1000, 2000]}),
+        (["--context_lengths", "1k,2k"], {"lengths": "1k,2k"}),
+        (["--document_depth_percents", "0", "12.5", "--seed", "1"], {"depths": [0, 12.5]}),
+        (["--needle", "--a_b is a fact."], {"needle": "--a_b is a fact."}),
+    ],
+    ids=" ".join,
+)
+def test_older_spellings_of_flags(words, ours, flags):
+    assert ours.items() <= flags(*words).model_dump().items()
+
+
+def test_a_flag_that_nobody_has_is_not_made_of_one():
+    ended = CliRunner().invoke(app, ["run", "--saev_contexts"])
+    assert ended.exit_code == 2
+    assert "No such option: --saev_contexts" in ended.output
 
 
 # Where settings come from

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from needlemap.reports.table import CELLS, TRIALS, Column
 from needlemap.runs.record import Record
-from needlemap.seed_names import TABLE
+from needlemap.seed_names import ELSEWHERE, TABLE
 from needlemap.settings import Settings
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -169,8 +169,10 @@ def _kind(annotation: Any) -> str:
 
 
 def names_table() -> str:
-    """Every older name and what it means here."""
-    return table(("older name", "tool", "here"), [(f"`{row.name}`", row.tool, row.ours) for row in TABLE])
+    """Every older name and what it means here; those that are refused say what to write instead."""
+    refused = [(f"`{name}`", "OpenCompass", f"refused: {where}") for name, where in ELSEWHERE.items()]
+    rows = [(f"`{row.name}`", row.tool, row.ours) for row in TABLE]
+    return table(("older name", "tool", "here"), [*rows, *refused])
 
 
 def columns_table(columns: Sequence[Column]) -> str:

@@ -19,7 +19,7 @@ from needlemap.files import read_regular
 from needlemap.grid import make_grid
 from needlemap.haystacks.folder import source_of
 from needlemap.keys import check_key_names, refuse_keys
-from needlemap.seed_names import BY_NAME, translate
+from needlemap.seed_names import BY_NAME, ELSEWHERE, Implied, implied, translate
 from needlemap.settings import Settings, spelt_out
 from needlemap.yaml_text import read_yaml
 
@@ -120,9 +120,24 @@ def configure_in_part(
     layers = [*(_named(named) if named else []), *(Layer(*each) for each in (between or {}).items())]
     layers.append(Layer(COMMAND, given or {}))
     settled, givers = _settle(layers)
+    if not between and (older := _older(layers)):
+        layers = [Layer(f"{older.tool}'s rules", older.rules, ours=True), *layers]
+        settled, givers = _settle(layers)
     sources = ([named] if named else []) + ([COMMAND] if given or not named else [])
     settings, unheeded = _heeded(settled, givers, layers, " or ".join(sources))
     return _addressed(settings), unheeded
+
+
+def older_rules(named: str | None, given: Mapping[str, Any]) -> Implied | None:
+    """The older tool's rules that older names bring, where no preset is named."""
+    return _older([*(_named(named) if named else []), Layer(COMMAND, given)])
+
+
+def _older(layers: Sequence[Layer]) -> Implied | None:
+    if any(layer.ours for layer in layers):
+        return None
+    given = (name for layer in layers for name, value in layer.data.items() if value is not None)
+    return implied(dict.fromkeys(given))
 
 
 def _settle(layers: Sequence[Layer]) -> tuple[dict[str, Any], dict[str, int]]:
@@ -299,6 +314,11 @@ def _yaml(raw: bytes, name: str) -> dict[str, Any]:
 
 def _translated(raw: Mapping[str, Any], settled: Mapping[str, Any], where: str) -> dict[str, Any]:
     known = {*Settings.model_fields, *BY_NAME}
+    theirs = next((name for name in raw if name in ELSEWHERE), None)
+    if theirs is not None:
+        raise SettingsError(
+            f"'{theirs}' in {where} is OpenCompass's. Here: {ELSEWHERE[theirs]}. See docs/coming-from.md."
+        )
     unknown = {name: _hint(name, known) for name in raw if name not in known}
     if unknown:
         wrong = _wrong({name: value for name, value in raw.items() if name in Settings.model_fields})

@@ -6,7 +6,7 @@ The older tools' names are flags too, hidden from `--help` and listed in docs/co
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, Optional, get_args, get_origin
 
 import typer
@@ -19,9 +19,17 @@ from needlemap.seed_names import TABLE
 from needlemap.settings import Settings
 from needlemap.yaml_text import read_yaml
 
+_LISTS = ("context_lengths", "document_depth_percents", "substr_validation_words")  # of several words
+
 
 class GroupedCommand(TyperCommand):
-    """A command whose help lists its flags by the settings' groups."""
+    """A command whose help lists its flags by the settings' groups. It takes the older tools' spelling too:
+    `_` for `-` in a flag's name, True and False behind it, and several words behind one that takes a list.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse, after the older spelling is made ours."""
+        return super().parse_args(ctx, respelt(args, self.params))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """One section a group; the command's own flags come first."""
@@ -56,9 +64,49 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def respelt(args: Sequence[str], parameters: Sequence[Any]) -> list[str]:
+    """Arguments in our spelling.
+
+    `--save_contexts True` is `--save-contexts`; `--substr_validation_words a b` is that flag twice. A word
+    that may be the preset ends such a list.
+    """
+    owners = {flag: each for each in parameters for flag in (*each.opts, *each.secondary_opts)}
+    made: list[str] = []
+    waiting = list(args)
+    while waiting:
+        word = waiting.pop(0)
+        if word == "--":
+            return [*made, word, *waiting]
+        flag, equals, value = word.partition("=")
+        if flag.startswith("--") and flag not in owners and flag.replace("_", "-") in owners:
+            flag = flag.replace("_", "-")
+        owner = owners.get(flag)
+        if owner is not None and owner.secondary_opts and not equals and _truth(waiting[:1]) is not None:
+            made.append((owner.opts if _truth([waiting.pop(0)]) else owner.secondary_opts)[0])
+            continue
+        made.append(f"{flag}{equals}{value}")
+        if owner is not None and owner.name in _LISTS and not equals and waiting:
+            made.append(waiting.pop(0))
+            while waiting and not waiting[0].startswith("-") and not _names_preset(waiting[0]):
+                made += [flag, waiting.pop(0)]
+    return made
+
+
+def _truth(words: Sequence[str]) -> bool | None:
+    return {"true": True, "false": False}.get(words[0].lower()) if words else None
+
+
+def _names_preset(word: str) -> bool:
+    from needlemap.configure import preset_files  # late: help needs none
+
+    return word.endswith((".yaml", ".yml")) or word.startswith("suite:") or word in preset_files()
+
+
 def parsed(name: str, value: Any) -> Any:
     """A flag's text as the setting's kind of value: KEY=VALUE pairs become a mapping, 'none' None."""
     field = Settings.model_fields.get(name)
+    if name in _LISTS:
+        return _listed(value)
     if field is None:
         return _plain(value)
     if get_origin(field.annotation) is dict:
@@ -88,9 +136,17 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     )
 
 
+def _listed(words: Sequence[str]) -> Any:
+    """Words as a list, of which one may be a list in YAML; one word alone is as it stands."""
+    found = [_plain(word) for word in words]
+    if len(found) == 1:
+        return found[0]
+    return [part for each in found for part in (each if isinstance(each, list) else [each])]
+
+
 def _hidden(name: str) -> inspect.Parameter:
-    option = typer.Option(f"--{name.replace('_', '-')}", f"--{name}", hidden=True)
-    kind: Any = Optional[str]  # noqa: UP045
+    option = typer.Option(f"--{name.replace('_', '-')}", hidden=True)
+    kind: Any = Optional[list[str] if name in _LISTS else str]  # noqa: UP045
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
     )

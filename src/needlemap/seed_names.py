@@ -5,7 +5,7 @@ A name is translated before settings are checked, in YAML and on the command lin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,9 +92,58 @@ def _no_key(_raw: Raw, _value: Any) -> Raw:
     )
 
 
+def _words(_raw: Raw, value: Any) -> Raw:
+    return {"keywords": value if isinstance(value, list) else [str(value)]}
+
+
+def _exact(raw: Raw, value: Any) -> Raw:
+    """Depths that needlehaystack does not round to whole percents, as it does evenly spaced ones."""
+    kept = {"depth_rounding": "none"} if raw.get("depth_rounding") == "round" else {}
+    return {"depths": value, **kept}
+
+
+def _scale(raw: Raw, value: Any) -> Raw:
+    found = _part("depths", "scale", _DEPTHS)(raw, value)
+    return {**_exact(raw, found["depths"]), **found} if value == "sigmoid" else found
+
+
 _LENGTHS = {"min": 1000, "max": 200_000, "count": 35}
 _DEPTHS = {"min": 0, "max": 100, "count": 35}
 _N, _O = "needlehaystack", "OpenCompass"
+
+# Without a preset, a tool's own names for lengths, depths or haystack bring the rules that these go by there.
+_GRID, _HAYSTACK = ("lengths", "depths", "reserve_tokens"), ("haystack=folder", "haystack=jsonl")
+RULES: dict[str, dict[tuple[str, ...], Raw]] = {
+    _N: {
+        _GRID: {"counts": "context", "reserve_tokens": 200, "placement": "period", "depth_rounding": "round"},
+        _HAYSTACK: {"order": "listed", "joined": "text", "haystack_repeat": True},
+    },
+    _O: {
+        _GRID: {
+            "tokenizer": "gpt-4",
+            "counts": "context",
+            "reserve_tokens": 200,
+            "placement": "token",
+            "depth_rounding": "truncate",
+            "sigmoid_ends": "squash",
+        },
+        _HAYSTACK: {"order": "cumulative", "joined": "tokens"},
+    },
+}
+# What stands in OpenCompass's configs and is no setting here: what to write instead.
+ELSEWHERE = {
+    "abbr": "a model's short name is 'label'; a data set's is made of length and depth",
+    "type": "a data set is 'task' and 'haystack'; a model's kind stands before the slash of 'model'",
+    "reader_cfg": "nothing: there are no columns to name",
+    "infer_cfg": "the prompt is 'template' (docs/templates.md), the budget 'max_answer_tokens'",
+    "eval_cfg": "'scorer' and 'scorer_options' (docs/scorers.md)",
+    "meta_template": "the model's chat template, or 'template' (docs/templates.md)",
+    "max_seq_len": "'model_options: {session_len: N}' for lmdeploy (docs/models.md)",
+    "batch_size": "'concurrency' (docs/models.md)",
+    "run_cfg": "the flag --gpus-per-worker (docs/cluster.md)",
+    "datasets": "one file of settings, with 'lengths' and 'depths'",
+    "models": "one file of settings for each model, with 'model'",
+}
 
 TABLE: tuple[SeedName, ...] = (
     SeedName("haystack_dir", _N, "haystack=folder, haystack_path", _source("folder")),
@@ -119,10 +168,10 @@ TABLE: tuple[SeedName, ...] = (
         "document_depth_percent_interval_type",
         f"{_N}, {_O}",
         "depths (scale)",
-        _part("depths", "scale", _DEPTHS),
+        _scale,
         True,
     ),
-    SeedName("document_depth_percents", _N, "depths", _same("depths")),
+    SeedName("document_depth_percents", _N, "depths", _exact),
     SeedName("model_name", _N, "model", _model),
     SeedName("save_results", _N, "save", _same("save")),
     SeedName("openai_api_key", _N, "environment variable OPENAI_API_KEY", _no_key),
@@ -132,7 +181,7 @@ TABLE: tuple[SeedName, ...] = (
     SeedName("seconds_to_sleep_between_completions", _N, "pause_s", lambda _, v: {"pause_s": v or 0}),
     SeedName("print_ongoing_status", _N, "quiet (the opposite)", lambda _, v: {"quiet": _negated(v)}),
     SeedName("evaluation_method", _N, "scorer: judge, or substring anywhere=true", _scorer),
-    SeedName("substr_validation_words", _N, "keywords", _same("keywords")),
+    SeedName("substr_validation_words", _N, "keywords", _words),
     SeedName("path", _O, "haystack=jsonl, haystack_path", _source("jsonl")),
     SeedName("length", _O, "lengths", _same("lengths")),
     SeedName("depth", _O, "depths", _same("depths")),
@@ -169,6 +218,41 @@ def translate(raw: Mapping[str, Any], settled: Mapping[str, Any]) -> Raw:
                 raise SettingsError(f"'{row.name}' and '{other.name}' mean the same. Give one of them.")
             carried[setting], givers[setting] = found, row
     return {**ours, **carried}
+
+
+@dataclass(frozen=True, slots=True)
+class Implied:
+    """The rules of a tool that names of its own bring, and these names."""
+
+    tool: str
+    names: tuple[str, ...]
+    rules: Raw
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{name}={str(value).lower()}" for name, value in self.rules.items())
+        return (
+            f"{', '.join(self.names)}: {self.tool}'s name{'s' * (len(self.names) > 1)}, so by its rules: "
+            f"{shown}. Each can be set; a preset names rules of its own (needlemap list presets)"
+        )
+
+
+def implied(raw: Iterable[str]) -> Implied | None:
+    """What older names bring where no preset is named; None where they bring nothing. Raises SettingsError
+    for names of both tools."""
+    found: dict[str, Raw] = {}
+    names: dict[str, list[str]] = {}
+    for row in (BY_NAME[name] for name in raw if name in BY_NAME):
+        for settings, rules in RULES.get(row.tool, {}).items():
+            if any(row.ours.startswith(setting) for setting in settings):
+                found.setdefault(row.tool, {}).update(rules)
+                names.setdefault(row.tool, []).append(row.name)
+    if len(found) > 1:
+        both = " and ".join(f"{', '.join(those)} ({tool})" for tool, those in names.items())
+        raise SettingsError(
+            f"Names of two tools, which count and place differently: {both}. Name a preset "
+            f"(needlemap list presets), or write needlemap's names (docs/coming-from.md)."
+        )
+    return next((Implied(tool, tuple(names[tool]), rules) for tool, rules in found.items()), None)
 
 
 def _adds(found: Any, given: Any) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
-from needlemap.configure import configure
+from needlemap.configure import configure, older_rules
 from needlemap.identity import FREE
 from needlemap.settings import Settings
 
@@ -13,5 +14,12 @@ DEFAULT = "demo"
 
 
 def settle(preset: str | None, flags: Mapping[str, Any]) -> Settings:
-    """Settings from a preset and flags. With neither a preset nor a flag that changes answers: the demo."""
-    return configure(preset or (DEFAULT if set(flags) <= FREE else None), flags)
+    """Settings from a preset and flags. With neither a preset nor a flag that changes answers: the demo.
+
+    Says which rules an older tool's names bring.
+    """
+    named = preset or (DEFAULT if set(flags) <= FREE else None)
+    settings = configure(named, flags)
+    if not settings.quiet and (older := older_rules(named, flags)):
+        print(f"note: {older}", file=sys.stderr)
+    return settings
