@@ -476,6 +476,12 @@ def test_a_missing_file_or_preset_is_an_error():
 # Presets
 
 
+def test_a_preset_that_has_another_name_now_says_which():
+    """It asked a question of its own under OpenCompass's name."""
+    with pytest.raises(SettingsError, match="is now 'multi-2-zh-8k': its question is not OpenCompass's"):
+        configure("cdme-multi-2-8k")
+
+
 @pytest.mark.parametrize("name", preset_files())
 def test_every_preset_is_valid_and_says_what_it_is(name):
     configure(name)
@@ -492,8 +498,8 @@ def test_the_presets_of_the_older_tools_have_their_numbers():
     assert configure("needlehaystack-substring").scorer == "substring"
     assert (cdme.repeats, cdme.reserve, cdme.guide, cdme.scorer) == (10, 200, True, "levenshtein")
     assert (cdme.tokenizer, cdme.order, cdme.max_answer_tokens) == ("gpt-4", "cumulative", 100)
-    for count in (2, 3):
-        multi = configure(f"cdme-multi-{count}-8k")
+    for count, name in ((2, "multi-2-zh-8k"), (3, "cdme-multi-3-8k")):
+        multi = configure(name)
         assert (len(multi.needles), multi.diff, multi.scorer) == (count, 25, "keyword")
 
 

@@ -275,7 +275,7 @@ def test_needlehaystacks_contexts_are_the_originals(essays):
         assert trial.prompt.context_text == wanted
 
 
-@pytest.mark.parametrize("name", ["cdme-8k", "cdme-multi-2-8k", "cdme-multi-3-8k"])
+@pytest.mark.parametrize("name", ["cdme-8k", "multi-2-zh-8k", "cdme-multi-3-8k"])
 def test_cdmes_contexts_are_the_originals(name, shared):
     path = shared / "vectors" / "opencompass" / "input"
     depths = [0, 15, 29, 57, 84, 100]

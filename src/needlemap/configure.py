@@ -69,6 +69,12 @@ DEFAULT_ITEMS: dict[str, dict[str, Any]] = {
 }
 _SHOWN = 200  # characters of a value that is none
 COMMAND = "the command line"
+RENAMED = {  # presets, by the name that they had, and why they have another
+    "cdme-multi-2-8k": (
+        "multi-2-zh-8k",
+        "its question is not OpenCompass's (how to give theirs: docs/coming-from.md)",
+    )
+}
 _ADDRESSES = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}
 _ITEM = ("needle", "needles", "question", "answer", "keywords", "draw")
 
@@ -290,6 +296,9 @@ def _named(name: str, inside: tuple[str, ...] = ()) -> list[Layer]:
         raise SettingsError(
             f"'{name}' is several runs: needlemap run, plan, prompts and list suites take it."
         )
+    if name in RENAMED:
+        now, why = RENAMED[name]
+        raise SettingsError(f"Preset '{name}' is now '{now}': {why}. Type {now} instead.")
     if name not in known:
         raise SettingsError(f"Unknown preset '{name}'. {did_you_mean(name, known)} Or give a .yaml file.")
     layer = Layer(f"preset {name}", _yaml(known[name].encode(), name), ours=True)
