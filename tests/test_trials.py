@@ -246,7 +246,7 @@ def smaller(name: str, essays: Path, shared: Path) -> dict[str, Any]:
         return small | {"depths": [50], "repeats": 6}
     if name.startswith("needlehaystack"):
         return small | {"haystack_path": str(essays), "scorer": "substring"}
-    if name.startswith("cdme"):
+    if name.startswith("cdme") or name == "multi-2-zh-8k":  # the data set is on the hub
         path = shared / "vectors" / "opencompass" / "input"
         return small | {"haystack": "jsonl", "haystack_path": str(path)}
     return small
