@@ -334,11 +334,6 @@ def test_a_wrong_option_is_refused(folder: Path, options: dict[str, Any], messag
         HuggingFaceModel(str(folder), **options)
 
 
-def test_another_tokenizer_is_refused(folder: Path) -> None:
-    with pytest.raises(SettingsError, match="only its own tokenizer makes"):
-        prepare(configure(None, {"model": f"hf/{folder}", "tokenizer": "cl100k_base"}))
-
-
 def test_planning_imports_neither_torch_nor_transformers(folder: Path) -> None:
     code = (
         "import sys; from needlemap.configure import configure; from needlemap.trials import prepare; "

@@ -18,6 +18,7 @@ from needlemap.tokens import Tokenizer, TokenText, join
 
 _SPARE = 64  # tokens beyond what is asked, so that the last ones are not those of a cut text
 _APART = 1_000_000  # documents between the repeats of an endless source
+_LONGEST_TOKEN = 1000  # bytes of a token, in the mean
 _BYTES_A_TOKEN = 4.5  # a first guess; more is read while it is not enough
 
 
@@ -117,15 +118,27 @@ def _text(
         text = tokenizer.index(b"".join(parts))
         if len(text) >= tokens_needed + _SPARE or size < wanted:
             return text
+        _refuse_losing(tokenizer, size, len(text))
         wanted *= 1.3
 
 
+def _refuse_losing(tokenizer: Tokenizer, size: int, tokens: int) -> None:
+    """Raises HaystackError for a vocabulary that drops nearly all of a text, which would never be enough."""
+    if size > _LONGEST_TOKEN * (tokens + 1):
+        raise HaystackError(
+            f"'{tokenizer.name}' makes {tokens:,} tokens of {size:,} bytes: it has none for most of them. "
+            f"Give the --tokenizer, or the model's tokenizer.json, that the text is written for."
+        )
+
+
 def _token_by_token(documents: Iterator[Document], tokenizer: Tokenizer, tokens_needed: int) -> TokenText:
-    parts, size = [], 0
+    parts, tokens, size = [], 0, 0
     for document in documents:
-        parts.append(tokenizer.index(document.text.encode()))
-        size += len(parts[-1])
-        if size >= tokens_needed:
+        data = document.text.encode()
+        parts.append(tokenizer.index(data))
+        tokens, size = tokens + len(parts[-1]), size + len(data)
+        _refuse_losing(tokenizer, size - len(data), tokens)
+        if tokens >= tokens_needed:
             break
     return join(parts)
 

@@ -1,8 +1,9 @@
 """What a Hugging Face model wants around a text: its chat template, its first token. As token ids.
 
 The same text as transformers' `apply_chat_template`, without importing transformers (a second and a half, and
-torch with it): jinja2 in its sandbox. Only the template's own text makes special tokens; what a message says
-is plain text, even where it spells one. Tools, images and reasoning are not rendered.
+torch with it): jinja2 in its sandbox, in a process of its own (`rendering.py`). Only the template's own text
+makes special tokens; what a message says is plain text, even where it spells one. Tools, images and reasoning
+are not rendered. A model's files are a stranger's: whatever they hold is a value or an error in words.
 """
 
 from __future__ import annotations
@@ -10,9 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from functools import cache
-from json import dumps
 from typing import Any
 
 import numpy as np
@@ -22,14 +20,15 @@ from tokenizers import Tokenizer as Vocabulary
 from needlemap.errors import SettingsError
 from needlemap.models.base import MARK
 from needlemap.models.model_files import ModelFiles
+from needlemap.models.rendering import RENDERER, Unbounded
+from needlemap.printable import printable
 from needlemap.prompts import TEXT, Prompt
-from needlemap.tokenizers.huggingface import HuggingFace
+from needlemap.tokenizers.huggingface import MOST_TOKENS, HuggingFace, encoded, read_vocabulary
 from needlemap.tokens import TokenText, join
 
 Row = tuple[str, str]  # role, text
 _END = "\0end\0 "  # behind an answer's first words; its blank shows whether the template trims
-_DAY = datetime(2024, 7, 26)  # the date that Llama 3.1's template falls back on
-_SPELT = re.compile("\0plain:(\\d+)\0")
+_SPELT = re.compile("\0plain:(\\d{1,9})\0")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +52,7 @@ class Chat:
         """From a model's files. base: ignore its chat template. Raises SettingsError or VocabularyMissing."""
         path = files.tokenizer
         config = files.json("tokenizer_config.json")
-        vocabulary = Vocabulary.from_file(str(path))
+        vocabulary = read_vocabulary(path)
         named = special_tokens(files, config, vocabulary)
         added = [token for token in vocabulary.get_added_tokens_decoder().values() if token.special]
         return cls(
@@ -76,11 +75,8 @@ class Chat:
         longest = max((said for _, said in guarded), key=len)
         if not any(MARK in said for _, said in rows) and longest.strip() in text:
             tails = [""]
-        if len(tails) != 1:
-            raise SettingsError(
-                f"The chat template of '{self.name}' does not keep a message's text as it is, so no haystack "
-                f"can be put in. Use --model-options base=true to ask without it."
-            )
+        if len(tails) != 1 or any(int(number) >= len(spelt) for number in _SPELT.findall(text)):
+            raise self._unkept()
         before = self._tokens(head, spelt)
         return (join([self.opening, before]) if self.template is None else before), self._behind(
             tails[0], spelt
@@ -106,8 +102,8 @@ class Chat:
             text = self._rendered(turns)
             if turns[0][0] != "system" or turns[0][1].strip() in text:
                 return text
-        except SettingsError:
-            if turns[0][0] != "system":
+        except SettingsError as error:
+            if turns[0][0] != "system" or isinstance(error, Unbounded):
                 raise
         return self._rendered(merged(turns))  # no system role: refused, or left out without a word
 
@@ -122,7 +118,15 @@ class Chat:
             self.template or "",
             {**self.variables, "messages": messages, "add_generation_prompt": not begun},
         )
+        if begun and _END.strip() not in text:
+            raise self._unkept()
         return cut_open(text) if begun else text
+
+    def _unkept(self) -> SettingsError:
+        return SettingsError(
+            f"The chat template of '{self.name}' does not keep a message's text as it is, so no haystack can "
+            f"be put in. Use --model-options base=true to ask without it."
+        )
 
     def _guarded(self, said: str, spelt: list[str]) -> str:
         """A message's text, with every spelling of a special token replaced by its number in `spelt`."""
@@ -167,13 +171,13 @@ def cut_open(text: str) -> str:
 
 def template_of(files: ModelFiles, config: Mapping[str, Any]) -> str | None:
     """The model's chat template, where its files keep it; None for a base model."""
-    path = files.find("chat_template.jinja")
-    if path is not None:
-        return path.read_text(encoding="utf-8")
+    found = files.text("chat_template.jinja")
+    if found is not None:
+        return found
     kept = config.get("chat_template") or files.json("chat_template.json").get("chat_template")
     if isinstance(kept, list):
-        by_name = {entry["name"]: entry["template"] for entry in kept}
-        kept = by_name.get("default")
+        named = [entry for entry in kept if isinstance(entry, dict) and entry.get("name") == "default"]
+        kept = named[-1].get("template") if named else None
     return kept if isinstance(kept, str) else None
 
 
@@ -183,63 +187,32 @@ def special_tokens(files: ModelFiles, config: Mapping[str, Any], vocabulary: Voc
     named = {name: _text_of(token) for name, token in kept.items() if name.endswith("_token")}
     for name in ("bos_token", "eos_token"):
         number = files.json("config.json").get(f"{name}_id")
-        if not named.get(name) and isinstance(number, int):
+        if not named.get(name) and type(number) is int and 0 <= number < MOST_TOKENS:
             named[name] = vocabulary.id_to_token(number) or ""
     return {name: token for name, token in named.items() if token}
 
 
 def opening(vocabulary: Vocabulary) -> TokenText:
     """The tokens that the tokenizer's own rules put before a text."""
-    encoding = vocabulary.encode("a")
-    found = encoding.ids[: encoding.special_tokens_mask.index(0)]
+    encoding = encoded(vocabulary, "a", "tokenizer.json")
+    found = encoding.ids[: [*encoding.special_tokens_mask, 0].index(0)]
     texts = [(vocabulary.id_to_token(number) or "").encode() for number in found]
     ends = np.cumsum([0, *map(len, texts)]).astype(np.int64)
     return TokenText(b"".join(texts), np.array(found, np.int32), ends)
 
 
-def evaluated(name: str, template: str, variables: Mapping[str, Any]) -> str:
+def evaluated(name: str, template: str, variables: dict[str, Any]) -> str:
     """A chat template's text. Raises SettingsError with what the template says."""
-    import jinja2
-
     try:
-        return _compiled(template).render(**variables)  # type: ignore[no-any-return]
-    except jinja2.TemplateError as error:
-        raise SettingsError(
-            f"The chat template of '{name}' refuses these messages: {error} Use another --template, or "
+        return RENDERER.render(template, variables)
+    except SettingsError as error:
+        said = printable(str(error), line=True)
+        raise type(error)(
+            f"The chat template of '{name}' refuses these messages: {said} Use another --template, or "
             f"--model-options base=true to ask without it."
         ) from None
 
 
-@cache
-def _compiled(template: str) -> Any:
-    """As transformers compiles it. A template is a stranger's program: it runs in jinja2's sandbox."""
-    from jinja2.ext import loopcontrols
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    bare = re.sub(r"\{%-?\s*(end)?generation\s*-?%\}", "", template)  # marks for training only
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
-    )
-    environment.filters["tojson"] = _to_json
-    environment.globals |= {"raise_exception": _refuse, "strftime_now": _day}
-    return environment.from_string(bare)
-
-
-def _refuse(message: str) -> None:
-    from jinja2 import TemplateError
-
-    raise TemplateError(message)
-
-
-def _day(form: str) -> str:
-    """The date that templates ask for: always the same, so that a run's prompts are too."""
-    return _DAY.strftime(form)
-
-
-def _to_json(value: Any, **options: Any) -> str:
-    """JSON without HTML escapes."""
-    return dumps(value, **{"ensure_ascii": False, **options})
-
-
 def _text_of(token: Any) -> str:
-    return str(token.get("content", "")) if isinstance(token, dict) else str(token or "")
+    said = token.get("content") if isinstance(token, dict) else token
+    return said if isinstance(said, str) else ""

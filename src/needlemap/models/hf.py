@@ -14,7 +14,6 @@ from time import perf_counter
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-from tokenizers import Tokenizer as Vocabulary
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import faults
@@ -30,6 +29,7 @@ from needlemap.models.walk import Ids, Logits, Walk, greedy
 from needlemap.models.weights import weights_fingerprint
 from needlemap.options import Checked, checked
 from needlemap.prompts import Prompt
+from needlemap.tokenizers.huggingface import read_vocabulary
 
 T = TypeVar("T")
 _SAMPLE = b"The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again, 12345."
@@ -74,7 +74,7 @@ class HuggingFaceModel(metaclass=Checked):
         check_chunk(chunk_tokens)
         self.name, self.allow_beyond = name, allow_beyond
         self._chat = chat_of(name, base=base, revision=revision, template_options=template_options)
-        self._vocabulary = Vocabulary.from_file(str(ModelFiles(name, revision).tokenizer))
+        self._vocabulary = read_vocabulary(ModelFiles(name, revision).tokenizer)
         loading = Loading(
             device=device,
             dtype=dtype,

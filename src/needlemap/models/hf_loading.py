@@ -12,6 +12,8 @@ from needlemap.errors import SettingsError, did_you_mean
 from needlemap.models.faults import scrub
 from needlemap.models.model_files import ModelFiles
 
+_MOST_LAYERS = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class Loading:
@@ -55,6 +57,7 @@ def load_model(name: str, loading: Loading) -> Any:
     try:
         config = transformers.AutoConfig.from_pretrained(source, **common)
         _refuse_encoders(name, config)
+        _refuse_absurd(name, config)
         where = _device(loading, torch)
         given = _given(loading, where, config, torch, transformers)
         model = transformers.AutoModelForCausalLM.from_pretrained(source, config=config, **common, **given)
@@ -73,6 +76,13 @@ def _refuse_encoders(name: str, config: Any) -> None:
             f"'{name}' ({config.model_type}) is an encoder-decoder: one half reads a prompt, the other "
             f"writes. needlemap asks causal (decoder-only) language models."
         )
+
+
+def _refuse_absurd(name: str, config: Any) -> None:
+    """Raises SettingsError for more layers than any model has: building them would never end."""
+    layers = getattr(config.get_text_config(), "num_hidden_layers", None)
+    if isinstance(layers, int) and layers > _MOST_LAYERS:
+        raise SettingsError(f"The config.json of '{name}' names {layers:,} layers: it is no model's.")
 
 
 def _device(loading: Loading, torch: Any) -> str:

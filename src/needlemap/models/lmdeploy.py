@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from time import perf_counter
 from typing import Any, Literal
 
-from tokenizers import Tokenizer as Vocabulary
-
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models import faults
 from needlemap.models.base import Answer, Decoding, Traits
@@ -26,6 +24,7 @@ from needlemap.models.walk import Ids
 from needlemap.models.weights import weights_fingerprint
 from needlemap.options import Checked, checked
 from needlemap.prompts import Prompt
+from needlemap.tokenizers.huggingface import read_vocabulary
 
 # Arguments that are not the engine's.
 OURS = ("self", "name", "engine", "trust_remote_code", "base", "template_options")
@@ -77,7 +76,7 @@ class LMDeployModel(metaclass=Checked):
         options = {key: value for key, value in locals().items() if key not in OURS and value is not None}
         self.name = name
         self._chat = chat_of(name, base, revision, template_options)
-        self._vocabulary = Vocabulary.from_file(str(ModelFiles(name, revision).tokenizer))
+        self._vocabulary = read_vocabulary(ModelFiles(name, revision).tokenizer)
         self._package = library()
         self._pipeline = open_pipeline(name, engine, options, trust_remote_code=trust_remote_code)
         self._engine = self._pipeline.async_engine

@@ -13,6 +13,8 @@ from typing import Any
 from needlemap.errors import SettingsError, VocabularyMissing
 
 TOKENIZER = "tokenizer.json"
+_LARGEST_BYTES = 2**26  # of a configuration or a template
+_MOST_POSITIONS = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +54,38 @@ class ModelFiles:
     def find(self, file: str) -> Path | None:
         """Where a file is, None if the model has none."""
         folder = self.folder
-        if folder is not None:
+        if folder is None:
+            return self._downloaded(file)
+        try:
             return folder / file if (folder / file).is_file() else None
-        return self._downloaded(file)
+        except OSError as error:
+            raise SettingsError(f"'{folder / file}' cannot be looked at: {error.strerror}.") from None
 
-    def json(self, file: str) -> dict[str, Any]:
-        """A JSON file's content; empty if the model has none. Raises SettingsError if it is unreadable."""
+    def text(self, file: str) -> str | None:
+        """A file's text, None if the model has none. Raises SettingsError for one that is no such text."""
         path = self.find(file)
         if path is None:
+            return None
+        try:
+            if path.stat().st_size > _LARGEST_BYTES:
+                raise SettingsError(
+                    f"'{path}' has more than {_LARGEST_BYTES >> 20} MB: it is none of a model's."
+                )
+            return path.read_text(encoding="utf-8")
+        except (ValueError, OSError) as error:
+            raise SettingsError(f"'{path}' cannot be read as text: {error}") from None
+
+    def json(self, file: str) -> dict[str, Any]:
+        """A JSON file's object; empty if the model has none. Raises SettingsError if it is unreadable."""
+        text = self.text(file)
+        if text is None:
             return {}
         try:
-            data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, OSError) as error:
-            raise SettingsError(f"'{path}' is not readable JSON: {error}") from None
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise SettingsError(f"'{self.find(file)}' is not readable JSON: {error}") from None
+        if not isinstance(data, dict):
+            raise SettingsError(f"'{self.find(file)}' is no JSON object of names and values.")
         return data
 
     @property
@@ -75,7 +96,7 @@ class ModelFiles:
         for part in (inner if isinstance(inner, dict) else {}, config):
             for name in ("max_position_embeddings", "n_positions"):
                 found = part.get(name)
-                if type(found) is int and found > 0:
+                if type(found) is int and 0 < found < _MOST_POSITIONS:
                     return found
         return None
 

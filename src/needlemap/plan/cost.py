@@ -9,6 +9,8 @@ from pathlib import Path
 
 from needlemap.errors import SettingsError
 
+_MOST = 10**9  # of any size in a model's configuration
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -24,17 +26,26 @@ class Shape:
         """From a Hugging Face config.json. Raises SettingsError."""
         try:
             config = json.loads(path.read_text(encoding="utf-8"))
-            hidden, layers = int(config["hidden_size"]), int(config["num_hidden_layers"])
-            heads = int(config["num_attention_heads"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise SettingsError(f"'{path}' is no model configuration that can be read: {error!r}.") from error
-        size = int(config.get("head_dim") or hidden // heads)
-        pairs = int(config.get("num_key_value_heads") or heads)
-        inner = int(config.get("intermediate_size") or 4 * hidden)
+            hidden, layers = _size(config["hidden_size"]), _size(config["num_hidden_layers"])
+            heads = _size(config["num_attention_heads"])
+            size = _size(config.get("head_dim") or max(1, hidden // heads))
+            pairs = _size(config.get("num_key_value_heads") or heads)
+            inner = _size(config.get("intermediate_size") or 4 * hidden)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise SettingsError(
+                f"'{path}' is no model configuration that can be read: {str(error)[:200] or error!r}."
+            ) from error
         gates = 3 if str(config.get("hidden_act", "silu")) in ("silu", "swish", "gelu_pytorch_tanh") else 2
         return cls(
             layers, heads * size, layers * hidden * (2 * heads * size + 2 * pairs * size + gates * inner)
         )
+
+
+def _size(value: object) -> int:
+    """A size that a model can have. Raises ValueError."""
+    if not isinstance(value, int) or not 0 < value < _MOST:
+        raise ValueError(f"a size of {str(value)[:40]}")
+    return value
 
 
 def prefill_flops(shape: Shape, pieces: Iterable[tuple[int, int]]) -> float:

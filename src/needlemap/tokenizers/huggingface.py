@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from needlemap.boundaries import count_behind
+from needlemap.errors import VocabularyMissing
+from needlemap.printable import printable
 from needlemap.tokens import TokenText, join, tiled
 
+MOST_TOKENS = 2**23  # of a vocabulary; the largest today have 2**18
 _CHUNK_BYTES = 65_536  # the library needs 100 times a long string's size in memory; pieces are faster too
 
 
@@ -27,7 +30,7 @@ class HuggingFace:
         raw = Path(path).read_bytes()
         self.name = name or str(path)
         self.fingerprint = f"huggingface:{hashlib.sha256(raw).hexdigest()[:16]}"
-        self._tokenizer = Tokenizer.from_str(raw.decode())
+        self._tokenizer = read_vocabulary(path, raw)
         self._tokenizer.encode_special_tokens = not special
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -55,7 +58,7 @@ class HuggingFace:
         return self.count(data) if self.additive else count_behind(self.count, data)
 
     def _encode(self, text: str) -> Any:
-        return self._tokenizer.encode(text, add_special_tokens=False)
+        return encoded(self._tokenizer, text, self.name, add_special_tokens=False)
 
     def _index_piece(self, text: str) -> TokenText:
         encoding = self._encode(text)
@@ -77,6 +80,36 @@ class HuggingFace:
         for number, added in self._tokenizer.get_added_tokens_decoder().items():
             sizes[number] = len(added.content.encode())
         return sizes
+
+
+def read_vocabulary(path: str | Path, raw: bytes | None = None) -> Tokenizer:
+    """The library's tokenizer of a file. Raises VocabularyMissing for one that is torn, or of absurd size."""
+    try:
+        made = Tokenizer.from_str((Path(path).read_bytes() if raw is None else raw).decode())
+    except BaseException as error:  # the library may panic, which is no Exception
+        raise _unusable(str(path), "be read", error) from None
+    if max(made.get_vocab(with_added_tokens=True).values(), default=0) >= MOST_TOKENS:
+        raise VocabularyMissing(f"'{path}' cannot be used: it numbers a token beyond {MOST_TOKENS:,}.")
+    return made
+
+
+def encoded(tokenizer: Tokenizer, text: str, name: str, **options: bool) -> Any:
+    """A text's encoding. Raises VocabularyMissing where the library cannot make it."""
+    try:
+        return tokenizer.encode(text, **options)
+    except BaseException as error:
+        raise _unusable(name, "tokenise a text", error) from None
+
+
+def _unusable(name: str, what: str, error: BaseException) -> BaseException:
+    """What to raise for an error of the library's."""
+    if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+        return error
+    said = printable(str(error), line=True)[:200]
+    return VocabularyMissing(
+        f"The tokenizer '{name}' cannot {what}: {said} Give another tokenizer.json, or make it anew with "
+        f"transformers' save_pretrained."
+    )
 
 
 def _pieces(text: str) -> list[str]:

@@ -1,0 +1,178 @@
+"""A stranger's chat template, in a process of its own: at most 5 s and 256 MB, and nothing of ours to reach.
+
+jinja2's sandbox lets a template reach no object but those it is given; it bounds neither time nor memory.
+The process is started at the first template (0.07 s) and ends with this one; its environment holds no keys.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from datetime import datetime
+from functools import cache
+from threading import Lock, Timer
+from typing import IO, Any
+
+from needlemap.errors import SettingsError
+
+SECONDS, MEGABYTES = 5, 256
+_LARGEST = 2**24  # characters of a rendered text
+_SLOWER = 6  # times as long by the clock, on a machine that is busy with other things
+_KEPT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "LANG")
+_DAY = datetime(2024, 7, 26)  # the date that Llama 3.1's template falls back on
+_START = "from needlemap.models.rendering import serve; serve()"
+
+
+class Unbounded(SettingsError):
+    """A template that takes more time or memory than it may."""
+
+
+class Renderer:
+    """The process that renders; started anew where it ended, and in a fork of this process."""
+
+    def __init__(self) -> None:
+        self._lock, self._owner = Lock(), 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def render(self, template: str, variables: dict[str, Any]) -> str:
+        """A template's text. Raises SettingsError with what the template says, Unbounded at a limit."""
+        request = {"template": template, "variables": variables, "seconds": SECONDS, "megabytes": MEGABYTES}
+        line = json.dumps(request, default=str).encode() + b"\n"
+        with self._lock:
+            said = self._answer(line)
+        if "text" in said:
+            return str(said["text"])
+        raise Unbounded(_MUCH) if said.get("much") else SettingsError(str(said["error"]))
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None and self._owner == os.getpid():
+            self._process.kill()
+            self._process.communicate()
+        self._process = None
+
+    def _answer(self, line: bytes) -> dict[str, Any]:
+        process = self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        clock = Timer(_SLOWER * SECONDS, process.kill)
+        clock.start()
+        try:
+            process.stdin.write(line)
+            process.stdin.flush()
+            said: dict[str, Any] = json.loads(process.stdout.readline())
+        except (OSError, ValueError):  # it was killed, by a limit or by what it did
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(1)
+            began = process.returncode != 1
+            self.close()
+            return {"much": True} if began else {"error": "the process that renders it does not start."}
+        finally:
+            clock.cancel()
+        return said
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
+            self.close()
+            self._owner = os.getpid()
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _START],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is this process's business
+                env={name: os.environ[name] for name in _KEPT if name in os.environ},
+            )
+        return self._process
+
+
+_MUCH = f"it takes more than {SECONDS} s or {MEGABYTES} MB."
+RENDERER = Renderer()
+atexit.register(RENDERER.close)
+
+
+def serve(source: IO[bytes] | None = None, sink: IO[bytes] | None = None) -> None:
+    """Render what is asked, a line of JSON each, until nobody asks any more."""
+    source, sink = source or sys.stdin.buffer, sink or sys.stdout.buffer
+    _compiled("")  # all that it imports, before memory is bounded
+    for line in source:
+        request = json.loads(line)
+        _bound(request["seconds"], request["megabytes"])
+        sink.write(json.dumps(rendered(request["template"], request["variables"])).encode() + b"\n")
+        sink.flush()
+
+
+def rendered(template: str, variables: dict[str, Any]) -> dict[str, Any]:
+    """{"text": ...}, {"error": why there is none}, or {"much": True} for one that took too much memory."""
+    try:
+        text = _compiled(template).render(**variables)
+        if len(text) > _LARGEST:
+            return {"much": True}
+        text.encode()
+        return {"text": text}
+    except MemoryError:
+        return {"much": True}
+    except BaseException as error:
+        from jinja2 import TemplateError
+
+        with suppress(Exception):
+            said = str(error)[:500]
+            return {"error": said if isinstance(error, TemplateError) else f"{type(error).__name__}: {said}"}
+        return {"error": type(error).__name__}
+
+
+def _bound(seconds: int, megabytes: int) -> None:
+    """Processor time and memory from here on; no files are written. Where the system knows such limits."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        _limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + seconds)
+        _limit(resource.RLIMIT_FSIZE, 0)
+        _limit(resource.RLIMIT_CORE, 0)
+        with open("/proc/self/statm", encoding="ascii") as file:
+            pages = int(file.read().split()[0])
+        _limit(resource.RLIMIT_AS, pages * resource.getpagesize() + megabytes * 2**20)
+
+
+def _limit(kind: int, most: int) -> None:
+    import resource
+
+    resource.setrlimit(kind, (most, resource.getrlimit(kind)[1]))
+
+
+@cache
+def _compiled(template: str) -> Any:
+    """As transformers compiles it: a stranger's program, in jinja2's sandbox."""
+    import re
+
+    from jinja2.ext import loopcontrols
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    bare = re.sub(r"\{%-?\s*(end)?generation\s*-?%\}", "", template)  # marks for training only
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals |= {"raise_exception": _refuse, "strftime_now": _day}
+    return environment.from_string(bare)
+
+
+def _refuse(message: str) -> None:
+    from jinja2 import TemplateError
+
+    raise TemplateError(message)
+
+
+def _day(form: str) -> str:
+    """The date that templates ask for: always the same, so that a run's prompts are too."""
+    return _DAY.strftime(form)
+
+
+def _to_json(value: Any, **options: Any) -> str:
+    """JSON without HTML escapes."""
+    return json.dumps(value, **{"ensure_ascii": False, **options})
