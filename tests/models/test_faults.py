@@ -61,12 +61,14 @@ def test_the_message_is_found_wherever_a_server_puts_it(body, message):
     [
         ({"retry-after": "130"}, 130.0),
         ({"retry-after": "0.5"}, 0.5),
-        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after": "-3"}, None),
+        ({"retry-after": "0"}, None),
+        ({"retry-after-ms": "0", "retry-after": "2"}, 2.0),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "soon"}, None),
         ({"retry-after-ms": "20", "retry-after": "1"}, 0.02),
         ({"retry-after": "Thu, 01 Jan 1970 00:01:40 GMT"}, 90.0),
-        ({"retry-after": "Thu, 01 Jan 1970 00:00:01 GMT"}, 0.0),
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:01 GMT"}, None),
         ({}, None),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from itertools import pairwise
 from time import monotonic
 
@@ -94,6 +95,92 @@ def test_a_server_that_only_refuses_is_asked_for_five_minutes_or_an_hour_if_it_e
     asked_again, said = refused_for(seconds, answered=answered)
     assert asked_again is again
     assert said == [f"rate limited: no answer for {duration_label(seconds)}; asking again in 20 s"]
+
+
+@pytest.mark.parametrize("fault", ["429-after:0", "429-ms:1"])
+def test_a_server_that_says_429_with_hardly_any_wait_is_asked_less_and_less_often(needlemap, wire, fault):
+    """It met hundreds of requests a minute and more, for which providers block keys."""
+    wire.schedule("ok", *[fault] * 500)
+    needlemap.run(wire, *GRID, "--repeats", "9", "--limit-time", "6s", "--no-canary", code=None)
+    times = [request["time"] for request in wire.log()]
+    assert len(times) < 60
+    assert times[-1] - times[-2] > 0.2
+
+
+def test_a_bucket_that_refills_in_a_day_ends_the_run_in_words(needlemap, wire):
+    """It stopped in silence for a day."""
+    reply = {
+        "body": json.dumps({"choices": [{"message": {"content": "7"}}]}),
+        "headers": {
+            "x-ratelimit-limit-requests": "4",
+            "x-ratelimit-remaining-requests": "0",
+            "x-ratelimit-reset-requests": "24h",
+        },
+    }
+    wire.schedule(*[f"reply:{json.dumps(reply)}"] * 9)
+    grid = (*GRID, "--repeats", "9", "--concurrency", "1", "--no-canary")
+    ended = needlemap.run(wire, *grid, code=2)
+    assert "every request would fail: The server's rate limit leaves no room for " in ended.stderr
+    assert len(wire.log()) == 1
+    assert [row["outcome"] for row in needlemap.records()] == ["scored", "rate limited"]
+    assert [row["attempts"] for row in needlemap.records()] == [1, 0]
+
+
+def test_short_waits_are_told_when_they_add_up(needlemap, wire):
+    wire.limit(requests_per_minute=60, burst=0.05)
+    grid = (*GRID, "--repeats", "14", "--concurrency", "8", "--no-canary")
+    ended = needlemap.run(wire, *grid)
+    assert "the server's rate limit slows this down; asking again in " in ended.stderr
+
+
+def waited_out(since_s: float, *, answered: bool, meanwhile: bool = False, outage: bool = True) -> bool:
+    """Whether a request that failed is sent again, though its retries are used up, after so long."""
+
+    async def story() -> bool:
+        pacer = Pacer(4)
+        one, two = await admitted(pacer, 2)
+        if answered:
+            pacer.answered(one)
+        failure = Unmeasured(Failure.SERVER, "503", transient=True)
+        failure.outage = outage
+        failed_s = monotonic()
+        pacer.failed(failure, 1.0)
+        pacer._out_since_s -= since_s
+        if meanwhile:
+            pacer.answered(two)
+        return pacer.waits_out(failure, failed_s)
+
+    return asyncio.run(story())
+
+
+def test_a_server_that_is_not_there_is_waited_for_beyond_the_retries():
+    """Six retries took about a minute: a server that was started again in three lost trials, or the run."""
+    assert [waited_out(after_s, answered=False) for after_s in (0, 180, 290, 310)] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    assert [waited_out(after_s, answered=True) for after_s in (0, 180, 590, 610)] == [True, True, True, False]
+
+
+def test_what_fails_while_others_are_answered_or_is_no_outage_has_its_retries_and_no_more():
+    assert not waited_out(0, answered=True, meanwhile=True)
+    assert not waited_out(0, answered=True, outage=False)
+
+
+@pytest.mark.parametrize("faults", [["503", "502", "529"], ["down:4"]])
+def test_an_outage_longer_than_the_retries_costs_no_trial(needlemap, wires, faults):
+    wire = wires()
+    wire.schedule(*faults)
+    ended = needlemap.run(wire, *GRID, "--repeats", "3", "--retries", "1", "--concurrency", "1")
+    assert "(n=3, 0 missing)" in ended.stdout
+
+
+def test_without_retries_nothing_is_waited_for(needlemap, wire):
+    wire.schedule("503", cycle=True)
+    needlemap.run(wire, *GRID, "--repeats", "3", "--retries", "0", "--no-canary", code=2)
+    assert len(wire.log()) == 3
 
 
 def test_a_short_wait_is_not_told():

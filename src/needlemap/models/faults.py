@@ -163,6 +163,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def retry_after_s(headers: Mapping[str, str], now_s: float | None = None) -> float | None:
     """How long a server asks us to wait, in seconds: `retry-after-ms`, `retry-after` in seconds or as a date.
+    None also for no time at all, as where a clock goes wrong: it would be asked again and again at once.
 
     >>> retry_after_s({"retry-after-ms": "1500"}), retry_after_s({"retry-after": "3"}), retry_after_s({})
     (1.5, 3.0, None)
@@ -170,8 +171,8 @@ def retry_after_s(headers: Mapping[str, str], now_s: float | None = None) -> flo
     milliseconds, after = headers.get("retry-after-ms"), headers.get("retry-after")
     for text, unit_s in ((milliseconds, 0.001), (after, 1.0)):
         seconds = _number(text)
-        if seconds is not None:
-            return max(0.0, seconds * unit_s)
+        if seconds is not None and seconds > 0:
+            return seconds * unit_s
     return _until(after, time() if now_s is None else now_s) if after else None
 
 
@@ -185,7 +186,8 @@ def _number(text: str | None) -> float | None:
 
 def _until(date: str, now_s: float) -> float | None:
     try:
-        return max(0.0, parsedate_to_datetime(date).timestamp() - now_s)
+        seconds = parsedate_to_datetime(date).timestamp() - now_s
+        return seconds if seconds > 0 else None
     except (ValueError, TypeError, OverflowError):
         return None
 

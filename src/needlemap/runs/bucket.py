@@ -21,7 +21,7 @@ _WEIGHT = 0.5  # of a newly seen rate
 class Bucket:
     """rate: what comes in per second. level: what is in it at `at_s`, below 0 when a large request went out.
 
-    full_at_s: when the server says that it is full again.
+    full_at_s: when the server says that it is full again. heard: whether a server said what comes in.
     """
 
     rate: float
@@ -29,6 +29,7 @@ class Bucket:
     level: float
     at_s: float = 0.0
     full_at_s: float = inf
+    heard: bool = False
 
     @classmethod
     def even(cls, per_minute: float | None) -> Bucket | None:
@@ -69,7 +70,9 @@ class Bucket:
         self.capacity = quota.limit
         used = quota.limit - quota.left
         if quota.full_in_s and used >= max(_TELLING, _TELLING_SHARE * quota.limit):
-            self.rate += _WEIGHT * (used / quota.full_in_s - self.rate)
+            weight = _WEIGHT if self.heard else 1.0  # what was taken for it until now was a guess
+            self.rate += weight * (used / quota.full_in_s - self.rate)
+            self.heard = True
         low = quota.left - later
         self.level = max(low, min(self.level, low + self.rate * (now_s - sent_s), quota.limit))
         if quota.full_in_s is not None:

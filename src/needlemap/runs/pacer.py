@@ -9,14 +9,14 @@ decrease: Chiu and Jain 1989, Computer Networks 17:1). It sends nothing itself, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
 
 from needlemap.durations import duration_label
-from needlemap.errors import Unmeasured
+from needlemap.errors import Failure, Unmeasured
 from needlemap.models.allowance import Allowance
 from needlemap.runs.bucket import Bucket
 
@@ -24,6 +24,9 @@ _DECREASE = 0.7  # of the open requests at a refusal
 _FIRST_PAUSE_S = 1.0  # after a refusal that does not say for how long
 _LEAST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 60.0
 _SHORTER, _LONGER = 0.8, 1.6  # a pause after one that was long enough, and after one that was not
+_TRUSTED = 2  # refusals in a row whose word for how long to wait is taken, however short
+LONGEST_WAIT_S = 600.0  # a server that asks for more is not waited for: the trial is left for a resume
+OUTAGE_S = 600.0  # for which a server that is not there is waited for, once it has answered
 FIRST_PATIENCE_S = 300.0  # of refusals alone since the start, before the run is left for a resume
 PATIENCE_S = 3600.0  # the same, of a server that has answered
 _QUIET_S, _SAID_EVERY_S = 5.0, 30.0  # of waiting, before it is told, and between two tellings
@@ -63,6 +66,9 @@ class Pacer:
         self._sent = 0
         self._behind = (0.0, 0.0)
         self._not_before_s, self._refused_since_s, self._patience_s = 0.0, inf, FIRST_PATIENCE_S
+        self._out_since_s = inf  # since when the server is not there
+        self._refusals = 0  # in a row, those of requests that were sent together counted once
+        self._held_s = 0.0  # for which the server's limits held requests back, since that was told
         self._reduced_at = 0  # the last request sent before the width was reduced
         self._pause_s, self._paused = _FIRST_PAUSE_S, False
 
@@ -72,18 +78,35 @@ class Pacer:
         return max(1, int(self._width))
 
     async def admit(self, tokens: float = 0.0) -> Ticket | None:
-        """Leave to send a request of so many tokens, first come, first served; None when time is up."""
+        """Leave to send a request of so many tokens, first come, first served; None when time is up.
+
+        Raises Unmeasured when a server's limit has no room for longer than is waited for.
+        """
         async with self._gate:
             while (wait_s := self._wait_s(tokens)) > 0:
                 left_s = self._left_s()
                 if left_s <= 0:
                     return None
+                held_s = self._held(tokens)
                 self._changed.clear()
-                wait_s = min(wait_s, left_s)
+                wait_s, start_s = min(wait_s, left_s), monotonic()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(None if wait_s == inf else wait_s):
                         await self._changed.wait()
+                self._held_s += min(held_s, monotonic() - start_s)
             return self._ticket(tokens) if self._left_s() > 0 else None
+
+    def _held(self, tokens: float) -> float:
+        """For how long the server's own limits hold a request back; told where that adds up. Raises
+        Unmeasured where it is too long."""
+        now = monotonic()
+        held_s = max(0.0, self._servers_wait_s(tokens, now))
+        if held_s > LONGEST_WAIT_S:
+            words = f"The server's rate limit leaves no room for {duration_label(held_s)}, by its last reply."
+            raise Unmeasured(Failure.RATE_LIMITED, words, transient=True, retry_after_s=held_s)
+        if held_s and self._tell("the server's rate limit slows this down; ", self._held_s, held_s, now):
+            self._held_s = 0.0
+        return held_s
 
     async def rest(self, wait_s: float) -> bool:
         """Wait before asking again; False when the run's time is up first."""
@@ -98,6 +121,7 @@ class Pacer:
         now = monotonic()
         self._width = min(self._most, self._width + 1 / self._width)
         self._refused_since_s, self._patience_s, self._answered_s = inf, PATIENCE_S, now
+        self._out_since_s, self._refusals = inf, 0
         if self._paused:
             self._pause_s, self._paused = max(_LEAST_PAUSE_S, _SHORTER * self._pause_s), False
         given = self._given[1]
@@ -117,6 +141,7 @@ class Pacer:
         if fresh:
             self._width = max(1.0, min(self._width, self._open) * _DECREASE)
             self._reduced_at = self._sent
+            self._refusals += 1
         self._not_before_s = max(self._not_before_s, now + self._wait_after(failure, fresh))
         self._refused_since_s = min(self._refused_since_s, now)
         self.ended()
@@ -124,18 +149,29 @@ class Pacer:
         self._tell(f"rate limited: {lasted}", now - self._refused_since_s, self._not_before_s - now, now)
         return now - self._refused_since_s < self._patience_s
 
+    def waits_out(self, failure: Unmeasured, failed_s: float) -> bool:
+        """Whether to go on asking a server that is not there, although retries are used up: for a while, and
+        as long as nobody is answered. failed_s: when the request before this one failed."""
+        now = monotonic()
+        if not failure.outage or self._answered_s > failed_s:
+            return False
+        return now - min(self._out_since_s, now) < min(self._patience_s, OUTAGE_S)
+
     def failed(self, failure: Unmeasured, wait_s: float) -> None:
         """A request failed in passing, and is sent again after so long."""
         now = monotonic()
+        if failure.outage:
+            self._out_since_s = min(self._out_since_s, now)
         since_s = now - self._answered_s
         self._tell(f"{str(failure).rstrip('.')}; {_lasted(since_s)}", since_s, wait_s, now)
 
-    def _tell(self, what: str, since_s: float, wait_s: float, now: float) -> None:
-        """Say that nothing comes, where that takes long, and not all the time."""
+    def _tell(self, what: str, since_s: float, wait_s: float, now: float) -> bool:
+        """Say that nothing comes, where that takes long, and not all the time; whether it was said."""
         if since_s + wait_s < _QUIET_S or now - self._said_s < _SAID_EVERY_S:
-            return
+            return False
         self._said_s = now
         self._say(f"{what}asking again in {duration_label(wait_s)}")
+        return True
 
     def ended(self) -> None:
         """A request is no longer open."""
@@ -146,11 +182,10 @@ class Pacer:
         if self._open >= self.width:
             return inf
         now = monotonic()
-        waits = [self._not_before_s - now]
-        for requests, both in (self._given, self._learned):
-            waits += [requests.wait_s(1.0, now)] if requests else []
-            waits += [both.wait_s(tokens, now)] if both else []
-        return max(waits)
+        return max(self._servers_wait_s(tokens, now), _room_s(self._given, tokens, now))
+
+    def _servers_wait_s(self, tokens: float, now: float) -> float:
+        return max(self._not_before_s - now, _room_s(self._learned, tokens, now))
 
     def _ticket(self, tokens: float) -> Ticket:
         now = monotonic()
@@ -174,15 +209,25 @@ class Pacer:
                 self._learned[kind] = bucket
 
     def _wait_after(self, failure: Unmeasured, fresh: bool) -> float:
-        """How long nobody sends: as the server says, else as long as lately was enough."""
-        if failure.retry_after_s is not None:
-            return failure.retry_after_s
+        """How long nobody sends: as the server says, else as long as lately was enough. A server that says
+        the same too short time again and again is asked less and less often."""
+        doubts = self._refusals - _TRUSTED
+        least_s = min(_LONGEST_PAUSE_S, _LEAST_PAUSE_S * _LONGER**doubts) if doubts > 0 else 0.0
+        if failure.retry_after_s:
+            return max(least_s, failure.retry_after_s)
         if failure.allowance is not None and self._wait_s(0.0) > 0:
-            return 0.0  # the headers say when there is room
+            return least_s  # the headers say when there is room
         if fresh and self._paused:
             self._pause_s = min(_LONGEST_PAUSE_S, _LONGER * self._pause_s)
         self._paused = True
         return self._pause_s
+
+
+def _room_s(buckets: Sequence[Bucket | None], tokens: float, now: float) -> float:
+    """Until there is room for a request and its tokens."""
+    requests, both = buckets
+    waits = [requests.wait_s(1.0, now)] if requests else []
+    return max([0.0, *waits, *([both.wait_s(tokens, now)] if both else [])])
 
 
 def _lasted(seconds: float) -> str:

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from itertools import count
+from math import inf
 from random import uniform
+from time import monotonic
 from typing import TypeVar
 
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models.base import Answer
-from needlemap.runs.pacer import Pacer, Ticket
+from needlemap.runs.pacer import LONGEST_WAIT_S, Pacer, Ticket
 
 T = TypeVar("T")
 _LONGEST_BACKOFF_S = 60.0
-LONGEST_WAIT_S = 600.0  # a server that asks for more is not waited for: the trial is left for a resume
+_TRUSTED = 2  # failures of a request after which a server's word is taken, however short the wait
+_LONGEST_OUTAGE_BACKOFF_S = 15.0  # a server may be back any moment
 
 
 async def attempts(
@@ -24,13 +27,18 @@ async def attempts(
 ) -> tuple[T, int]:
     """The result and the number of attempts. Raises the last Unmeasured, with `attempts` noted on it.
 
-    pacer: says when to send, default at once. tokens: what the request may take of a limit.
+    A server that is not there (`Unmeasured.outage`) may get more retries: see `Pacer.waits_out`. pacer: says
+    when to send, default at once. tokens: what the request may take of a limit.
     """
-    pacer, failed = pacer or Pacer(), 0
+    pacer, failed, failed_s = pacer or Pacer(), 0, inf
     last = Unmeasured(Failure.SKIPPED, "Not sent: the run's time was up.")
     last.attempts = 0
     for number in count(1):
-        ticket = await pacer.admit(tokens)
+        try:
+            ticket = await pacer.admit(tokens)
+        except Unmeasured as failure:  # a server's limit has no room for too long
+            failure.attempts = number - 1
+            raise
         if ticket is None:
             raise last
         try:
@@ -44,8 +52,10 @@ async def attempts(
                     failure.hopeless = True
                 raise
             failed += 1
-            if failed > retries or not _passing(failure):
+            waited_out = failed > retries > 0 and pacer.waits_out(failure, failed_s)
+            if not _passing(failure) or not (failed <= retries or waited_out):
                 raise
+            failed_s = monotonic()
         wait_s = _wait_s(last, failed)
         pacer.failed(last, wait_s)
         if not await pacer.rest(wait_s):
@@ -77,10 +87,13 @@ def _passing(failure: Unmeasured) -> bool:
 
 
 def _wait_s(failure: Unmeasured, attempt: int) -> float:
-    """As long as the server asks for, else anything up to 1, 2, 4, ... 60 seconds ("full jitter").
+    """As long as the server asks for, else anything up to 1, 2, 4, ... 60 seconds ("full jitter"), up
+    to 15 for one that is not there.
 
     https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
     """
-    if failure.retry_after_s is not None:
-        return failure.retry_after_s
-    return uniform(0.0, min(_LONGEST_BACKOFF_S, 2.0 ** min(attempt - 1, 6)))
+    longest_s = _LONGEST_OUTAGE_BACKOFF_S if failure.outage else _LONGEST_BACKOFF_S
+    own_s = uniform(0.0, min(longest_s, 2.0 ** min(attempt - 1, 6)))
+    if failure.retry_after_s is None:
+        return own_s
+    return failure.retry_after_s if attempt <= _TRUSTED else max(own_s, failure.retry_after_s)

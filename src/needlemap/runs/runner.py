@@ -20,10 +20,10 @@ from needlemap.money import Prices
 from needlemap.plan.lanes import Lanes
 from needlemap.plan.queue import LaneQueue
 from needlemap.runs.budget import Budget, Reserved
-from needlemap.runs.pacer import Pacer
+from needlemap.runs.pacer import LONGEST_WAIT_S, Pacer
 from needlemap.runs.record import Record, UnreadRecord
 from needlemap.runs.recording import NONE_UNREAD, RecordMaker, answer_of, scored_anew
-from needlemap.runs.retry import LONGEST_WAIT_S, attempts
+from needlemap.runs.retry import attempts
 from needlemap.runs.scoring import Scoring
 from needlemap.runs.watcher import Keeper, Watcher
 from needlemap.scorers.base import Connected, Score, Scorer, Weigher

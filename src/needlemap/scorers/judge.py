@@ -165,6 +165,7 @@ class Judge(metaclass=Checked):
                 transient=error.transient,
                 retry_after_s=error.retry_after_s,
             )
+            failure.outage, failure.allowance = error.outage, error.allowance
             failure.usd = summed([*costs, self._lost_usd(prompt, error.spent)])
             raise failure from None
 
