@@ -228,3 +228,20 @@ def test_a_run_is_its_owners_alone(tmp_path):
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
     assert (tmp_path / "runs").stat().st_mode & 0o777 != 0o700
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [[10**30, 0.5, [0]]],
+        [[1, 0.5, [10**30]]],
+        [[at + 1, at / 20_000, [0]] for at in range(20_000)],
+        [[1, 0.5, list(range(1_000_001))]],
+        [[1, 1.5, [0]]],
+    ],
+    ids=["length", "repeat", "places", "trials", "depth"],
+)
+def test_a_run_file_of_more_than_any_run_has_is_refused_in_words(tmp_path, cells):
+    """Maps are arrays: twenty thousand lengths at a depth each took all memory."""
+    with pytest.raises(NeedlemapError, match=r"run.json' is not a run's: cells"):
+        folder_of(tmp_path, cells=cells).about()

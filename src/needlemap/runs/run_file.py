@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from needlemap.runs.record import SCHEMA
+from needlemap.grid import MOST_TRIALS
+from needlemap.runs.record import MOST, MOST_TOKENS, SCHEMA
 from needlemap.scorers.base import FIRST_RULE
 
+_MOST_PLACES = 10_000_000  # lengths x depths x repeats
 _NAMED = ("model", "task", "mode")  # settings that every report shows
 
 
@@ -18,6 +20,8 @@ def _named(settings: dict[str, Any]) -> dict[str, Any]:
     for name in _NAMED:
         if not isinstance(settings.get(name), str):
             raise ValueError(f"'{name}' is missing, or no text")
+    if not isinstance(settings.get("label", ""), str):
+        raise ValueError("'label' is no text")
     return settings
 
 
@@ -60,8 +64,19 @@ class Haystack(BaseModel):
 
 
 Cell = tuple[
-    Annotated[int, Field(ge=0)], Annotated[float, Field(ge=0, le=1)], list[Annotated[int, Field(ge=0)]]
+    Annotated[int, Field(ge=0, le=MOST_TOKENS)],
+    Annotated[float, Field(ge=0, le=1)],
+    list[Annotated[int, Field(ge=0, le=MOST)]],
 ]
+
+
+def _counted(cells: list[Cell]) -> list[Cell]:
+    """Cells that a map can be made of: it is an array. Raises ValueError, as pydantic wants it."""
+    lengths, depths = len({cell[0] for cell in cells}), len({cell[1] for cell in cells})
+    repeats = len({repeat for cell in cells for repeat in cell[2]})
+    if lengths * depths * repeats > _MOST_PLACES or sum(len(cell[2]) for cell in cells) > MOST_TRIALS:
+        raise ValueError(f"{lengths} lengths x {depths} depths x {repeats} repeats are more than any run has")
+    return cells
 
 
 class Run(BaseModel):
@@ -80,7 +95,9 @@ class Run(BaseModel):
     tokenizer: Tokenizer
     scorer: Scorer
     haystacks: list[Haystack] = []
-    cells: list[Cell] = Field(description="length in tokens, depth as a share, repeats")
+    cells: Annotated[list[Cell], AfterValidator(_counted)] = Field(
+        description="length in tokens, depth as a share, repeats"
+    )
     depthless: bool = Field(False, description="whether the task asks about the whole text: no depth counts")
     earlier_scorers: list[Scorer] = Field([], description="whose scores count no more (needlemap score)")
     stopped: str = Field("", description="the limit that ended the last start, in words")
