@@ -266,6 +266,10 @@ def test_the_rules_are_said_once(tmp_path, capsys):
         "note: context_lengths_min, haystack_dir, document_depth_percent_max: needlehaystack's names, so by "
         "its rules: counts=context, reserve_tokens=200, placement=period, depth_rounding=round, order="
     )
+    settle(str(file), {"document_depth_percents": [5], "order": "shuffled"})
+    said = capsys.readouterr().err
+    assert "depth_rounding" not in said  # a list is not rounded
+    assert "order=" not in said
     settle(str(file), {"quiet": True})
     settle("needlehaystack", {"context_lengths_min": 1000, "haystack_dir": "essays"})
     assert capsys.readouterr().err == ""

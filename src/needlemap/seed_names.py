@@ -228,8 +228,10 @@ class Implied:
     names: tuple[str, ...]
     rules: Raw
 
-    def __str__(self) -> str:
-        shown = ", ".join(f"{name}={str(value).lower()}" for name, value in self.rules.items())
+    def told(self, settings: Mapping[str, Any]) -> str:
+        """In a line, those of the rules that the settings hold."""
+        held = {name: value for name, value in self.rules.items() if settings[name] == value}
+        shown = ", ".join(f"{name}={str(value).lower()}" for name, value in held.items())
         return (
             f"{', '.join(self.names)}: {self.tool}'s name{'s' * (len(self.names) > 1)}, so by its rules: "
             f"{shown}. Each can be set; a preset names rules of its own (needlemap list presets)"

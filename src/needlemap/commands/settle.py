@@ -21,5 +21,5 @@ def settle(preset: str | None, flags: Mapping[str, Any]) -> Settings:
     named = preset or (DEFAULT if set(flags) <= FREE else None)
     settings = configure(named, flags)
     if not settings.quiet and (older := older_rules(named, flags)):
-        print(f"note: {older}", file=sys.stderr)
+        print(f"note: {older.told(settings.model_dump())}", file=sys.stderr)
     return settings
