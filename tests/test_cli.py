@@ -59,14 +59,17 @@ WRONG = {
     "choice": (["run", "--mode", "hot"], "Setting 'mode' in the command line: must be 'exact'"),
     "no folder": (
         ["run", "--haystack", "folder", "--haystack-path", "nowhere", *SMALL],
-        "No folder at 'nowhere'. Give a folder of *.txt files with --haystack-path.",
+        "No file or folder at 'nowhere'. Give one with --haystack-path.",
     ),
     "no path": (["run", "--haystack", "folder", *SMALL], "Haystack 'folder' needs --haystack-path."),
     "empty folder": (
         ["run", "--haystack", "folder", "--haystack-path", "empty", *SMALL],
-        "Folder 'empty' holds no *.txt file. Put UTF-8 text files there.",
+        "Folder 'empty' holds no document that can be read. Readable: .txt",
     ),
-    "blank files": (["run", "--haystack", "folder", "--haystack-path", "blank", *SMALL], "folder/blank"),
+    "blank files": (
+        ["run", "--haystack-path", "blank", *SMALL],
+        "'blank' holds no document that can be read.",
+    ),
     "broken JSON": (
         ["run", "--haystack", "jsonl", "--haystack-path", "broken.jsonl", *SMALL],
         "broken.jsonl, line 2: not JSON",

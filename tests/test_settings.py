@@ -21,7 +21,7 @@ LENGTHS = {"min": 1000, "max": 200_000, "count": 35}
 DEPTHS = {"min": 0, "max": 100, "count": 35}
 # Every older name but the keys': a value, and what it means in ours.
 CARRIED: dict[str, tuple[Any, dict[str, Any]]] = {
-    "haystack_dir": ("essays", {"haystack": "folder", "haystack_path": "essays"}),
+    "haystack_dir": ("essays", {"haystack": "txt", "haystack_path": "essays"}),
     "retrieval_question": ("Who?", {"question": "Who?"}),
     "results_version": (3, {"first_repeat": 2}),
     "context_lengths_min": (2000, {"lengths": LENGTHS | {"min": 2000}}),

@@ -112,7 +112,7 @@ _DEPTHS = {"min": 0, "max": 100, "count": 35}
 _N, _O = "needlehaystack", "OpenCompass"
 
 # Without a preset, a tool's own names for lengths, depths or haystack bring the rules that these go by there.
-_GRID, _HAYSTACK = ("lengths", "depths", "reserve_tokens"), ("haystack=folder", "haystack=jsonl")
+_GRID, _HAYSTACK = ("lengths", "depths", "reserve_tokens"), ("haystack=txt", "haystack=jsonl")
 RULES: dict[str, dict[tuple[str, ...], Raw]] = {
     _N: {
         _GRID: {"counts": "context", "reserve_tokens": 200, "placement": "period", "depth_rounding": "round"},
@@ -146,7 +146,7 @@ ELSEWHERE = {
 }
 
 TABLE: tuple[SeedName, ...] = (
-    SeedName("haystack_dir", _N, "haystack=folder, haystack_path", _source("folder")),
+    SeedName("haystack_dir", _N, "haystack=txt, haystack_path", _source("txt")),
     SeedName("retrieval_question", f"{_N}, {_O}", "question", _same("question")),
     SeedName("results_version", _N, "first_repeat (version 1 is repeat 0)", _version),
     SeedName("context_lengths_min", _N, "lengths (min)", _part("lengths", "min", _LENGTHS), True),

@@ -116,10 +116,16 @@ class Settings(BaseModel):
     )
     # haystack
     haystack: str = _field(
-        "generated", "Haystack", "Its source: generated, folder, jsonl, hub, or a plug-in's.", read="haystack"
+        "generated",
+        "Haystack",
+        "Its source: generated, folder, jsonl, txt, hub, a plug-in's; a path says which.",
+        read="haystack",
     )
     haystack_path: str | None = _field(
-        None, "Haystack", "Folder, file, or hub name of the source.", read="path"
+        None,
+        "Haystack",
+        "Folder of documents (with subfolders), one document, JSON Lines, or a hub name.",
+        read="path",
     )
     file_list: list[str] = _field(
         [], "Haystack", "Which files of a folder of JSON Lines, in this order.", read="files"

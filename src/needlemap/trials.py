@@ -12,6 +12,7 @@ from needlemap.feeding import Feed
 from needlemap.framing import Remembering, make_frame
 from needlemap.giveaway import given_away, refuse_given_away, refuse_unheard
 from needlemap.grid import Cell, Grid
+from needlemap.haystacks.base import Parted
 from needlemap.identity import asked_hash, asked_whole, prefix_hashes, scored_key
 from needlemap.models.base import Traits
 from needlemap.placement import Builder, Frame
@@ -129,10 +130,13 @@ def prepare(settings: Settings, *, asked: bool = True) -> Experiment:
 
 
 def _notes(resolved: Resolved) -> tuple[str, ...]:
-    """By what answers are scored, where a right one may score low for its wording."""
+    """Which documents are read, and by what answers are scored where a right one may score low for its
+    wording."""
+    told = tuple(resolved.source.told()) if isinstance(resolved.source, Parted) else ()
     if resolved.settings.scorer != "auto" or resolved.scorer.name != WORDING:
-        return ()
+        return told
     return (
+        *told,
         "scored by wording (edit distance to the needle or --answer): a right answer in other words scores "
         "low. Say what a right answer must hold: --keywords WORD, or --answer with a piece of the needle",
     )

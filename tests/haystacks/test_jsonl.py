@@ -51,6 +51,11 @@ def test_half_a_surrogate_pair_becomes_the_replacement_character(tmp_path):
     assert texts(path) == ["a\ufffd b 🙂"]
 
 
+def test_a_mark_at_the_beginning_of_a_file_is_no_part_of_its_first_line(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b"\xef\xbb\xbf" + line("one").encode())
+    assert texts(str(tmp_path / "a.jsonl")) == ["one"]
+
+
 def test_another_field_may_hold_the_text(tmp_path):
     assert texts(write(tmp_path / "a.jsonl", '{"content": "x"}'), field="content") == ["x"]
 
@@ -61,6 +66,12 @@ def test_another_field_may_hold_the_text(tmp_path):
         ('{"text": "x"', r"a\.jsonl, line 3: not JSON \(.* at column 13\)"),
         ('["x"]', r"a\.jsonl, line 3: no text in field 'text'"),
         ('{"txt": "x"}', r"a\.jsonl, line 3: no text in field 'text'"),
+        (
+            '{"body": "x", "id": "y"}',
+            r"line 3: no text in field 'text'\. Is it 'body'\? Type: jq -c '{text: .body}' '",
+        ),
+        ('{"text": ' + "9" * 5000 + "}", r"a\.jsonl, line 3: no JSON that can be read"),
+        ("[" * 200_000, r"a\.jsonl, line 3: no JSON that can be read"),
         ('{"text": 7}', r"a\.jsonl, line 3: no text in field 'text'"),
     ],
 )

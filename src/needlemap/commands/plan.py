@@ -41,11 +41,12 @@ class Terms:
 
 def plan_command(preset: str | None, terms: Terms, as_json: bool, flags: Mapping[str, Any]) -> None:
     """Print the plan."""
-    from needlemap.commands.settle import settle  # late: it needs what a run needs
+    from needlemap.commands.settle import settle, tell_notes  # late: it needs what a run needs
 
     terms.check()
     settings = settle(preset, flags)
     experiments, rows, bound = _reckoned(settings, terms)
+    tell_notes(next(iter(experiments.values())))
     if as_json:
         print(json.dumps(_plain(settings, rows, bound), indent=1))
     else:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from needlemap.commands.settle import settle
+from needlemap.commands.settle import settle, tell_notes
 from needlemap.files import refuse_link
 from needlemap.grid import percent
 from needlemap.plan.order import ordered
@@ -19,6 +19,7 @@ def prompts_command(preset: str | None, out: Path | None, flags: Mapping[str, An
     """Write all prompts in the order a run would ask them."""
     settings = settle(preset, flags)
     experiment = prepare(settings)
+    tell_notes(experiment)
     trials = ordered(experiment.trials, settings.mode)
     if out is None:
         _write(sys.stdout, trials)

@@ -9,6 +9,7 @@ from typing import Any
 from needlemap.configure import configure, older_rules
 from needlemap.identity import FREE
 from needlemap.settings import Settings
+from needlemap.trials import Experiment
 
 DEFAULT = "demo"
 
@@ -23,3 +24,9 @@ def settle(preset: str | None, flags: Mapping[str, Any]) -> Settings:
     if not settings.quiet and (older := older_rules(named, flags)):
         print(f"note: {older.told(settings.model_dump())}", file=sys.stderr)
     return settings
+
+
+def tell_notes(experiment: Experiment) -> None:
+    """What a user should know before prompts are asked or counted: which documents they are made of."""
+    for note in experiment.notes if not experiment.settings.quiet else ():
+        print(f"note: {note}", file=sys.stderr, flush=True)

@@ -12,6 +12,7 @@ from typing import IO, Any
 from needlemap.commands.plan import Terms, judge_notes, summary, table_lines
 from needlemap.commands.prompts import prompt_line
 from needlemap.commands.run import announce, fresh, interrupted, notes, show_usage, verdict, view_of
+from needlemap.commands.settle import tell_notes
 from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import refuse_link
@@ -30,7 +31,7 @@ from needlemap.runs.suite_session import ask_families
 from needlemap.runs.watcher import Watcher
 from needlemap.settings import Settings
 from needlemap.suites import Suite, load_suite
-from needlemap.trials import prepare
+from needlemap.trials import Experiment, prepare
 
 _SUMMED = (
     *("cells", "prompts", "asked", "computed", "cached", "cut_loss"),
@@ -171,7 +172,7 @@ def plan_suite(name: str, terms: Terms, as_json: bool, flags: Mapping[str, Any])
     suite = load_suite(name)
     settled = suite.settle(flags)
     first = next(iter(settled.values()))
-    rows = [replace(summary(prepare(settings), terms), mode=family) for family, settings in settled.items()]
+    rows = [replace(summary(_prepared(settings), terms), mode=family) for family, settings in settled.items()]
     whole = _total(rows)
     if as_json:
         families = {row.mode: _plain(row) for row in rows}
@@ -183,6 +184,12 @@ def plan_suite(name: str, terms: Terms, as_json: bool, flags: Mapping[str, Any])
     if whole.usd_plain is not None:
         print(f"\ndollars: at most, every answer using its whole budget; prices: {price_source(first)}")
     print("".join(f"{note}\n" for note in judge_notes(whole)), end="")
+
+
+def _prepared(settings: Settings) -> Experiment:
+    experiment = prepare(settings)
+    tell_notes(experiment)
+    return experiment
 
 
 def _plain(row: Summary) -> dict[str, Any]:
@@ -219,7 +226,7 @@ def prompts_suite(name: str, out: Path | None, flags: Mapping[str, Any]) -> None
 def _write(file: IO[str], settled: Mapping[str, Settings]) -> int:
     count = 0
     for family, settings in settled.items():
-        for trial in ordered(prepare(settings).trials, settings.mode):
+        for trial in ordered(_prepared(settings).trials, settings.mode):
             file.write(json.dumps({"family": family, **prompt_line(trial)}, ensure_ascii=False) + "\n")
             count += 1
     return count

@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from random import Random
+from typing import Any
 
 from needlemap.boundaries import Cuts
 from needlemap.errors import HaystackError
-from needlemap.haystacks.base import Document, Source
+from needlemap.haystacks.base import Document, Parted, Source
 from needlemap.tokens import Tokenizer, TokenText, join
 
 _SPARE = 64  # tokens beyond what is asked, so that the last ones are not those of a cut text
@@ -67,12 +68,12 @@ def assemble(
     text, repeated_from = first_pass, None
     if len(first_pass) < tokens_needed:
         if not len(first_pass):
-            raise HaystackError(f"Haystack '{source.name}' holds no text.")
+            raise HaystackError(f"Haystack '{source.name}' holds no text.{_left_out(source)}")
         if not repeat_allowed:
             raise HaystackError(
                 f"Haystack '{source.name}' has {len(first_pass):,} tokens of '{tokenizer.name}', the longest "
                 f"prompt needs {tokens_needed:,}. Add text, use shorter lengths, or allow repeating it with "
-                f"--haystack-repeat."
+                f"--haystack-repeat.{_left_out(source)}"
             )
         repeated_from = len(first_pass)
         again = (document for _ in count() for document in _ordered(source, order, seed, repeat))
@@ -82,18 +83,32 @@ def assemble(
     )
 
 
+def _left_out(source: Source) -> str:
+    """What a source of files did not read, for errors."""
+    lines = source.told()[1:] if isinstance(source, Parted) else []
+    return "".join(f" {line[:1].upper()}{line[1:]}." for line in lines)
+
+
 def _ordered(source: Source, order: str, seed: int, repeat: int) -> Iterator[Document]:
     if order == "listed":
         return source.documents()
     if source.endless:
         return source.documents(repeat * _APART)
-    documents = list(source.documents())
+    if isinstance(source, Parted):
+        return chain.from_iterable(
+            map(source.part, _shuffled(list(range(source.parts)), order, seed, repeat))
+        )
+    return iter(_shuffled(list(source.documents()), order, seed, repeat))
+
+
+def _shuffled(listed: list[Any], order: str, seed: int, repeat: int) -> list[Any]:
+    """Documents, or the numbers of a source's parts, in a repeat's order."""
     if order == "shuffled":
-        Random(f"{seed}:{repeat}").shuffle(documents)
+        Random(f"{seed}:{repeat}").shuffle(listed)
     else:
         for counter in range(repeat + 1):
-            Random(counter).shuffle(documents)
-    return iter(documents)
+            Random(counter).shuffle(listed)
+    return listed
 
 
 def bytes_a_token(source: Source, tokenizer: Tokenizer) -> float:

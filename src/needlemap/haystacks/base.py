@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,4 +30,22 @@ class Source(Protocol):
 
     def documents(self, first: int = 0) -> Iterator[Document]:
         """The documents in listed order, from number `first` on, afresh each time it is called."""
+        ...
+
+
+@runtime_checkable
+class Parted(Protocol):
+    """A source of files, each of which is read when it is wanted: only those that a prompt needs."""
+
+    @property
+    def parts(self) -> int:
+        """How many there are."""
+        ...
+
+    def part(self, number: int) -> list[Document]:
+        """The documents of one."""
+        ...
+
+    def told(self) -> list[str]:
+        """What was read so far and what was not, with the reasons, in a line each."""
         ...

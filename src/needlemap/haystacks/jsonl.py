@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from needlemap.errors import HaystackError
 from needlemap.haystacks.base import Document
-from needlemap.haystacks.folder import files_like, read_text
+from needlemap.haystacks.folder import files_like
+from needlemap.haystacks.readers import read_text
+
+_NAME = re.compile(r"[A-Za-z_]\w{0,40}")
 
 
 class JsonLines:
@@ -47,9 +52,25 @@ def line_text(line: str, file: Path, number: int, field: str = "text") -> str:
         raise HaystackError(
             f"{file}, line {number}: not JSON ({error.msg} at column {error.colno})."
         ) from error
+    except (ValueError, RecursionError):  # a number of thousands of digits, brackets in brackets
+        raise HaystackError(f"{file}, line {number}: no JSON that can be read.") from None
     if not isinstance(row, dict) or not isinstance(row.get(field), str):
-        raise HaystackError(f"{file}, line {number}: no text in field '{field}'.")
+        raise HaystackError(f"{file}, line {number}: no text in field '{field}'.{_hint(row, field, file)}")
     return _whole(row[field])
+
+
+def _hint(row: Any, field: str, file: Path) -> str:
+    """What to type where the text is in another field, the longest one."""
+    texts = (
+        {name: value for name, value in row.items() if isinstance(value, str)}
+        if isinstance(row, dict)
+        else {}
+    )
+    names = [name for name in texts if _NAME.fullmatch(name)]
+    if not names:
+        return f' Each line is to be as {{"{field}": "a document"}}.'
+    longest = max(names, key=lambda name: len(texts[name]))
+    return f" Is it '{longest}'? Type: jq -c '{{{field}: .{longest}}}' '{file}' > texts.jsonl"
 
 
 def _whole(text: str) -> str:

@@ -95,6 +95,9 @@ class Run(BaseModel):
     tokenizer: Tokenizer
     scorer: Scorer
     haystacks: list[Haystack] = []
+    notes: list[str] = Field(
+        [], description="what was told before asking: which documents were read, and not"
+    )
     cells: Annotated[list[Cell], AfterValidator(_counted)] = Field(
         description="length in tokens, depth as a share, repeats"
     )

@@ -242,6 +242,7 @@ def about(experiment: Experiment, folder: RunFolder) -> dict[str, Any]:
         "scorer": scorer_about(experiment.scorer),
         "haystacks": [{"name": name, "sha256": sha256} for name, sha256 in experiment.haystacks],
         "cells": [[length, depth, sorted(repeats)] for (length, depth), repeats in sorted(expected.items())],
+        **({"notes": list(experiment.notes)} if experiment.notes else {}),
         **({"depthless": True} if is_depthless(experiment.task) else {}),
         **({"earlier_scorers": before["earlier_scorers"]} if "earlier_scorers" in before else {}),
     }
