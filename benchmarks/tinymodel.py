@@ -39,11 +39,12 @@ def write_model(folder: Path, *, layers: int, hidden: int, positions: int) -> in
     )
     model = transformers.LlamaForCausalLM(config)
     model.save_pretrained(folder)
-    _write_tokenizer(folder)
+    write_tokenizer(folder)
     return sum(weights.numel() for weights in model.parameters())
 
 
-def _write_tokenizer(folder: Path) -> None:
+def write_tokenizer(folder: Path) -> None:
+    """A tokenizer.json of `VOCABULARY` tokens, and a chat template."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())

@@ -54,7 +54,8 @@ class Prompt:
     question: what is asked, for extractive baselines. answer_prefix: the answer's beginning, if it is given
     to the model, so that what the model says goes on from there. context: the message, and the range of its
     spans, that hold haystack and needles. breakpoints: spans of that message AFTER which a prefix shared
-    with other prompts ends, for providers that want to be told. tokens: length by the tokenizer, without the
+    with other prompts ends, for providers that want to be told. partings: lengths in tokens at which prompts
+    asked later part from it, for caches that want to be told. tokens: length by the tokenizer, without the
     reserve.
 
     fed: what the model is fed, in its own vocabulary and with its chat template, where another one counts
@@ -76,6 +77,7 @@ class Prompt:
     off_by: int = 0
     answer_prefix: str = ""
     fed: tuple[Span, ...] = ()
+    partings: tuple[int, ...] = ()
 
     @classmethod
     def plain(cls, messages: Iterable[tuple[str, str]]) -> Prompt:

@@ -78,6 +78,16 @@ def config(architecture: str) -> Any:
         "gpt_neox": lambda: hf.GPTNeoXConfig(**shared),  # attention beside the inner layer, partial rotation
         "qwen3": lambda: hf.Qwen3Config(**grouped),  # normed queries and keys
         "mistral": lambda: hf.MistralConfig(**grouped, sliding_window=WINDOW),
+        "bamba": lambda: hf.BambaConfig(  # a recurrent layer, and one of attention
+            **shared,
+            num_key_value_heads=1,
+            attn_layer_indices=[1],
+            mamba_n_heads=8,
+            mamba_d_head=16,
+            mamba_n_groups=1,
+            mamba_d_state=8,
+            mamba_chunk_size=32,
+        ),
         "mamba": lambda: hf.MambaConfig(
             vocab_size=1024,
             hidden_size=32,

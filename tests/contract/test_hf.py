@@ -300,6 +300,28 @@ def test_a_cache_that_cannot_be_shared_is_announced(folders: Folders) -> None:
     assert HuggingFaceModel(str(folders("llama"))).notes == ()
 
 
+@pytest.mark.parametrize("architecture", ["llama", "mistral", "bamba"])
+def test_a_run_caches_what_its_plan_promised(folders: Folders, tmp_path: Path, architecture: str) -> None:
+    grid = {"lengths": "300:500:3", "depths": "0:100:3", "max_answer_tokens": 4}
+    settings = configure(None, {"model": f"hf/{folders(architecture)}", **grid})
+    session = Session.open(prepare(settings), tmp_path / "run")
+    asyncio.run(session.run(make_model(settings), Silent()))
+    records = list(session.folder.records())
+    assert sum(record.shared_tokens or 0 for record in records) > 1000
+    assert [record.cached_tokens for record in records] == [record.shared_tokens for record in records]
+
+
+def test_what_a_model_told_stands_in_run_json(folders: Folders, tmp_path: Path) -> None:
+    settings = configure(
+        None,
+        {"model": f"hf/{folders('mamba')}", "lengths": "300", "depths": "50", "max_answer_tokens": 4},
+    )
+    session = Session.open(prepare(settings), tmp_path / "run")
+    asyncio.run(session.run(make_model(settings), Silent()))
+    note, *_ = json.loads((tmp_path / "run" / "run.json").read_text())["model_notes"]
+    assert "every prompt is computed in full" in note
+
+
 def test_sharing_can_be_left_off_as_the_reference_of_every_mode(folder: Path, asked: list[Trial]) -> None:
     shared, alone = ask(folder, asked), ask(folder, asked, share=False)
     assert [answer.text for answer in alone] == [answer.text for answer in shared]

@@ -143,7 +143,9 @@ class HuggingFaceModel(metaclass=Checked):
     def _answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         start, ids = self._begin(prompt, decoding, decoding.most_tokens)
         stops = Stops(stop_strings(decoding.request), self._vocabulary)
-        walked = self._walk.ask(ids, decoding.most_tokens, chooser(decoding), ended=stops.reached)
+        walked = self._walk.ask(
+            ids, decoding.most_tokens, chooser(decoding), prompt.partings, ended=stops.reached
+        )
         answer = Answer(
             stops.text(walked.answer),
             walked.finish,
@@ -158,7 +160,7 @@ class HuggingFaceModel(metaclass=Checked):
     def _force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
         wanted = self._answer_ids(prompt, answer)
         start, ids = self._begin(prompt, decoding, len(wanted))
-        weighed = self._walk.weigh(ids, wanted)
+        weighed = self._walk.weigh(ids, wanted, prompt.partings)
         return Answer(
             "",
             None,

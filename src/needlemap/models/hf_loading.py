@@ -56,7 +56,7 @@ def load_model(name: str, loading: Loading) -> Any:
     source, config = str(folder or name), None
     try:
         config = transformers.AutoConfig.from_pretrained(source, **common)
-        _refuse_encoders(name, config)
+        refuse_encoders(name, config)
         _refuse_absurd(name, config)
         where = _device(loading, torch)
         given = _given(loading, where, config, torch, transformers)
@@ -69,7 +69,7 @@ def load_model(name: str, loading: Loading) -> Any:
         raise SettingsError(_why(name, folder, config, error)) from error
 
 
-def _refuse_encoders(name: str, config: Any) -> None:
+def refuse_encoders(name: str, config: Any) -> None:
     """Raises SettingsError for a model whose decoder reads what an encoder made of another text."""
     if getattr(config, "is_encoder_decoder", False):
         raise SettingsError(

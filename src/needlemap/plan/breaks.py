@@ -1,7 +1,8 @@
-"""Cache breakpoints: where a prompt parts from its neighbours in the walk, for providers that must be told.
+"""Where a prompt parts from others of the walk, for caches that must be told.
 
-A prompt marks the end of what it shares with the one before (to be read) and with the one behind (to be
-written for it). Providers keep nothing shorter than a least length.
+Recurrent models keep a copy of their state there (`with_partings`). Providers want breakpoints: a prompt
+marks the end of what it shares with the one before (to be read) and with the one behind (to be written for
+it). They keep nothing shorter than a least length.
 """
 
 from __future__ import annotations
@@ -25,6 +26,26 @@ def with_breakpoints(walk: Sequence[Prompt], least_tokens: int = LEAST_TOKENS) -
         )
         for place, prompt in enumerate(walk)
     ]
+
+
+def with_partings(walk: Sequence[Prompt]) -> list[Prompt]:
+    """The prompts of a walk, with the lengths at which those asked later part from them."""
+    places = partings(reused(walk))
+    return [replace(prompt, partings=found) for prompt, found in zip(walk, places, strict=True)]
+
+
+def partings(shared: Sequence[int]) -> list[tuple[int, ...]]:
+    """For prompts that share so many tokens with the one before: the lengths, ascending, at which later ones
+    part from each. What any later one shares is the least that was shared on the way to it.
+
+    >>> partings([0, 5, 3, 4, 0])
+    [(3, 5), (3,), (4,), (), ()]
+    """
+    found: list[tuple[int, ...]] = [()]
+    for tokens in reversed(shared[1:]):
+        nearer = tuple(place for place in found[-1] if place < tokens)
+        found.append((*nearer, tokens) if tokens else ())
+    return found[::-1][: len(shared)]
 
 
 def broken(prompt: Prompt, points: Sequence[int]) -> Prompt:

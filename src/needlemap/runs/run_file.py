@@ -103,6 +103,7 @@ class Run(BaseModel):
     )
     depthless: bool = Field(False, description="whether the task asks about the whole text: no depth counts")
     earlier_scorers: list[Scorer] = Field([], description="whose scores count no more (needlemap score)")
+    model_notes: list[str] = Field([], description="what the model itself told: how its prompts are computed")
     stopped: str = Field("", description="the limit that ended the last start, in words")
 
 

@@ -23,7 +23,7 @@ from needlemap.maps.cube import Cube, make_cube
 from needlemap.maps.map import Map, make_map, with_skipped
 from needlemap.models.base import Model
 from needlemap.money import Prices
-from needlemap.plan.breaks import with_breakpoints
+from needlemap.plan.breaks import with_breakpoints, with_partings
 from needlemap.plan.lanes import Lanes
 from needlemap.plan.order import by_length, cut, ordered, promised
 from needlemap.plan.places import SHARING
@@ -121,7 +121,7 @@ class Session:
                 set_aside(self.folder)
             # Once more, now that nobody else writes: another run may have ended between `open` and here.
             left = {trial.key for trial in unscored(self.folder, self.experiment)}
-            writer.describe(about(self.experiment, self.folder))
+            writer.describe(about(self.experiment, self.folder, model))
             for record in (*self.folder.every_record(), *every_record(self.folder)):
                 self.budget.add(record)
             answers = to_be_scored(self.folder.every_record())
@@ -137,7 +137,7 @@ class Session:
                 walks = map(self._laned, self._parts(walk if whole else []))
                 await runner.run(*walks, most=self.experiment.workers)
             if stopped := runner.outcome.stopped:
-                writer.describe(about(self.experiment, self.folder) | {"stopped": stopped})
+                writer.describe(about(self.experiment, self.folder, model) | {"stopped": stopped})
             return runner.outcome
 
     def spent(self) -> Budget:
@@ -182,10 +182,12 @@ async def make_ready(scorer: Scorer, trial: Trial, stack: AsyncExitStack) -> Non
 
 
 def marked(experiment: Experiment, walk: list[Trial]) -> list[Trial]:
-    """Trials whose prompts say where they part, for providers that want to be told."""
-    if not experiment.traits.breakpoints or experiment.settings.mode not in SHARING:
+    """Trials whose prompts say where they part, for caches that want to be told."""
+    traits = experiment.traits
+    if not (traits.breakpoints or traits.serial) or experiment.settings.mode not in SHARING:
         return walk
-    prompts = with_breakpoints([trial.prompt for trial in walk])
+    told = with_breakpoints if traits.breakpoints else with_partings
+    prompts = told([trial.prompt for trial in walk])
     return [replace(trial, prompt=prompt) for trial, prompt in zip(walk, prompts, strict=True)]
 
 
@@ -217,12 +219,13 @@ def check_judge(experiment: Experiment) -> None:
         )
 
 
-def about(experiment: Experiment, folder: RunFolder) -> dict[str, Any]:
+def about(experiment: Experiment, folder: RunFolder, model: Model | None = None) -> dict[str, Any]:
     """What run.json holds: the resolved settings, versions, hashes, and which repeats each cell is to have.
 
     Cells of earlier starts stay.
     """
     before = folder.about() if folder.exists else {}
+    notes = list(getattr(model, "notes", ())) or before.get("model_notes")
     label = experiment.settings.label or before.get("settings", {}).get("label", "")
     expected: dict[tuple[int, float], set[int]] = defaultdict(set)
     for trial in experiment.trials:
@@ -244,6 +247,7 @@ def about(experiment: Experiment, folder: RunFolder) -> dict[str, Any]:
         "cells": [[length, depth, sorted(repeats)] for (length, depth), repeats in sorted(expected.items())],
         **({"notes": list(experiment.notes)} if experiment.notes else {}),
         **({"depthless": True} if is_depthless(experiment.task) else {}),
+        **({"model_notes": notes} if notes else {}),
         **({"earlier_scorers": before["earlier_scorers"]} if "earlier_scorers" in before else {}),
     }
     return signed(row, settings)
