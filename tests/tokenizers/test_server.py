@@ -34,6 +34,11 @@ class Handler(BaseHTTPRequestHandler):
         self.asked.append(body)
         self.keys.append(self.headers.get("authorization"))
         said = type(self).answer(body) if self.path == "/tokenize" else None
+        if isinstance(said, str):
+            self.send_response(307)
+            self.send_header("Location", said)
+            self.end_headers()
+            return
         data = json.dumps(said if said is not None else {"error": "no"}).encode()
         self.send_response(200 if said is not None else 404)
         self.send_header("content-length", str(len(data)))
@@ -166,6 +171,72 @@ def test_a_server_that_shows_no_tokens_is_refused_with_what_to_type_instead(serv
 def test_tokens_that_lose_bytes_are_refused(serve):
     with pytest.raises(VocabularyMissing, match="does not give back a text's bytes"):
         Server(serve(lambda _: {"tokens": [{"id": 0, "piece": "<unk>"}]})[0])
+
+
+def wrong(**changed: Any) -> Answer:
+    """A server of llama.cpp's kind that says something else."""
+    return lambda _: {"tokens": [{"id": 0, "piece": "x", **changed}]}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        wrong(id="0"),
+        wrong(id=2**40),
+        wrong(id=-1),
+        wrong(id=None),
+        wrong(piece=5),
+        wrong(piece=None),
+        wrong(piece=[1000]),
+        wrong(piece="\ud800"),
+        lambda _: {"tokens": [{"piece": "x"}]},
+        lambda _: {"tokens": [1, 2], "token_strs": ["x"]},
+        lambda _: {"tokens": [1], "token_strs": [5]},
+        lambda _: {"tokens": [[1]], "token_strs": ["x"]},
+        lambda _: json.loads("[" * 500 + "]" * 500),
+    ],
+)
+def test_tokens_that_are_none_are_refused_in_words(serve, answer):
+    """Some were tracebacks, and the number 5 was five bytes."""
+    with pytest.raises(VocabularyMissing):
+        Server(serve(answer)[0])
+
+
+def test_a_server_that_goes_wrong_later_is_told_in_words(serve, vocabulary):
+    sound = like_llama(vocabulary)
+    server = Server(serve(lambda body: sound(body) if len(body.get("content", "")) > 3 else {"no": 1})[0])
+    with pytest.raises(VocabularyMissing, match="gave no tokens of a text"):
+        server.count(b"abc")
+    with pytest.raises(VocabularyMissing, match="does not give back"):
+        server.index(b"abc")
+
+
+def test_a_redirect_is_not_followed(serve, vocabulary):
+    other, seen = serve(like_llama(vocabulary))
+    with pytest.raises(VocabularyMissing, match=f"sends us on to {other}/tokenize, and") as caught:
+        Server(serve(lambda _: f"{other}/tokenize?key=abc")[0])
+    assert "abc" not in str(caught.value)
+    assert seen.asked == []
+
+
+def test_a_reply_that_goes_on_is_not_read_on(serve, monkeypatch):
+    monkeypatch.setattr("needlemap.tokenizers.server.LARGEST_BYTES", 1_000_000)
+    with pytest.raises(VocabularyMissing, match="goes on and on"):
+        Server(serve(lambda _: {"x": "y" * 2_000_000})[0])
+
+
+def test_the_key_that_a_server_says_back_is_hidden(serve, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted/0123456789")
+    with pytest.raises(VocabularyMissing) as caught:
+        Server(serve(lambda _: {"sent": "sk-planted/0123456789", "again": "sk-planted%2F0123456789"})[0])
+    assert "planted" not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["http://[::1/v1", "http://xn--ä", "http://me:secret0@a", "a:80"])
+def test_what_is_no_address_is_refused(address):
+    with pytest.raises(SettingsError) as caught:
+        Server(address)
+    assert "secret0" not in str(caught.value)
 
 
 def test_a_server_that_is_down_is_said_to_be():

@@ -81,7 +81,11 @@ def from_status(
 def _wanted(headers: Mapping[str, str]) -> str:
     """Where a redirect leads, without what may be a key."""
     try:
-        place = urlsplit(headers.get("location") or "")._replace(query="", fragment="").geturl()
+        place = (
+            urlsplit(headers.get("location") or headers.get("Location") or "")
+            ._replace(query="", fragment="")
+            .geturl()
+        )
     except ValueError:
         place = ""
     return f"it sends us on to {place or 'nowhere'}, and redirects are not followed. Is --base-url right?"

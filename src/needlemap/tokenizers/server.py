@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import unicodedata
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 from weakref import finalize
@@ -20,10 +20,17 @@ import numpy as np
 
 from needlemap.boundaries import count_behind
 from needlemap.errors import VocabularyMissing
+from needlemap.models.connection import LARGEST_BYTES, check_address, from_environment, text_of
+from needlemap.models.faults import from_status, scrub
+from needlemap.secrets import Secrets
 from needlemap.tokens import TokenText
 
 KEY = "OPENAI_API_KEY"
-_TIMEOUT_S = 120.0
+_TIMEOUT_S = 120.0  # for a connection, and between two pieces of a reply
+_LONGEST_S = 600.0  # for a whole reply
+_MOST_TIMES = 400  # bytes of a reply for each byte that was sent, where that is more than any reply may have
+_PIECE_BYTES = 2**16
+_LARGEST_ID = 2**31
 _PROBE = "Where is it?\n\n  In 1234.5 lines: naïve café, 在上海的实验室。 🙂 don't"
 _SEEN = (*range(33, 127), *range(161, 173), *range(174, 256))  # bytes that stand for themselves in GPT-2's
 _HIDDEN = [byte for byte in range(256) if byte not in _SEEN]  # alphabet; these are U+0100 and on
@@ -39,15 +46,22 @@ _DIALECTS = (
 class Server:
     """`server:http://HOST:PORT`: the server's address, with or without /v1. $OPENAI_API_KEY is sent if set.
 
-    Raises VocabularyMissing for servers that have no such end point, or do not show their tokens' bytes.
+    Raises VocabularyMissing for servers that have no such end point, or do not show their tokens' bytes, and
+    SettingsError for what is no address.
     """
 
     def __init__(self, address: str) -> None:
+        check_address(address)
         where = urlsplit(address.rstrip("/").removesuffix("/v1"))
         kind = HTTPSConnection if where.scheme == "https" else HTTPConnection
         self.name = f"server:{where.geturl()}"
         self._line = kind(where.netloc, timeout=_TIMEOUT_S)
         finalize(self, self._line.close)
+        key = from_environment(KEY)
+        self._headers = {"content-type": "application/json"} | (
+            {"authorization": f"Bearer {key}"} if key else {}
+        )
+        self._secrets = Secrets([key])
         self._path = f"{where.path}/tokenize"
         self._field, self._options, probe = self._dialect()
         digest = hashlib.sha256(probe.ids.tobytes() + probe.offsets.tobytes())
@@ -60,7 +74,10 @@ class Server:
 
     def count(self, data: bytes) -> int:
         """Number of tokens."""
-        return len(self._ask(self._field, data.decode(), {**self._options, "with_pieces": False})["tokens"])
+        found = self._ask(self._field, data.decode(), {**self._options, "with_pieces": False}).get("tokens")
+        if not isinstance(found, list):
+            raise VocabularyMissing(f"{self.name} gave no tokens of a text. {_INSTEAD}")
+        return len(found)
 
     def count_inside(self, data: bytes) -> int:
         """Number of tokens of a piece from inside a text."""
@@ -74,10 +91,10 @@ class Server:
             found = _pieces(reply)
             if found:
                 return field, options, _text(found, _PROBE.encode(), self.name)
-            said = json.dumps(reply)[:120]
+            said = scrub(json.dumps(self._secrets.hide_in(reply)))[:120]
         raise VocabularyMissing(
-            f"{self.name} has no tokenizer end point that shows its tokens (POST {self._path}: {said}). Give "
-            f"--tokenizer a path to the model's tokenizer.json or its hub name."
+            f"{self.name} has no tokenizer end point that shows its tokens (POST {self._path}: {said}). "
+            f"{_INSTEAD}"
         )
 
     def _tokens(self, text: str) -> list[tuple[int, bytes]]:
@@ -85,26 +102,44 @@ class Server:
 
     def _ask(self, field: str, text: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """One reply's JSON object; empty if it holds none."""
-        key = os.environ.get(KEY, "").strip()
-        headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {key}"} if key else {})
         body = json.dumps({field: text, **options}).encode()
         try:
-            said = json.loads(self._sent(body, headers))
-        except ValueError:
+            said = json.loads(text_of(self._sent(body)))
+        except (ValueError, RecursionError):
             return {}
         return said if isinstance(said, dict) else {}
 
-    def _sent(self, body: bytes, headers: dict[str, str]) -> bytes:
+    def _sent(self, body: bytes) -> bytes:
         """A reply's body; a kept connection that the server closed meanwhile is opened once more."""
         for last in (False, True):
             try:
-                self._line.request("POST", self._path, body, headers)
-                return self._line.getresponse().read()
+                self._line.request("POST", self._path, body, self._headers)
+                return self._read(self._line.getresponse(), max(LARGEST_BYTES, _MOST_TIMES * len(body)))
             except (OSError, HTTPException) as error:
                 self._line.close()
                 if last:
                     raise VocabularyMissing(f"No connection to {self.name}: {error}. Is it up?") from error
         raise AssertionError("the second attempt returns or raises")
+
+    def _read(self, response: HTTPResponse, most: int) -> bytes:
+        """A body, by pieces. Raises VocabularyMissing for one that goes on, and for a redirect."""
+        data, start_s = bytearray(), monotonic()
+        try:
+            if 300 <= response.status < 400:
+                refused = from_status(response.status, "", dict(response.getheaders()), server=self.name)
+                raise VocabularyMissing(self._secrets.hide(str(refused)))
+            while piece := response.read1(_PIECE_BYTES):
+                data += piece
+                if len(data) > most or monotonic() - start_s > _LONGEST_S:
+                    raise VocabularyMissing(f"{self.name} goes on and on with a text's tokens. {_INSTEAD}")
+        except VocabularyMissing:
+            response.close()
+            self._line.close()
+            raise
+        return bytes(data)
+
+
+_INSTEAD = "Give --tokenizer a path to the model's tokenizer.json or its hub name."
 
 
 def _pieces(reply: Mapping[str, Any]) -> list[tuple[int, bytes]]:
@@ -115,6 +150,16 @@ def _pieces(reply: Mapping[str, Any]) -> list[tuple[int, bytes]]:
     >>> _pieces({"tokens": [7], "token_strs": ["Ġa"]})
     [(7, b' a')]
     """
+    try:
+        found = _shown(reply)
+    except (TypeError, ValueError, KeyError):
+        return []
+    sound = all(isinstance(number, int) and 0 <= number < _LARGEST_ID for number, _ in found)
+    return found if sound else []
+
+
+def _shown(reply: Mapping[str, Any]) -> list[tuple[int, bytes]]:
+    """The same. Raises TypeError, ValueError or KeyError for what no server of ours says."""
     tokens, texts = reply.get("tokens"), reply.get("token_strs")
     if not isinstance(tokens, list) or not tokens:
         return []
@@ -124,7 +169,7 @@ def _pieces(reply: Mapping[str, Any]) -> list[tuple[int, bytes]]:
     if not all(isinstance(token, dict) and "piece" in token for token in tokens):
         return []
     pieces = [token["piece"] for token in tokens]
-    shown = [piece.encode() if isinstance(piece, str) else bytes(piece) for piece in pieces]
+    shown = [piece.encode() if isinstance(piece, str) else bytes([*piece]) for piece in pieces]
     return [(token["id"], piece) for token, piece in zip(tokens, shown, strict=True)]
 
 
