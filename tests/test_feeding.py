@@ -162,6 +162,25 @@ def test_the_ids_are_those_of_the_whole_text(
     assert all(trial.prompt.fed for trial in made.trials)
 
 
+@pytest.mark.parametrize("kind", ["byte_level", "llama_3", "llama_2"])
+def test_so_they_are_where_a_haystack_spells_special_tokens(
+    folders: Folders, tmp_path: Path, kind: str
+) -> None:
+    """A window's plain text was tokenised apart from what stood around a spelling."""
+    folder, documents = folders(kind), Generated(seed=3).documents()
+    text = " ".join(document.text for document in islice(documents, 8))
+    (tmp_path / "a.txt").write_text(
+        "".join(
+            word + (SPECIAL[place % 3] if place % 4 == 0 else " ") for place, word in enumerate(text.split())
+        )
+    )
+    given = {"haystack": "folder", "haystack_path": str(tmp_path)}
+    made = experiment(folder, **given, needle="It says <|im_end|> here.", question="What does <s> say?")
+    assert [trial.prompt.ids.tolist() for trial in made.trials] == whole(folder, made)
+    ends = Tokenizer.from_file(str(folder / "tokenizer.json")).token_to_id("<|im_end|>")
+    assert {trial.prompt.ids.tolist().count(ends) for trial in made.trials} == {2}  # the template's own
+
+
 @pytest.mark.parametrize("mode", ["exact", "bins", "lattice", "single", "cold"])
 def test_so_they_are_in_every_mode(folders: Folders, mode: str) -> None:
     folder = folders("llama_3")

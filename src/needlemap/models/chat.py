@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer as Vocabulary
 
+from needlemap.boundaries import index_behind
 from needlemap.errors import SettingsError
 from needlemap.models.base import MARK
 from needlemap.models.model_files import ModelFiles
@@ -46,6 +47,7 @@ class Chat:
     special: HuggingFace
     opening: TokenText
     spellings: tuple[str, ...]
+    numbers: NDArray[np.int64]
 
     @classmethod
     def of(cls, files: ModelFiles, *, base: bool, template_options: Mapping[str, Any]) -> Chat:
@@ -54,7 +56,8 @@ class Chat:
         config = files.json("tokenizer_config.json")
         vocabulary = read_vocabulary(path)
         named = special_tokens(files, config, vocabulary)
-        added = [token for token in vocabulary.get_added_tokens_decoder().values() if token.special]
+        decoder = vocabulary.get_added_tokens_decoder()
+        added = {number: token.content for number, token in decoder.items() if token.special}
         return cls(
             files.name,
             None if base else template_of(files, config),
@@ -62,7 +65,8 @@ class Chat:
             HuggingFace(path),
             HuggingFace(path, special=True),
             opening(vocabulary),
-            tuple(sorted((token.content for token in added), key=len, reverse=True)),
+            tuple(sorted(added.values(), key=len, reverse=True)),
+            np.array(list(added), np.int64),
         )
 
     def render(self, rows: Sequence[Row]) -> tuple[TokenText, TokenText]:
@@ -137,11 +141,31 @@ class Chat:
         return said
 
     def _tokens(self, text: str, spelt: Sequence[str]) -> TokenText:
-        pieces = _SPELT.split(text)
-        made = [self.special.index(piece.encode()) for piece in pieces[::2]]
-        for place, number in enumerate(pieces[1::2]):
-            made.insert(2 * place + 1, self.plain.index(spelt[int(number)].encode()))
-        return join(made)
+        """The template's special tokens, and between them the plain text, each stretch of it as a whole."""
+        first, *rest = _SPELT.split(text)
+        if not rest:
+            return self.special.index(first.encode())
+        made: list[TokenText] = []
+        stretch = b""
+        for number, piece in zip([None, *rest[::2]], [first, *rest[1::2]], strict=True):
+            stretch += spelt[int(number)].encode() if number is not None else b""
+            read = self.special.index(piece.encode())
+            marks = np.flatnonzero(np.isin(read.ids, self.numbers))
+            if not len(marks):
+                stretch += read.data
+                continue
+            begins, ends = int(marks[0]), int(marks[-1]) + 1
+            made += [
+                self._stretch(stretch + bytes(read.span(0, begins).data), made),
+                part(read, begins, ends),
+            ]
+            stretch = bytes(read.span(ends).data)
+        return join([*made, self._stretch(stretch, made)])
+
+    def _stretch(self, data: bytes, before: Sequence[TokenText]) -> TokenText:
+        """Plain text; no blank is put before it where something stands there."""
+        behind = index_behind(self.plain.index, data) if before and not self.plain.additive else None
+        return self.plain.index(data) if behind is None else behind
 
     def _behind(self, text: str, spelt: Sequence[str]) -> TokenText:
         """The tokens of a text that goes on behind another: no blank is put before it."""
@@ -151,6 +175,12 @@ class Chat:
             if whole.data.startswith(b".") and whole.offsets[cut] == 1:
                 return TokenText(whole.data[1:], whole.ids[cut:], whole.offsets[cut:] - 1)
         return self._tokens(text, spelt)
+
+
+def part(text: TokenText, start: int, stop: int) -> TokenText:
+    """Some tokens of a text, as a text of its own."""
+    offsets = text.offsets[start : stop + 1]
+    return TokenText(bytes(text.span(start, stop).data), text.ids[start:stop], offsets - offsets[0])
 
 
 def merged(rows: Sequence[Row]) -> list[Row]:
