@@ -123,7 +123,7 @@ def shared() -> Path:
     """The folder of data and vectors that is not in the repository, or a skip."""
     folder = Path(os.environ.get("NEEDLEMAP_SHARED", ROOT.parent / "shared"))
     if not folder.is_dir():
-        pytest.skip(f"no shared data at {folder}: set NEEDLEMAP_SHARED")
+        pytest.skip("compares with other tools' files, which are not in this repository (NEEDLEMAP_SHARED)")
     return folder
 
 

@@ -28,6 +28,7 @@ from needlemap import __version__
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+README = (ROOT / "README.md").read_text("utf-8")
 REAL = ("servers.md",)  # its commands are for the real servers that it is about
 SHOWN = re.compile(r"^```(sh|python)$", re.MULTILINE)
 RUN = [page for page in PAGES if page.name not in REAL and SHOWN.search(page.read_text("utf-8"))]
@@ -100,6 +101,18 @@ def work_through(page: Path, folder: Path, wire: Any) -> None:
             printed = shell(text, folder, environment)
             assert block.expected is None or matches(printed, block.expected), printed
     assert python(page, folder, environment) == ""
+
+
+def test_the_plan_that_the_readme_shows_is_what_plan_prints(typed: Any) -> None:
+    (command,) = re.findall(r"^needlemap (plan --model openai/gpt-4o .*)$", README, re.MULTILINE)
+    (shown,) = re.findall(r"^```text\n(openai/gpt-4o · .*?)^```$", README, re.MULTILINE | re.DOTALL)
+    printed = typed(*command.split()).stdout
+    assert ours(printed) == ours(shown)
+
+
+def ours(plan: str) -> list[str]:
+    """A plan without dollars, which change with the price list."""
+    return [re.sub(r"( +\d+\.\d\d){2}$|genai-prices .*", "", line) for line in plan.strip().splitlines()]
 
 
 def endpoints(wire: Any) -> dict[str, str]:

@@ -170,11 +170,13 @@ def _asked_for(settings: Settings) -> Tokenizer:
     if settings.backend == "anthropic":
         raise SettingsError(
             "Which tokens shall lengths count? No vocabulary of a current Claude is public. Give --tokenizer "
-            "o200k_base, say: each record also keeps how many tokens the provider counted."
+            "o200k_base: lengths are then that vocabulary's, and each record keeps the provider's own count."
         )
     raise SettingsError(
         f"Which tokens shall lengths count for '{settings.model}'? Its vocabulary is not known here. "
-        f"Give --tokenizer: a path to its tokenizer.json, a hub name, or one of {', '.join(BUNDLED)}.{why}"
+        f"Give --tokenizer: a path to its tokenizer.json, a hub name, or one of {', '.join(BUNDLED)}. If you "
+        "have none, o200k_base: lengths are then that vocabulary's; records keep the server's own count."
+        f"{why}"
     )
 
 

@@ -96,7 +96,7 @@ def test_framing_tokens_are_part_of_what_was_asked():
 def test_a_surplus_that_grows_is_another_tokenizer():
     rows = [record(100, 171, 0), record(1000, 1690, 0)]
     assert "counted 171 tokens where 100 were asked; 2 of 2" in said(*rows)[1]
-    assert "Its tokenizer is another one: use --tokenizer server" in said(*rows)[1]
+    assert "Its tokenizer is another one: use --tokenizer with a path to its tokenizer.json" in said(*rows)[1]
     assert "Its tokenizer is another one" in said(record(500, 843, 0))[1]
 
 
@@ -104,3 +104,10 @@ def test_a_count_that_stops_growing_is_a_prompt_cut_off():
     rows = [record(1000, 1010, 0), record(4000, 4010, 0), record(9000, 4096, 0)]
     assert "counted 4,096 tokens where 9,000 were asked; 1 of 3" in said(*rows)[1]
     assert "It seems to cut long prompts off" in said(*rows)[1]
+
+
+def test_claude_has_no_tokenizer_to_be_named():
+    rows = [row.model_copy(update={"model": "anthropic/c"}) for row in (record(100, 171), record(1000, 1690))]
+    (warning,) = said(*rows)
+    assert "--tokenizer" not in warning
+    assert warning.endswith("one you chose: each record keeps the server's own count.")

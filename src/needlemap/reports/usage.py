@@ -14,6 +14,7 @@ from needlemap.settings import LEAST_FRAMING
 _TOLERANCE = 0.02  # share by which a server's count may differ from the length asked
 _ALIKE_TOKENS = 2  # differences that vary by no more than this are a chat template's
 _LONG_TEMPLATE_TOKENS = 100  # more is another tokenizer, where there is one length only to tell by
+_KEPT = "each record keeps the server's own count"
 _CUT_OFF = 0.9  # the longest prompts' ratio of counted to asked, against the shortest's
 
 
@@ -68,13 +69,16 @@ def _length_lines(counted: Sequence[Record], framing_tokens: int) -> list[str]:
         return []
     asked, found = max(off, key=lambda row: abs(row[1] - row[0]) / row[0])
     differences = [found - asked for asked, found in rows]
+    remedy = _remedy(rows, differences, framing_tokens, counted[0].model)
     return [
         f"warning: the server counted {found:,} tokens where {asked:,} were asked; {len(off)} of {len(rows)} "
-        f"prompts are off by more than {_TOLERANCE:.0%}. {_remedy(rows, differences, framing_tokens)}"
+        f"prompts are off by more than {_TOLERANCE:.0%}. {remedy}"
     ]
 
 
-def _remedy(rows: Sequence[tuple[int, int]], differences: Sequence[int], framing_tokens: int) -> str:
+def _remedy(
+    rows: Sequence[tuple[int, int]], differences: Sequence[int], framing_tokens: int, model: str
+) -> str:
     """rows: (asked, counted) by length."""
     alike = max(differences) - min(differences) <= _ALIKE_TOKENS
     if alike and (rows[-1][0] > 1.5 * rows[0][0] or abs(differences[0]) <= _LONG_TEMPLATE_TOKENS):
@@ -87,7 +91,12 @@ def _remedy(rows: Sequence[tuple[int, int]], differences: Sequence[int], framing
     shortest, longest = (found / asked for asked, found in (rows[0], rows[-1]))
     if longest < _CUT_OFF * min(shortest, 1):
         return "It seems to cut long prompts off: start it with a longer context, or use shorter --lengths."
-    return "Its tokenizer is another one: use --tokenizer server, or with a path to its tokenizer.json."
+    if model.startswith("anthropic/"):
+        return f"No vocabulary of Claude is public, and lengths are those of the one you chose: {_KEPT}."
+    return (
+        "Its tokenizer is another one: use --tokenizer with a path to its tokenizer.json, or --tokenizer "
+        f"server (vLLM, llama.cpp); {_KEPT}."
+    )
 
 
 def _asked(record: Record) -> int:
