@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from needlemap.keys import refuse_keys
+from needlemap.models.connection import check_address
 from needlemap.printable import printable
+from needlemap.settings import Settings
 
 KEY = "planted-key-1234567890"
 GRID = ("--lengths", "200,300", "--depths", "0,50,100")
@@ -41,7 +44,16 @@ def test_a_server_that_says_the_key_back_does_not_get_it_into_a_record(needlemap
 
 
 @pytest.mark.parametrize("tokenizer", [("--tokenizer", "cl100k_base"), ()])
-@pytest.mark.parametrize("url", [f"http://me:{KEY}@127.0.0.1:9/v1", f"http://127.0.0.1:9/v1?api_key={KEY}"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://me:{KEY}@127.0.0.1:9/v1",
+        f"http://127.0.0.1:9/v1?api_key={KEY}",
+        f"http://127.0.0.1:9/v1?code={KEY}Aa",
+        f"http://127.0.0.1:9/v1?x=1#tok={KEY}Aa",
+        f"http://127.0.0.1:9/v1?code={'0123456789abcdef' * 2}",
+    ],
+)
 def test_a_key_in_an_address_is_refused_before_it_is_written_anywhere(needlemap, url, tokenizer):
     ended = needlemap("run", "--model", "openai/m", "--base-url", url, *tokenizer, "-o", "r", code=2)
     assert (
@@ -62,6 +74,8 @@ def test_a_key_in_an_address_is_refused_before_it_is_written_anywhere(needlemap,
         ("request", "api_key={key}"),
         ("request", "metadata={{inner: [{{Authorization: {key}}}]}}"),
         ("request", "user=sk-{key}"),
+        ("request", "metadata={{token: {key}}}"),
+        ("request", "session={key}"),
         ("model_options", "api_key={key}"),
         ("scorer_options", "judge_options={{base_url: 'http://a:{key}@x/v1'}}"),
     ],
@@ -72,6 +86,24 @@ def test_a_key_in_a_setting_is_refused_and_not_said_back(needlemap, wire, settin
     assert f"Setting '{setting}' holds a key" in ended.stderr
     assert KEY not in ended.stdout + ended.stderr
     assert list(needlemap.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://x.openai.azure.com/openai?api-version=2024-10-01-preview",
+        "http://h/v1?deployment=gpt-4o-mini-2024-07-18&n=1",
+        "http://h/models/Qwen2.5-72B-Instruct-GPTQ-Int4-0123456789/v1",
+    ],
+)
+def test_a_version_or_a_name_in_an_address_is_no_key(address):
+    check_address(address)
+
+
+def test_only_what_is_no_word_is_a_key_under_a_name_that_may_be_one():
+    refuse_keys(
+        Settings(request={"stop_token": "</s>", "session": "evaluation", "token": "end-of-text-marker"})
+    )
 
 
 def test_control_sequences_of_a_server_a_run_file_or_an_import_reach_no_terminal(needlemap, wire):

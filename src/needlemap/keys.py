@@ -13,6 +13,8 @@ from needlemap.settings import Settings
 _NAMES = re.compile(
     r"(?i)(^|[_-])(api[_-]?key|secret|password|passwd|authorization|access[_-]?token|bearer)$"
 )
+_MAYBE = re.compile(r"(?i)(token|auth|cookie|credentials?|signature|sig|code|session|pat|jwt)$")
+_RANDOM = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w+/=.~:-]{16,}")  # what no word is
 _VARIABLE = re.compile(r"\w*_API_KEY")
 _MAPPINGS = ("request", "model_options", "scorer_options", "task_options")
 
@@ -58,5 +60,11 @@ def _named_keys(value: Any, name: str = "") -> Iterator[str]:
     elif isinstance(value, (list, tuple)):
         for part in value:
             yield from _named_keys(part, name)
-    elif isinstance(value, str) and value and (_NAMES.search(name) or hidden(value) != value):
+    elif isinstance(value, str) and value and _is_key(name, value):
         yield name
+
+
+def _is_key(name: str, value: str) -> bool:
+    """Whether a value is a key, by its name, by its own look, or by both."""
+    by_both = _MAYBE.search(name) and _RANDOM.fullmatch(value)
+    return bool(_NAMES.search(name) or hidden(value) != value or by_both)

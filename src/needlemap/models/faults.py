@@ -57,6 +57,12 @@ _SECRETS = (
     (re.compile(r"(?i)\b(bearer|x-api-key:?|api[-_]key[=:])\s*[^\s'\",]{16,}"), r"\1 [hidden]"),
     (re.compile(r"://[^/\s]+@"), "://[hidden]@"),
     (re.compile(r"(?i)([?&][\w-]*(key|token|secret|sig|signature)=)[^&\s'\"]+"), r"\1[hidden]"),
+    # Under any other name in an address: 16 characters of both cases and digits, or 32 with digits.
+    (
+        re.compile(r"([?&#]([\w.-]+=)?)(?=[^&#\s]*\d)(?=[^&#\s]*[a-z])(?=[^&#\s]*[A-Z])[\w+/=%.~-]{16,}"),
+        r"\1[hidden]",
+    ),
+    (re.compile(r"([?&#]([\w.-]+=)?)(?=[^&#\s]*\d)[\w+/=%~]{32,}"), r"\1[hidden]"),
 )
 
 

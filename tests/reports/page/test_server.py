@@ -76,6 +76,8 @@ def test_every_answer_tells_the_browser_to_keep_it_to_itself(server, path):
     assert headers["Referrer-Policy"] == "no-referrer"
     assert headers["Cache-Control"] == "no-store"
     assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert headers["Content-Security-Policy"] == "frame-ancestors 'none'"
+    assert headers["X-Frame-Options"] == "DENY"
     assert "Python" not in headers["Server"]
     assert "Access-Control-Allow-Origin" not in headers
 
@@ -95,7 +97,7 @@ def test_data_is_gzipped_json_and_204_when_nothing_is_new(server, feed):
     assert json.loads(gzip.decompress(ask(server, f"{server.root}data?since=1").body))["version"] == 2
 
 
-@pytest.mark.parametrize("since", ["", "-1", "x", "1e3", "%C2%B2"])
+@pytest.mark.parametrize("since", ["", "-1", "x", "1e3", "%C2%B2", "9" * 5000])
 def test_a_number_that_is_none_gets_all(server, since):
     assert ask(server, f"{server.root}data?since={since}").status == 200
 
@@ -168,3 +170,17 @@ def test_many_readers_wait_at_once_and_all_hear_of_the_end(server, feed, monkeyp
         reader.join(5)
     assert states == ["ended"] * 8
     assert feed.delivered
+
+
+def test_more_connections_than_any_browser_has_are_closed_and_those_after_them_are_served(server):
+    """Five hundred held open were five hundred threads."""
+    where = ("127.0.0.1", server.server_port)
+    held = [socket.create_connection(where) for _ in range(module.MOST_READERS)]
+    time.sleep(0.5)
+    with socket.create_connection(where) as late:
+        late.settimeout(5)
+        assert late.recv(1) == b""
+    for each in held:
+        each.close()
+    time.sleep(0.5)
+    assert ask(server, server.root).status == 200

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from threading import Thread
+from threading import BoundedSemaphore, Thread
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -24,7 +24,11 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "frame-ancestors 'none'",  # what no <meta> can say
+    "X-Frame-Options": "DENY",
 }
+MOST_READERS = 64  # connections at a time; a tab has one open for news, and one more now and then
+_DIGITS = 15  # of a version's number
 _JSON = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
 _HTML = {"Content-Type": "text/html; charset=utf-8"}
 _PLAIN = {"Content-Type": "text/plain; charset=utf-8"}
@@ -41,6 +45,7 @@ class PageServer(ThreadingHTTPServer):
         self.feed, self.document = feed, document
         self.root = f"/{secrets.token_urlsafe(16)}/"
         self.hosts = (f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}")
+        self._room = BoundedSemaphore(MOST_READERS)
         self._thread = Thread(target=self.serve_forever, args=(0.1,), name="needlemap-page", daemon=True)
         self._thread.start()
 
@@ -53,6 +58,20 @@ class PageServer(ThreadingHTTPServer):
         """Answer nobody any more."""
         self.shutdown()
         self.server_close()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread, while there are few; others find the connection closed, and come again."""
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """One request, from its thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
 
     def server_bind(self) -> None:
         """Without the base's look-up of this machine's name, which may ask a name server."""
@@ -110,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(HTTPStatus.OK, _HTML, self.server.document(version).encode())
 
     def _news(self, since: str) -> None:
-        number = int(since) if since.isascii() and since.isdigit() else -1
+        number = int(since) if since.isascii() and since.isdigit() and len(since) <= _DIGITS else -1
         with self.server.feed.reading(since=number, patience_s=HOLD_S) as version:
             if version.number > number:
                 self._reply(HTTPStatus.OK, _JSON, version.data)
