@@ -33,9 +33,9 @@ def test_without_a_file_it_prints_a_line_per_length_of_every_run(reports):
     [("png", b"\x89PNG"), ("svg", b"<svg"), ("pdf", b"%PDF"), ("html", b"<!doctype html>")],
 )
 def test_a_figure_is_written_by_its_suffix_into_a_new_folder(reports, typed, suffix, start):
-    ended = typed("report", "r", "-o", f"figures/map.{suffix}", folder=reports.folder)
-    assert ended.stderr == f"figures/map.{suffix}\n"
-    assert (reports.folder / "figures" / f"map.{suffix}").read_bytes().lstrip().startswith(start)
+    ended = typed("report", "r", "-o", f"{suffix}s/map.{suffix}", folder=reports.folder)
+    assert ended.stderr == f"{suffix}s/map.{suffix} (in a new folder, {suffix}s)\n"
+    assert (reports.folder / f"{suffix}s" / f"map.{suffix}").read_bytes().lstrip().startswith(start)
 
 
 def test_tables_hold_a_row_per_cell_or_per_trial(reports, typed):
@@ -180,6 +180,8 @@ def test_a_label_is_what_reports_call_a_model_and_asks_nothing_again(reports, ty
         assert ",Search (BM25),single," in (reports.folder / "n.csv").read_text()
     typed("report", "named", "-o", "n.csv", "--format", "opencompass", folder=reports.folder)
     assert (reports.folder / "n.csv").read_text().startswith("dataset,version,metric,mode,Search (BM25)\n")
+    shown = typed("compare", "named", "r", folder=reports.folder).stdout.splitlines()
+    assert shown[:2] == ["A  Search (BM25) (named)", "B  baseline/bm25 (r)"]
     typed("report", "named", "-o", "n.svg", folder=reports.folder)
     assert "Search (BM25)" in (reports.folder / "n.svg").read_text()
 

@@ -11,7 +11,7 @@ from needlemap.maps.pairs import Pairs, pair_up
 from needlemap.reports.comparison import Names
 from needlemap.runs.contrast import contrast, how_to_score, outdated, phrase, prompt_contrast
 from needlemap.runs.loaded import Loaded
-from needlemap.runs.session import one_haystack
+from needlemap.runs.session import called, one_haystack
 
 MARGIN = 2.0  # points
 _ASKS = "logprob"  # reads probabilities, which no kept answer has
@@ -52,9 +52,9 @@ def pair_loaded(first: Loaded, second: Loaded) -> tuple[Pairs, Names]:
     pairs = pair_up(first.records, second.records, cells, one_haystack=one_haystack(first.about))
     _refuse(pairs, phrase(prompt_contrast(found)), runs)
     said = {name: values for name, values in found.items() if name != "haystacks"}
-    called = [f"{run.about['settings']['model']} ({run.path})" for run in (first, second)]
+    names = [f"{called(run.about['settings'])} ({run.path})" for run in (first, second)]
     notes = [line for run in (first, second) for line in outdated(run.path, run.about)]
-    return pairs, Names(called[0], called[1], phrase(said), tuple(notes))
+    return pairs, Names(names[0], names[1], phrase(said), tuple(notes))
 
 
 def alike(first: Loaded, second: Loaded) -> str:

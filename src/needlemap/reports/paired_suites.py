@@ -12,6 +12,7 @@ from needlemap.reports.comparison import Names
 from needlemap.reports.paired import MARGIN, margin_share, pair_loaded, unfinished
 from needlemap.reports.suite_comparison import SuiteNames
 from needlemap.runs.loaded import load_run
+from needlemap.runs.session import called
 from needlemap.runs.store import RunFolder
 from needlemap.runs.suite_folder import SuiteFolder
 
@@ -37,13 +38,13 @@ def compare_suites(
     pairs, names = {}, {}
     for family in both:
         pairs[family], names[family] = _paired(family, first.path, second.path)
-    called = _called(first, both[0]), _called(second, both[0])
+    titles = _called(first, both[0]), _called(second, both[0])
     alone = [tuple(name for name in each if name not in both) for each in begun]
-    return compare_families(pairs, share), SuiteNames(*called, names, alone[0], alone[1])
+    return compare_families(pairs, share), SuiteNames(*titles, names, alone[0], alone[1])
 
 
 def _called(folder: SuiteFolder, family: str) -> str:
-    model = RunFolder(folder.path / family).about()["settings"]["model"]
+    model = called(RunFolder(folder.path / family).about()["settings"])
     return f"suite {folder.suite} · {model} ({folder.path})"
 
 

@@ -99,7 +99,8 @@ class Session:
         label, about = self.experiment.settings.label, self.folder.about()
         if label and label != about["settings"].get("label"):
             with closing(Writer(self.folder)) as writer:
-                writer.describe({**about, "settings": {**about["settings"], "label": label}})
+                settings = {**about["settings"], "label": label}
+                writer.describe(signed({**about, "settings": settings}, settings))
 
     async def run(
         self, model: Model | None, watcher: Watcher, *, close: bool = True, whole: bool = True
