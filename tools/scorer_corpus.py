@@ -9,6 +9,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -232,10 +233,17 @@ def answers() -> list[tuple[str, str]]:
     return rows
 
 
+@cache
+def made(variant: str) -> Any:
+    """The scorer of a variant."""
+    name, options = VARIANTS[variant]
+    return find("scorers", name)(**options)
+
+
 async def share(variant: str, answer: str, reference: Reference) -> float | None:
     """What a scorer gives; None where it has no score for such a task or answer."""
-    name, options = VARIANTS[variant]
-    scorer = find("scorers", name)(**options)
+    name, _ = VARIANTS[variant]
+    scorer = made(variant)
     if name == "logprob":
         weighed = Forced(tuple(-len(word) / 10 for word in answer.split()) or (-1.0,), greedy=False)
         return round(float(scorer.weigh(weighed).share), DIGITS)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
+import time
+from contextlib import suppress
 from math import nan
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from needlemap.errors import SettingsError
 from needlemap.registry import installed
-from needlemap.scorers.base import FIRST_RULE, Score, rule_of
+from needlemap.runs.scoring import Scoring, bounded
+from needlemap.scorers.base import FIRST_RULE, Reference, Score, rule_of
+from needlemap.scorers.exact import Exact
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,6 +26,56 @@ ROOT = Path(__file__).parents[2]
 def test_a_share_outside_0_to_1_is_a_slip_of_the_scorer_and_no_score(share):
     with pytest.raises(ValueError, match=r"lies in \[0, 1\]"):
         Score(share, 1.0)
+
+
+SLOW = (  # repeated; each took time by the square, or eighteen times its length, in some scorer
+    *(
+        "it is ->",
+        "not the hall ",
+        "(A)\t12",
+        "? ",
+        "7 - ",
+        "B\n",
+        "\ufdfa",
+        "\n\u200b,",
+        "\\boxed{",
+        "1,234",
+    ),
+    *("A, B or ", "none, but if the text does not ", "不在大厅"),
+)
+
+
+@pytest.mark.parametrize("name", sorted({*installed("scorers")} - {"judge", "logprob"}))
+def test_a_megabyte_of_anything_is_scored_within_a_second(name):
+    """Of processor time, with room for a slow machine: by the square it would be minutes."""
+    made = tool()
+    for reference in map(made.REFERENCES.get, ("chain", "names", "none", "poem", "label", "letter")):
+        scorer = installed("scorers")[name].load()()
+        for piece in SLOW:
+            text = f"x7Kq{piece * (1_000_000 // len(piece.encode()))}"
+            began = time.process_time()
+            with suppress(SettingsError):
+                asyncio.run(Scoring(scorer, text, reference).score(0))
+            assert time.process_time() - began < 2, (reference.answer, piece)
+
+
+def test_what_is_scored_of_a_long_answer_are_its_ends_and_never_less_than_the_right_one():
+    said = Scoring(Told(), "a" * 100_000 + "b" * 100_000, Reference("right"))
+    asyncio.run(said.score(0))
+    assert said.scorer.said == "a" * 19_999 + "\n" + "b" * 20_000
+    long = "The sea is grey. " * 5_000
+    assert asyncio.run(Scoring(Exact(), long, Reference(long)).score(0)).share == 1
+    assert len(bounded("\ufdfa" * 100_000)) < 3_000  # each is eighteen letters to a scorer
+
+
+class Told:
+    """A scorer that keeps what it was given."""
+
+    name, scale, options = "told", (0.0, 1.0), {}
+
+    async def score(self, answer: str, reference: Reference) -> Score:
+        self.said = answer
+        return Score(1.0, 1.0)
 
 
 def tool() -> Any:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from unicodedata import normalize
 
 from needlemap.errors import Unmeasured
 from needlemap.money import summed
 from needlemap.runs.pacer import Pacer
 from needlemap.runs.retry import attempts
-from needlemap.scorers.base import Reference, Score, Scorer
+from needlemap.scorers.base import Connected, Reference, Score, Scorer
 
-LONGEST = 200_000  # characters of an answer that are scored: the first and the last half of them
+LONGEST = 40_000  # characters of an answer that are scored: the first and the last half of them
+JUDGED = 200_000  # that a judge reads
+_MUCH = 3  # times the right answer are scored in any case
 
 
 @dataclass(slots=True)
@@ -36,16 +39,27 @@ class Scoring:
 
     async def _once(self) -> Score:
         try:
-            return await self.scorer.score(bounded(self.said), self.reference)
+            most = JUDGED if isinstance(self.scorer, Connected) else LONGEST
+            most = max(most, _MUCH * len(self.reference.answer))
+            return await self.scorer.score(bounded(self.said, most), self.reference)
         except Unmeasured as failure:
             self.paid.append(failure.usd)
             raise
 
 
-def bounded(said: str) -> str:
-    """An answer of bearable length.
+def bounded(said: str, most: int = LONGEST) -> str:
+    """An answer of bearable length, also as scorers compare it: one letter may stand for eighteen.
 
     >>> len(bounded("x" * 1_000_000)) <= LONGEST, bounded("short")
     (True, 'short')
     """
-    return said if len(said) <= LONGEST else f"{said[: LONGEST // 2 - 1]}\n{said[-LONGEST // 2 :]}"
+    said, room = _ends(said, most), most
+    while not said.isascii() and len(normalize("NFKC", said)) > most:
+        room //= 2
+        said = _ends(said, room)
+    return said
+
+
+def _ends(said: str, most: int) -> str:
+    """A text, or the two ends of a longer one."""
+    return said if len(said) <= most else f"{said[: most // 2 - 1]}\n{said[-(most // 2) :]}"

@@ -15,7 +15,7 @@ class Alternatives(metaclass=Checked):
     """rule: as for `recall`. The alternatives are the keywords. why: those that were found."""
 
     name = "alternatives"
-    rule = 2
+    rule = 3
     scale = (0.0, 1.0)
 
     def __init__(self, *, rule: Rule = "words") -> None:

@@ -38,7 +38,7 @@ class Boxed(metaclass=Checked):
     it counts, and whether it stands there in digits. why: what is in the box, or None."""
 
     name = "boxed"
-    rule = 1
+    rule = 2
     scale = (0.0, 1.0)
 
     def __init__(self) -> None:

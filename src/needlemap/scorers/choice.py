@@ -89,7 +89,7 @@ class Choice(metaclass=Checked):
     """The right letter is the reference answer. why: the letter that was taken, '' for none."""
 
     name = "choice"
-    rule = 1
+    rule = 2
     scale = (0.0, 1.0)
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ class Exact(metaclass=Checked):
     """Whitespace around both is ignored; with the options so are case, and whitespace within."""
 
     name = "exact"
-    rule = 1
+    rule = 2
     scale = (0.0, 1.0)
 
     def __init__(self, *, ignore_case: bool = False, ignore_whitespace: bool = False) -> None:

@@ -32,7 +32,7 @@ class F1(metaclass=Checked):
     """
 
     name = "f1"
-    rule = 2
+    rule = 3
     scale = (0.0, 1.0)
 
     def __init__(self, *, item: str = "") -> None:

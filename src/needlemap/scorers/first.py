@@ -7,6 +7,7 @@ over: an answer may repeat it. So are, where the reference is a number, much sho
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,7 +33,7 @@ class First(metaclass=Checked):
     """
 
     name = "first"
-    rule = 2
+    rule = 3
     scale = (0.0, 1.0)
 
     def __init__(self, *, pattern: str = "", chain: bool = False) -> None:
@@ -77,12 +78,20 @@ def told_of(pattern: str, answered: str, asked: str) -> list[str]:
     >>> told_of("[0-9]+", "the value of 4a-b7 is 31", "what is the value of 4a-b7?")
     ['31']
     """
-    words = {word.group() for word in _WORD.finditer(answered)}
-    known = {word for word in words if named(asked, word)}
-    repeated = [word.span() for word in _WORD.finditer(answered) if word.group() in known]
-    return [
-        match.group()
-        for match in re.finditer(pattern, answered)
-        if not any(start <= match.start() and match.end() <= end for start, end in repeated)
-        and not named(asked, match.group())
-    ]
+    known: dict[str, bool] = {}  # by text, whether the question says it
+    words = [word for word in _WORD.finditer(answered) if _is_known(known, asked, word[0])]
+    starts, ends = [word.start() for word in words], [word.end() for word in words]
+    told = []
+    for match in re.finditer(pattern, answered):
+        at = bisect_right(starts, match.start()) - 1  # words do not overlap: no other could hold it
+        repeated = at >= 0 and match.end() <= ends[at]
+        if not repeated and not _is_known(known, asked, match[0]):
+            told.append(match[0])
+    return told
+
+
+def _is_known(known: dict[str, bool], asked: str, text: str) -> bool:
+    """Whether the question says a text, looked up once."""
+    if text not in known:
+        known[text] = named(asked, text)
+    return known[text]

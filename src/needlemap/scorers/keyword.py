@@ -22,7 +22,7 @@ class Keyword(metaclass=Checked):
     """
 
     name = "keyword"
-    rule = 2
+    rule = 3
     scale = (0.0, 100.0)
 
     def __init__(self, *, rule: Literal["words", "opencompass"] = "words") -> None:

@@ -43,7 +43,7 @@ class Label(metaclass=Checked):
     """The labels are the answer and the decoys. why: the sentence, and the labels that it names."""
 
     name = "label"
-    rule = 2
+    rule = 3
     scale = (0.0, 1.0)
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ class Levenshtein(metaclass=Checked):
     """Compares with the reference answer. trim: cut a rambling answer to about its length first."""
 
     name = "levenshtein"
-    rule = 1
+    rule = 2
     scale = (0.0, 100.0)
 
     def __init__(self, *, trim: bool = False) -> None:

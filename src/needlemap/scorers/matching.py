@@ -69,10 +69,8 @@ def place(said: str, wanted: str, whole: Callable[[str, int, int], bool] | None 
     >>> place("a red fox", "red-fox"), place("no red foxes", "red-fox")
     (2, -1)
     """
-    wanted = wanted.strip()
-    if _GAP.search(wanted) or _FREE.search(wanted):
-        said, wanted = _closed(said), _closed(wanted).strip()
-        wanted = wanted if ungrouped(wanted).isdecimal() else wanted.replace(" ", "-")
+    wanted, closed = _prepared(wanted)
+    said = _closed(said) if closed else said
     alike, sought = _alike(said, wanted)
     compound = "-" in wanted  # then the two have the same places, and only the first has hyphens
     stands_apart = whole or (_whole_compound if compound else _whole_word)
@@ -102,6 +100,16 @@ def _alike(said: str, wanted: str) -> tuple[str, str]:
     if "-" in wanted:
         return _spaced(said), _spaced(wanted)
     return (_joined(said), wanted) if _NUMBERED.fullmatch(wanted) else (said, wanted)
+
+
+@lru_cache(maxsize=4096)
+def _prepared(wanted: str) -> tuple[str, bool]:
+    """What is looked for, and whether white space in the text is to be closed before."""
+    wanted = wanted.strip()
+    if not _GAP.search(wanted) and not _FREE.search(wanted):
+        return wanted, False
+    wanted = _closed(wanted).strip()
+    return wanted if ungrouped(wanted).isdecimal() else wanted.replace(" ", "-"), True
 
 
 @lru_cache(maxsize=64)

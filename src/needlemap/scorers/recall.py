@@ -22,7 +22,7 @@ class Recall(metaclass=Checked):
     """
 
     name = "recall"
-    rule = 2
+    rule = 3
     scale = (0.0, 1.0)
 
     def __init__(self, *, rule: Rule = "words") -> None:

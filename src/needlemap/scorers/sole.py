@@ -71,7 +71,7 @@ class Sole(metaclass=Checked):
     """
 
     name = "sole"
-    rule = 2
+    rule = 3
     scale = (0.0, 1.0)
 
     def __init__(self) -> None:

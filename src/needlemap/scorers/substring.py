@@ -22,7 +22,7 @@ class Substring(metaclass=Checked):
     """
 
     name = "substring"
-    rule = 2
+    rule = 3
     scale = (0.0, 1.0)
 
     def __init__(self, *, words: tuple[str, ...] = (), anywhere: bool = False) -> None:

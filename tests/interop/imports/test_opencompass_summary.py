@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from needlemap.errors import NeedlemapError
@@ -87,3 +89,11 @@ def test_what_makes_no_map_is_refused_in_one_line(text, words):
 def test_a_text_summary_without_its_csv_part_is_refused():
     with pytest.raises(NeedlemapError, match="no section 'csv format'"):
         from_txt("hello\n", "s.txt")
+
+
+def test_a_summary_of_nothing_but_titles_takes_time_in_proportion():
+    """240 kB took 48 s, by the square: each title was followed to the end of the text."""
+    began = time.process_time()
+    with pytest.raises(NeedlemapError, match="no section 'csv format'"):
+        from_txt("csv format\n^^^\n" * 70_000, "s.txt")
+    assert time.process_time() - began < 5

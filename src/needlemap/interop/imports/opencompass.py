@@ -20,17 +20,28 @@ HEADER = ("dataset", "version", "metric", "mode")
 NO_SCORE = "-"
 _UNKNOWN = [NO_SCORE] * 2  # metric and mode of a row that was not measured
 _CELL = re.compile(r"^(?P<before>.*?)_?Length(?P<length>\d+)_?Depth(?P<depth>\d+(?:\.\d+)?)(?P<after>.*)$")
-_SECTION = re.compile(r"^csv format\s*\n\^+\n(.*?)^\$+\s*$", re.MULTILINE | re.DOTALL)
+_SECTION, _OVER, _UNDER = "csv format", "^", "$"  # a table's title, and the rules above and below it
 
 
 def from_txt(text: str, name: str) -> list[Row]:
     """Rows of the table under 'csv format'. Raises NeedlemapError when there is none."""
-    found = _SECTION.search(text.replace("\r\n", "\n"))
-    if found is None:
+    lines = text.replace("\r\n", "\n").split("\n")
+    named = (at for at, line in enumerate(lines) if line.rstrip() == _SECTION)
+    titles = (at for at in named if _rules(lines, at + 1, _OVER))
+    start = next(titles, None)
+    ends = (at for at in range((start or 0) + 2, len(lines)) if _rules(lines, at, _UNDER))
+    end = next(ends, None) if start is not None else None
+    if start is None or end is None:
         raise NeedlemapError(
             f"{name}: no section 'csv format', as OpenCompass's summary has one. Give a summary .txt or .csv."
         )
-    return from_csv(found[1], name)
+    return from_csv("".join(f"{line}\n" for line in lines[start + 2 : end]), name)
+
+
+def _rules(lines: Sequence[str], at: int, sign: str) -> bool:
+    """Whether a line is a rule, made of one sign."""
+    line = lines[at].rstrip() if at < len(lines) else ""
+    return bool(line) and not line.strip(sign)
 
 
 def from_csv(text: str, name: str) -> list[Row]:
