@@ -9,8 +9,8 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cache
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
