@@ -112,7 +112,7 @@ _DEPTHS = {"min": 0, "max": 100, "count": 35}
 _N, _O = "needlehaystack", "OpenCompass"
 
 # Without a preset, a tool's own names for lengths, depths or haystack bring the rules that these go by there.
-_GRID, _HAYSTACK = ("lengths", "depths", "reserve_tokens"), ("haystack=txt", "haystack=jsonl")
+_GRID, _HAYSTACK = ("lengths", "depths", "reserve_tokens"), ("haystack=",)
 RULES: dict[str, dict[tuple[str, ...], Raw]] = {
     _N: {
         _GRID: {"counts": "context", "reserve_tokens": 200, "placement": "period", "depth_rounding": "round"},
@@ -134,12 +134,13 @@ RULES: dict[str, dict[tuple[str, ...], Raw]] = {
 ELSEWHERE = {
     "abbr": "a model's short name is 'label'; a data set's is made of length and depth",
     "type": "a data set is 'task' and 'haystack'; a model's kind stands before the slash of 'model'",
-    "reader_cfg": "nothing: there are no columns to name",
+    "reader_cfg": "leave it out: there are no columns to name",
     "infer_cfg": "the prompt is 'template' (docs/templates.md), the budget 'max_answer_tokens'",
     "eval_cfg": "'scorer' and 'scorer_options' (docs/scorers.md)",
     "meta_template": "the model's chat template, or 'template' (docs/templates.md)",
     "max_seq_len": "'model_options: {session_len: N}' for lmdeploy (docs/models.md)",
     "batch_size": "'concurrency' (docs/models.md)",
+    "end_str": "'request: {stop: [WORD]}' (docs/models.md)",
     "run_cfg": "the flag --gpus-per-worker (docs/cluster.md)",
     "datasets": "one file of settings, with 'lengths' and 'depths'",
     "models": "one file of settings for each model, with 'model'",

@@ -264,6 +264,13 @@ def test_each_worker_has_gpus_of_its_own(needlemap):
     assert none.stdout.count("CUDA_VISIBLE_DEVICES='' ") == 2
 
 
+def test_a_dry_run_shows_no_more_workers_than_there_are_units(typed):
+    """One trial was shown with 32 tasks; the run itself starts one."""
+    one = ("--model", "baseline/bm25", "--lengths", "500", "--depths", "0")
+    shown = typed("run", *one, "--workers", "8", "--dry-run", "-o", "r").stdout
+    assert shown.count("needlemap.runs.worker") == 1
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

@@ -32,7 +32,7 @@ from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session, about, make_model
 from needlemap.runs.store import RUN_FILE, RunFolder, write_json
 from needlemap.runs.suite_folder import is_suite, open_suite
-from needlemap.runs.work import lay_out, load_work, next_folder, work_folder
+from needlemap.runs.work import lay_out, load_work, next_folder, units_of, work_folder
 from needlemap.trials import prepare
 
 
@@ -58,7 +58,7 @@ def fleet_command(
     session = Session.open(prepare(settings), path)
     if fleet.dry_run:
         rehearse(session, Part(path))
-        print(script(fleet, path))
+        print(script(fleet, path, session))
         return 0
     return start(session, fleet, live, Part(path))
 
@@ -71,10 +71,11 @@ def rehearse(session: Session, part: Part) -> None:
         _model(session, part)
 
 
-def script(fleet: Fleet, run: Path) -> str:
-    """What would start the workers of a run."""
+def script(fleet: Fleet, run: Path, session: Session) -> str:
+    """What would start the workers of a run: no more of them than there are units of work."""
     kind, options = fleet.kind()
-    return make_launcher(kind, next_folder(run), options).script(fleet.most)
+    units = units_of(session.experiment, session.todo, fleet.most)
+    return make_launcher(kind, next_folder(run), options).script(min(fleet.most, max(1, len(units))))
 
 
 def make_launcher(kind: str, folder: Path, options: Mapping[str, Any]) -> Launcher:

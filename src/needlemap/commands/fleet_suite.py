@@ -36,8 +36,9 @@ def fleet_suite(name: str, out: Path | None, flags: Mapping[str, Any], live: boo
     path = out or fresh(first, f"suite-{suite.name}")
     if fleet.dry_run:
         family, *others = settled
-        rehearse(Session.open(prepare(settled[family]), path / family), Part(path))
-        print(script(fleet, path / family))
+        session = Session.open(prepare(settled[family]), path / family)
+        rehearse(session, Part(path))
+        print(script(fleet, path / family, session))
         print(f"So much for {family}; then, each in its own folder: {', '.join(others)}", file=sys.stderr)
         return 0
     folder = begun(suite, settled, path)

@@ -48,9 +48,7 @@ class Work:
 def lay_out(run: Path, experiment: Experiment, todo: Sequence[Trial], workers: int) -> Work:
     """Cut what is left to ask for so many workers, in a new folder of the run. todo: in the walk's order."""
     walk = ordered(experiment.trials, experiment.settings.mode)
-    hands = workers * experiment.workers
-    sizes = [trial.prompt.asked_tokens for trial in todo]
-    cut = make_units(sizes, shared(todo, experiment.settings.mode), hands)
+    cut = units_of(experiment, todo, workers)
     places = {trial.key: place for place, trial in enumerate(walk)}
     units = tuple(
         replace(unit, start=places[todo[unit.start].key], stop=places[todo[unit.stop - 1].key] + 1)
@@ -61,6 +59,13 @@ def lay_out(run: Path, experiment: Experiment, todo: Sequence[Trial], workers: i
     work.folder.mkdir(mode=0o700)
     write_json(work.folder / _FILE, {"keys": work.keys, "units": [asdict(unit) for unit in units]})
     return work
+
+
+def units_of(experiment: Experiment, todo: Sequence[Trial], workers: int) -> tuple[Unit, ...]:
+    """What is left to ask, cut for so many workers: ranges of todo, which is in the walk's order."""
+    hands = workers * experiment.workers
+    sizes = [trial.prompt.asked_tokens for trial in todo]
+    return make_units(sizes, shared(todo, experiment.settings.mode), hands)
 
 
 def load_work(folder: Path) -> Work:
