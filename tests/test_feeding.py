@@ -273,19 +273,74 @@ def test_a_template_that_drops_the_text_is_refused(folders: Folders) -> None:
         experiment(folder)
 
 
-def test_lengths_beyond_the_positions_are_told_before_anything_is_loaded(
-    folders: Folders, tmp_path: Path
-) -> None:
-    folder = tmp_path / "short"
-    folder.mkdir()
-    for file in folders("llama_3").iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
-    (folder / "config.json").write_text(json.dumps({"max_position_embeddings": 1000}))
-    made = experiment(folder)
+def test_lengths_beyond_the_positions_are_told_before_anything_is_loaded(short: Path) -> None:
+    made = experiment(short)
     assert len(made.notes) == 1
     assert "has 1,000 positions" in made.notes[0]
     assert "Use --lengths up to 300" in made.notes[0]
     assert "allow_beyond=true" in made.notes[0]
     with pytest.raises(SettingsError, match="Use shorter --lengths"):
-        experiment(folder, lengths="900")
-    assert experiment(folder, lengths="900", model_options={"allow_beyond": True}).notes == ()
+        experiment(short, lengths="900")
+    assert experiment(short, lengths="900", model_options={"allow_beyond": True}).notes == ()
+
+
+# --- what a run would refuse is seen before
+
+
+@pytest.fixture
+def short(folders: Folders, tmp_path: Path) -> Path:
+    """A model with 1,000 positions."""
+    folder = tmp_path / "short"
+    folder.mkdir()
+    for file in folders("llama_3").iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    (folder / "config.json").write_text(json.dumps({"max_position_embeddings": 1000}))
+    return folder
+
+
+def test_a_plan_and_a_rehearsal_tell_of_lengths_beyond_the_positions(needlemap: Any, short: Path) -> None:
+    given = ("--tokenizer", "gpt-4", "--lengths", "300,900", "--depths", "0,50", "--max-answer-tokens", "8")
+    told = ("has 1,000 positions", "Use --lengths up to 300")
+    plan = needlemap("plan", "--model", f"hf/{short}", *given)
+    assert all(words in plan.stderr for words in (*told, "allow_beyond=true"))
+    assert "the model's own" in plan.stdout
+    for model, workers in (
+        (f"lmdeploy/{short}", ("--slurm", "-p", "x")),
+        (f"hf/{short}", ("--workers", "2")),
+    ):
+        dry = needlemap("run", "--model", model, *given, *workers, "--dry-run", "-o", "r")
+        assert all(words in dry.stderr for words in told)
+        assert "r/" in dry.stdout
+        assert not (needlemap.folder / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--lengths", "1200"), "Use shorter --lengths"),
+        (("--model-options", "chunk=5"), "Did you mean 'chunk_tokens'"),
+        (("--model-options", "chunk_tokens=0"), "at least 1"),
+        (("--model-options", "max_memory={0: 1GiB}"), "device_map=auto"),
+        (("--request", "top_p=1"), "does not heed --request top_p"),
+        (("--request", "stop=5"), "takes a text or a list of texts"),
+        (("--closed-book",), "Workers ask nothing of --closed-book"),
+    ],
+)
+def test_a_rehearsal_refuses_what_the_run_would(
+    needlemap: Any, short: Path, more: tuple[str, ...], said: str
+) -> None:
+    """It printed a script as if all were well."""
+    given = ("--model", f"hf/{short}", "--lengths", "300", "--max-answer-tokens", "8")
+    dry = needlemap("run", *given, *more, "--workers", "2", "--dry-run", "-o", "r", code=2)
+    assert said in dry.stderr
+    assert dry.stdout == ""
+
+
+def test_packages_that_are_missing_here_are_told(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    from needlemap.commands import settle
+
+    made = experiment(folders("llama_3"))
+    assert settle.lacking(made) == [] or "torch" in settle.lacking(made)[0]
+    monkeypatch.setattr(settle, "find_spec", lambda _: None)
+    assert "needs torch and transformers where it is asked" in settle.lacking(made)[0]
+    assert "pip install 'needlemap[hf]'" in settle.lacking(made)[0]

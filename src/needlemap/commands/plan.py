@@ -130,9 +130,7 @@ def _show(
     if first.tokens_fed is not None:
         print(f"lengths are tokens of {first.tokenizer.name}; those below are the model's own\n")
     print("\n".join(table_lines(rows, settings.mode)), end="\n\n")
-    from needlemap.commands.run import lacking
-
-    for note in (*_notes(settings, rows, bound, terms), *first.notes, *lacking(first)):
+    for note in _notes(settings, rows, bound, terms):
         print(note)
 
 

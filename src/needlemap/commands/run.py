@@ -7,14 +7,13 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from needlemap.commands.settle import settle
+from needlemap.commands.settle import lacking, settle
 from needlemap.commands.termination import Ending, terminable
 from needlemap.errors import SettingsError
 from needlemap.maps.map import Map
@@ -191,18 +190,6 @@ def _sure(session: Session, budget: Budget) -> int:
 def scorer_label(experiment: Experiment) -> str:
     """An experiment's scorer, and the number of its rule."""
     return f"scorer {experiment.scorer.name}, rule {rule_of(experiment.scorer)}"
-
-
-def lacking(experiment: Experiment) -> list[str]:
-    """Which packages the model needs where it is asked, of those that are not installed here."""
-    missing = [name for name in experiment.traits.needs if find_spec(name) is None]
-    if not missing:
-        return []
-    backend = experiment.settings.backend
-    return [
-        f"'{experiment.settings.model}' needs {' and '.join(missing)} where it is asked, not installed here. "
-        f"There, run: pip install 'needlemap[{backend}]'"
-    ]
 
 
 def _same(experiment: Experiment) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from needlemap.configure import configure, older_rules
@@ -28,5 +29,17 @@ def settle(preset: str | None, flags: Mapping[str, Any]) -> Settings:
 
 def tell_notes(experiment: Experiment) -> None:
     """What a user should know before prompts are asked or counted: which documents they are made of."""
-    for note in experiment.notes if not experiment.settings.quiet else ():
+    for note in (*experiment.notes, *lacking(experiment)) if not experiment.settings.quiet else ():
         print(f"note: {note}", file=sys.stderr, flush=True)
+
+
+def lacking(experiment: Experiment) -> list[str]:
+    """Which packages the model needs where it is asked, of those that are not installed here."""
+    missing = [name for name in experiment.traits.needs if find_spec(name) is None]
+    if not missing:
+        return []
+    backend = experiment.settings.backend
+    return [
+        f"'{experiment.settings.model}' needs {' and '.join(missing)} where it is asked, not installed here. "
+        f"There, run: pip install 'needlemap[{backend}]'"
+    ]
