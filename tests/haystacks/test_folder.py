@@ -15,7 +15,7 @@ from needlemap.haystacks import folder, readers
 from needlemap.haystacks.assembly import assemble
 from needlemap.haystacks.folder import Folder, TextFiles
 from needlemap.haystacks.jsonl import JsonLines
-from needlemap.haystacks.readers import read_text
+from needlemap.haystacks.readers import read_bytes
 from needlemap.tokenizers.catalogue import load
 
 
@@ -113,7 +113,9 @@ def test_links_are_followed_inside_the_folder_only(tmp_path):
     assert names(found) == ["a.md", "c.md"]
     told = found.told()[1]
     assert "d.md (a link that leaves the folder), e.md (a link that leaves the folder)" in told
-    assert "f.md (a link to a file whose name says that it holds a key), g.md (a link to nothing)" in told
+    assert "folder/ (a link to a folder)" in told
+    assert "f.md (a link to a file whose name says that it holds a key)" in told
+    assert "g.md (a link to nothing)" in told
     (tmp_path / "here").symlink_to("in")
     assert names(Folder(str(tmp_path / "here"))) == ["a.md", "c.md"]
 
@@ -154,17 +156,20 @@ def test_a_subfolder_without_permission_is_named(tmp_path, monkeypatch):
 
 
 def test_a_file_without_permission_is_named(tmp_path, monkeypatch):
-    put(tmp_path, {"a.pdf": "text", "b.md": "text"})
+    put(tmp_path, {"a.pdf": "text", "b.md": "text", "c.md": "text"})
     real = Path.read_bytes
 
     def read(self: Path) -> bytes:
-        if self.name == "a.pdf":
+        if self.name in ("a.pdf", "c.md"):
             raise PermissionError(13, "Permission denied")
         return real(self)
 
     monkeypatch.setattr(Path, "read_bytes", read)
     found = Folder(str(tmp_path))
-    assert (names(found), found.told()[1]) == (["b.md"], "not read: a.pdf (no permission)")
+    assert (names(found), found.told()[1]) == (
+        ["b.md"],
+        "not read: a.pdf (no permission), c.md (no permission)",
+    )
 
 
 def test_texts_are_utf_8_or_marked_utf_16(tmp_path):
@@ -233,7 +238,7 @@ def test_what_is_not_there_is_an_error_at_once(tmp_path):
 def test_ten_thousand_small_files_are_looked_at_and_few_are_read(tmp_path, monkeypatch):
     put(tmp_path, {f"{number % 20}/{number}.md": f"Number {number} is here.\n" * 3 for number in range(2000)})
     read: list[Path] = []
-    monkeypatch.setattr(folder, "read_text", lambda file: read.append(file) or read_text(file))
+    monkeypatch.setattr(folder, "read_bytes", lambda file: read.append(file) or read_bytes(file))
     assemble(Folder(str(tmp_path)), load("cl100k_base"), 1000, order="shuffled", seed=1)
     assert 20 < len(read) < 200
 

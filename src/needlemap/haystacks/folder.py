@@ -13,7 +13,14 @@ from pathlib import Path
 
 from needlemap.errors import HaystackError
 from needlemap.haystacks.base import Document
-from needlemap.haystacks.readers import Unreadable, converted, missing_readers, read_text
+from needlemap.haystacks.readers import (
+    Unreadable,
+    converted,
+    decoded,
+    missing_readers,
+    read_bytes,
+    read_text,
+)
 from needlemap.haystacks.walk import (
     DEPENDENCIES,
     LINES,
@@ -148,7 +155,7 @@ def _documents(file: File) -> list[Document]:
     elif file.kind == "lines":
         return list(_lines(file))
     else:
-        text = read_text(file.path)
+        text = decoded(read_bytes(file.path), file.path)
     return [Document(file.name, text)] if text else []
 
 

@@ -36,7 +36,7 @@ def read_bytes(file: Path) -> bytes:
     """A file's bytes. Raises Unreadable for one without permission, or too large."""
     try:
         if file.stat().st_size > MOST_BYTES:
-            raise Unreadable(f"larger than {MOST_BYTES >> 20} MB")
+            raise Unreadable(f"larger than {MOST_BYTES >> 20} MB: split -C 200M makes smaller ones")
         return file.read_bytes()
     except PermissionError:
         raise Unreadable("no permission") from None

@@ -151,6 +151,9 @@ def _add(entry: os.DirEntry[str], name: str, root: Path, found: Found) -> None:
     if _KEYS.search(entry.name):
         found.left_out[name] = "its name says that it holds a key"
         return
+    if entry.is_symlink() and path.is_dir():
+        found.left_out[f"{name}/"] = "a link to a folder"
+        return
     if kind is None:
         found.others[Path(entry.name).suffix.lower() or "no suffix"] += 1
         return
