@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from needlemap.keys import refuse_keys
 from needlemap.models.connection import check_address
 from needlemap.printable import printable
+from needlemap.reports.terminal import terminal_map
+from needlemap.runs.session import load_map
 from needlemap.settings import Settings
 
 KEY = "planted-key-1234567890"
@@ -151,3 +157,70 @@ def test_letters_of_all_scripts_stay_and_what_moves_a_cursor_goes():
     assert printable("针 né \U0001f600\u3000x\n\ty") == "针 né \U0001f600\u3000x\n\ty"
     assert printable(HOSTILE) == "]0;owned[2J31m=cmd|' /C calc'!A0"
     assert printable("a\r\nb\x00", line=True) == "a b"
+
+
+def test_there_is_one_way_to_the_terminal():
+    """An import's summary printed a model's name as it was: titles were set, screens cleared."""
+    source = Path(__file__).parent.parent / "src" / "needlemap"
+    for file in source.rglob("*.py"):
+        calls = [node for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Call)]
+        printing = [call for call in calls if ast.unparse(call.func) in _PRINTERS]
+        assert not printing or file.name == "printable.py", (file, printing[0].lineno)
+
+
+_PRINTERS = ("print", "sys.stdout.write", "sys.stderr.write", "typer.echo", "click.echo")
+SEEN = "Needle \x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u2028\x00\r="
+
+
+def test_no_command_shows_what_moves_a_cursor_whatever_a_folder_holds(typed):
+    """Every text of a run's folder, and the folder's own name, in every command that reads one."""
+    where = "r\x1b[2J\u202e"
+    typed("run", "bm25", "--lengths", "500,800", "--depths", "0,50", "-o", where)
+    folder = typed.folder / where
+    about = json.loads((folder / "run.json").read_text("utf-8"))
+    about["settings"] |= {"model": f"baseline/{SEEN}", "task": f"single{SEEN}", "label": SEEN, "mode": SEEN}
+    about |= {"stopped": SEEN, "title": SEEN, "needlemap": SEEN, "identity": ""}
+    about["scorer"]["name"] = about["tokenizer"]["name"] = SEEN
+    (folder / "run.json").write_text(json.dumps(about))
+    for file in folder.glob("records-*.jsonl"):
+        rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+        texts = {
+            "run": "",
+            "model": f"baseline/{SEEN}",
+            "task": f"single{SEEN}",
+            "answer": SEEN,
+            "finish": SEEN,
+        }
+        rows = [{**row, **texts, "question": SEEN, "answered_by": SEEN, "finish": SEEN} for row in rows]
+        rows[0] |= {"score": None, "failure": SEEN, "error": SEEN}
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (folder / "closed-book.jsonl").write_text(json.dumps(rows[1]) + "\n")
+    (folder / "records-\x1b[2J.jsonl").symlink_to("/dev/null")
+    (folder / "launch.json").write_text(json.dumps({"kind": SEEN}))
+    said = "\x1b[2J\u202e"
+    for command in (
+        ("report", where), ("report", where, "--rules", "auc"), ("report", where, "-o", "x.csv"),
+        ("report", where, "-o", "x.html"), ("report", where, "-o", f"{where}.png", "--title", SEEN),
+        ("compare", where, where), ("compare", where, where, "--json"),
+        ("replay", where, "--length", "500", "--depth", "0"),
+        ("replay", where, "--length", "500", "--depth", "0", "--trust-run", "--ask"),
+        ("score", where, "--scorer", "keyword"), ("score", where, "--scorer", "keyword", "--trust-run"),
+        ("run", "bm25", "-o", where), ("run", "bm25", "-o", where, "--trust-run"),
+        ("run", "--attach", where), ("run", "--attach", where, "--trust-run"),
+        ("run", said), ("run", "--model", said), ("run", "--task", said), ("list", said), ("plan", said),
+        ("import", where, "-o", "i"), ("report", said), ("prompts", "--haystack-path", said),
+    ):  # fmt: skip
+        ended = typed(*command, code=None)
+        assert (ended.stdout + ended.stderr).strip() or "html" in command[-1], command
+        json_only = ended.stdout if "--json" not in command else ""
+        shown = json_only + ended.stderr
+        assert printable(shown) == shown, (command, shown)
+
+
+def test_a_map_on_a_terminal_shows_no_control_of_a_strangers(typed):
+    typed("run", "bm25", "--lengths", "500", "--depths", "0,50", "-o", "r")
+    map = load_map(typed.folder / "r")
+    odd = replace(map, model=printable(SEEN), cells=tuple(replace(c, failures={SEEN: 1}) for c in map.cells))
+    sink = io.StringIO()
+    Console(file=sink, force_terminal=True, color_system=None, width=100).print(terminal_map(odd))
+    assert printable(sink.getvalue()) == sink.getvalue()

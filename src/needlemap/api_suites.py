@@ -14,6 +14,7 @@ from needlemap.errors import NeedlemapError
 from needlemap.maps.effective import Effective, parse_rule
 from needlemap.maps.families import Families, Mean, published_length
 from needlemap.models.base import Model
+from needlemap.printable import show
 from needlemap.reports.suite import RULES, Family, families_of, suite_lines, together
 from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session
@@ -163,7 +164,7 @@ class _Asking:
     async def ask(self, family: str, session: Session, model: Model) -> bool:
         """Whether to go on. Raises NeedlemapError when every request would fail."""
         if not session.experiment.settings.quiet:
-            print(family, file=sys.stderr, flush=True)
+            show(family, file=sys.stderr, flush=True)
         outcome = await asked(session, model)
         check_outcome(outcome)
         self.outcomes[family] = outcome

@@ -14,7 +14,7 @@ from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.flags import GroupedCommand, with_settings
 from needlemap.fleet_flags import with_fleet
 from needlemap.models.faults import hidden
-from needlemap.printable import printable
+from needlemap.printable import printable, show
 from needlemap.runs.fleet import Fleet
 from needlemap.suites import suite_name
 
@@ -31,7 +31,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"needlemap {__version__}")
+        show(f"needlemap {__version__}")
         raise typer.Exit
 
 
@@ -340,8 +340,8 @@ def main() -> None:
     try:
         app([*debug[:1], *(word for word in sys.argv[1:] if word != "--debug")])
     except NeedlemapError as error:
-        print(f"needlemap: {printable(hidden(str(error)))}", file=sys.stderr)
+        show(f"needlemap: {printable(hidden(str(error)))}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:  # a folder that cannot be written, a full disk; typer deals with broken pipes
-        print(f"needlemap: {printable(hidden(os_error_words(error)))}", file=sys.stderr)
+        show(f"needlemap: {printable(hidden(os_error_words(error)))}", file=sys.stderr)
         sys.exit(2)

@@ -1,8 +1,10 @@
-"""Text of strangers (models, servers, files) as a terminal may show it."""
+"""Text of strangers (models, servers, files) as a terminal may show it, and the one way to show any text."""
 
 from __future__ import annotations
 
+import sys
 import unicodedata
+from typing import IO
 
 _HARMFUL = (
     "Cc",
@@ -39,3 +41,13 @@ def counted(count: int, noun: str) -> str:
     ('1 trial', '2,000 trials')
     """
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def show(*texts: object, file: IO[str] | None = None, end: str = "\n", flush: bool = False) -> None:
+    """Print texts, by default to standard output, without control sequences, whoever they are from."""
+    print(*(printable(str(text)) for text in texts), file=file, end=end, flush=flush)
+
+
+def show_data(text: str) -> None:
+    """Write data (JSON, lines) to standard output: as it is for a program, printable for a terminal."""
+    sys.stdout.write(printable(text) if sys.stdout.isatty() else text)

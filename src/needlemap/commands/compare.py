@@ -9,7 +9,7 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.maps.verdict import Verdict
-from needlemap.printable import printable
+from needlemap.printable import printable, show, show_data
 from needlemap.reports.comparison import comparison_json, comparison_text
 from needlemap.reports.paired import MARGIN, compare_loaded
 from needlemap.reports.paired_suites import compare_suites
@@ -25,14 +25,14 @@ def compare_command(
     points = _margin(margin, fail_if_worse)
     compared = _suites if _both_suites(first, second) else _runs
     text, plain, verdict = compared(first, second, points)
-    print(json.dumps(plain, indent=1, ensure_ascii=False) if as_json else text, end="\n" if as_json else "")
+    show_data(f"{json.dumps(plain, indent=1, ensure_ascii=False)}\n" if as_json else printable(text))
     return int(fail_if_worse is not None and verdict.word == "worse")
 
 
 def _runs(first: Path, second: Path, points: float) -> tuple[str, dict[str, Any], Verdict]:
     runs = load_run(first), load_run(second)
     for path, note in ((run.path, note) for run in runs for note in run.notes):
-        print(f"note: {printable(path)}: {printable(note)}", file=sys.stderr)
+        show(f"note: {printable(path)}: {printable(note)}", file=sys.stderr)
     comparison, names = compare_loaded(*runs, points)
     text, plain = comparison_text(comparison, names), comparison_json(comparison, names)
     return text, plain, comparison.verdict

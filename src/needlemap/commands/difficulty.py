@@ -33,6 +33,7 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import make_folder, write_whole
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
+from needlemap.printable import show
 from needlemap.runs.session import Session, load_map, make_model
 from needlemap.runs.store import RUN_FILE, RunFolder, records_files
 from needlemap.runs.suite_folder import budget_beside
@@ -76,12 +77,12 @@ def auto_command(preset: str | None, out: Path | None, flags: Mapping[str, Any],
         try:
             code = ending.run(_measured(settings, dial, path, model))
         except KeyboardInterrupt:
-            print(f"needlemap: interrupted. To go on: the same command with -o {path}", file=sys.stderr)
+            show(f"needlemap: interrupted. To go on: the same command with -o {path}", file=sys.stderr)
             return ending.code
     if RunFolder(path).exists:
         show_result(load_map(path), settings, path)
         if not settings.quiet:
-            print(f"others at the same difficulty: --difficulty {path / FILE}", file=sys.stderr)
+            show(f"others at the same difficulty: --difficulty {path / FILE}", file=sys.stderr)
     return code
 
 
@@ -98,14 +99,14 @@ async def _measured(settings: Settings, dial: Sequence[Mapping[str, Any]], path:
                 return code or 1
             scores.append(score)
             said = ", ".join(f"{name}={value}" for name, value in options.items())
-            print(f"step {step + 1} of {len(dial)}: {said}: {100 * score:.1f}", file=sys.stderr)
+            show(f"step {step + 1} of {len(dial)}: {said}: {100 * score:.1f}", file=sys.stderr)
             if score <= HIGHEST:
                 break
         frozen = chosen(scores)
         _freeze(settings, dial[frozen], pilots[frozen], path, scores[frozen])
         if not in_range(scores[frozen]):
             found = f"{settings.model} scores {100 * scores[frozen]:.1f}, outside 60 to 95"
-            print(f"warning: {found}: {missed(scores, frozen)}", file=sys.stderr)
+            show(f"warning: {found}: {missed(scores, frozen)}", file=sys.stderr)
         final = at_step(settings, dial[frozen])
         return await _asked(final, path, [each for each in pilots if each != pilots[frozen]], model, started)
     finally:
@@ -138,7 +139,7 @@ def _freeze(settings: Settings, options: Mapping[str, Any], pilot: Path, path: P
 
 def _score(map: Map) -> float | None:
     if map.missing:
-        print(f"needlemap: {map.missing} prompts of a pilot were not measured", file=sys.stderr)
+        show(f"needlemap: {map.missing} prompts of a pilot were not measured", file=sys.stderr)
         return None
     return map.overall
 

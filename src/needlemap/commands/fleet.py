@@ -19,6 +19,7 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import make_folder
 from needlemap.keys import check_key_names
 from needlemap.models.base import Model
+from needlemap.printable import show
 from needlemap.reports.live import Silent
 from needlemap.runs.begun import is_replaced, set_aside
 from needlemap.runs.fleet import Fleet
@@ -58,7 +59,7 @@ def fleet_command(
     session = Session.open(prepare(settings), path)
     if fleet.dry_run:
         rehearse(session, Part(path))
-        print(script(fleet, path, session))
+        show(script(fleet, path, session))
         return 0
     return start(session, fleet, live, Part(path))
 
@@ -129,7 +130,7 @@ def start(session: Session, fleet: Fleet, live: bool, part: Part) -> int:
             work = lay_out(path, session.experiment, session.todo, fleet.most)
         stack.enter_context(lock_folder(path, shared=True))
         for note in launcher.notes():
-            print(f"note: {note}", file=sys.stderr, flush=True)
+            show(f"note: {note}", file=sys.stderr, flush=True)
         workers = min(fleet.most, len(work.units))
         retry = 2 if fleet.retry is None else fleet.retry
         file = LaunchFile(

@@ -15,6 +15,7 @@ from needlemap.commands.run import fresh, interrupted
 from needlemap.commands.suite import OVER, begun, end_suite, refuse_for_suite, say_unprepared
 from needlemap.commands.termination import INTERRUPTED, TERMINATED
 from needlemap.errors import NeedlemapError
+from needlemap.printable import show
 from needlemap.runs.fleet import Fleet
 from needlemap.runs.presence import began_s
 from needlemap.runs.session import Session
@@ -38,8 +39,8 @@ def fleet_suite(name: str, out: Path | None, flags: Mapping[str, Any], live: boo
         family, *others = settled
         session = Session.open(prepare(settled[family]), path / family)
         rehearse(session, Part(path))
-        print(script(fleet, path / family, session))
-        print(f"So much for {family}; then, each in its own folder: {', '.join(others)}", file=sys.stderr)
+        show(script(fleet, path / family, session))
+        show(f"So much for {family}; then, each in its own folder: {', '.join(others)}", file=sys.stderr)
         return 0
     folder = begun(suite, settled, path)
     try:
@@ -75,7 +76,7 @@ def _family(
     if not session.wanted:
         return 0, 0.0
     if not settings.quiet:
-        print(f"\n{family}", file=sys.stderr)
+        show(f"\n{family}", file=sys.stderr)
     budget = budget_beside(settings, folder.beside(family), monotonic() - part.ran_s)
     launched = next_folder(run)
     code = start(replace(session, budget=budget), fleet, False, part)

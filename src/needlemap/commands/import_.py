@@ -9,6 +9,7 @@ from pathlib import Path
 from needlemap.interop.imports.imported import Imported, Said, imported
 from needlemap.interop.imports.sources import Found, holds_results, read
 from needlemap.interop.imports.writing import refuse_taken, write
+from needlemap.printable import show
 from needlemap.reports.labels import score_label
 from needlemap.runs.loaded import Loaded
 from needlemap.runs.session import load_map
@@ -27,7 +28,7 @@ def import_command(paths: Sequence[Path], out: Path, said: Said) -> int:
     _left_out(found)
     for run in runs:
         write(run, places[run.name])
-        print(_summary(run, places[run.name]), file=sys.stderr)
+        show(_summary(run, places[run.name]), file=sys.stderr)
     return 0
 
 
@@ -50,9 +51,9 @@ def is_other_tools(path: Path) -> bool:
 def _left_out(found: Found) -> None:
     """What lay in a folder and was no result, or could not be read: never passed over in silence."""
     for reason in found.left_out[:_SHOWN]:
-        print(f"left out: {reason}", file=sys.stderr)
+        show(f"left out: {reason}", file=sys.stderr)
     if len(found.left_out) > _SHOWN:
-        print(f"left out: {len(found.left_out) - _SHOWN} more files", file=sys.stderr)
+        show(f"left out: {len(found.left_out) - _SHOWN} more files", file=sys.stderr)
 
 
 def _summary(run: Imported, path: Path) -> str:

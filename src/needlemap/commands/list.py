@@ -7,6 +7,7 @@ from importlib.metadata import EntryPoint
 
 from needlemap.configure import preset_about, preset_files
 from needlemap.errors import SettingsError, did_you_mean
+from needlemap.printable import show
 from needlemap.registry import installed
 from needlemap.suites import MARK, load_suite, suite_files
 from needlemap.templates import template_files
@@ -19,14 +20,14 @@ KINDS = ("presets", "suites", "templates", "tokenizers", *_EXTENSIONS)
 def list_command(kind: str | None) -> None:
     """Print the names of a kind, one a line, with a word on each where there is one; else the kinds."""
     if kind is None:
-        print("".join(f"needlemap list {each}\n" for each in KINDS), end="")
+        show("".join(f"needlemap list {each}\n" for each in KINDS), end="")
         return
     if kind not in KINDS:
         raise SettingsError(f"Cannot list '{kind}'. {did_you_mean(kind, KINDS)}")
     rows = _rows(kind)
     wide = max(map(len, rows))
     for name, about in rows.items():
-        print(f"{name:<{wide}}  {about}".rstrip())
+        show(f"{name:<{wide}}  {about}".rstrip())
 
 
 def _rows(kind: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from needlemap.commands.run import page_of, show_result, show_usage, verdict, view_of
 from needlemap.commands.termination import INTERRUPTED, terminable
+from needlemap.printable import show
 from needlemap.reports.live import Silent, View
 from needlemap.runs.budget import Budget
 from needlemap.runs.claims import MOST_DEATHS
@@ -169,4 +170,4 @@ def finished(session: Session, outcome: Outcome, part: Part, launch: Launch | No
 
 def say(text: str) -> None:
     """A line of what went wrong, or of what to type."""
-    print(f"needlemap: {text}", file=sys.stderr, flush=True)
+    show(f"needlemap: {text}", file=sys.stderr, flush=True)

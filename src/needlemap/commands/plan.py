@@ -15,7 +15,7 @@ from needlemap.plan.bins import lower_bound
 from needlemap.plan.cost import Shape
 from needlemap.plan.places import make_bins_of
 from needlemap.plan.summary import WORTH, Summary, Walked, summarise
-from needlemap.printable import counted
+from needlemap.printable import counted, show
 from needlemap.settings import Settings
 from needlemap.trials import Experiment, prepare
 
@@ -48,7 +48,7 @@ def plan_command(preset: str | None, terms: Terms, as_json: bool, flags: Mapping
     experiments, rows, bound = _reckoned(settings, terms)
     tell_notes(next(iter(experiments.values())))
     if as_json:
-        print(json.dumps(_plain(settings, rows, bound), indent=1))
+        show(json.dumps(_plain(settings, rows, bound), indent=1))
     else:
         _show(settings, experiments, rows, bound, terms)
 
@@ -123,15 +123,15 @@ def _show(
 ) -> None:
     first = next(iter(experiments.values()))
     axes = counted(len(first.grid.lengths), "length"), counted(len(first.grid.depths), "depth")
-    print(
+    show(
         f"{settings.model} · {first.task.name} · {' x '.join(axes)} x {settings.repeats} · "
         f"tokenizer {first.tokenizer.name} · lanes: {rows[0].lanes}\n"
     )
     if first.tokens_fed is not None:
-        print(f"lengths are tokens of {first.tokenizer.name}; those below are the model's own\n")
-    print("\n".join(table_lines(rows, settings.mode)), end="\n\n")
+        show(f"lengths are tokens of {first.tokenizer.name}; those below are the model's own\n")
+    show("\n".join(table_lines(rows, settings.mode)), end="\n\n")
     for note in _notes(settings, rows, bound, terms):
-        print(note)
+        show(note)
 
 
 def table_lines(rows: list[Summary], chosen: str = "", first: str = "mode") -> list[str]:

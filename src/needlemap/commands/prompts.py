@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from needlemap.commands.settle import settle, tell_notes
 from needlemap.files import refuse_link
 from needlemap.grid import percent
 from needlemap.plan.order import ordered
+from needlemap.printable import show, show_data
 from needlemap.trials import Trial, prepare
 
 
@@ -22,17 +23,17 @@ def prompts_command(preset: str | None, out: Path | None, flags: Mapping[str, An
     tell_notes(experiment)
     trials = ordered(experiment.trials, settings.mode)
     if out is None:
-        _write(sys.stdout, trials)
+        _write(show_data, trials)
         return
     refuse_link(out)
     with out.open("w", encoding="utf-8") as file:
-        _write(file, trials)
-    print(f"{len(trials)} prompts, {experiment.tokens_asked:,} tokens: {out}", file=sys.stderr)
+        _write(file.write, trials)
+    show(f"{len(trials)} prompts, {experiment.tokens_asked:,} tokens: {out}", file=sys.stderr)
 
 
-def _write(file: IO[str], trials: list[Trial]) -> None:
+def _write(write: Callable[[str], object], trials: list[Trial]) -> None:
     for trial in trials:
-        file.write(json.dumps(prompt_line(trial), ensure_ascii=False) + "\n")
+        write(json.dumps(prompt_line(trial), ensure_ascii=False) + "\n")
 
 
 def prompt_line(trial: Trial) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import percent, setting, tokens
 from needlemap.keys import check_key_names
 from needlemap.models.base import Answer
-from needlemap.printable import printable
+from needlemap.printable import show, show_data
 from needlemap.reports.labels import score_label
 from needlemap.resolve import ready_prompts
 from needlemap.runs.begun import GRID_MODES
@@ -56,14 +56,14 @@ def replay_command(folder: Path, length: str, depth: float, repeat: int, typed: 
     record = _recorded(run, trial)
     verdict = _verdict(trial, record)
     for message in trial.prompt.messages:
-        print(f"[{message.role}]\n{_shown(message.content)}\n")
-    print(verdict, file=sys.stderr)
+        show_data(f"[{message.role}]\n{message.content}\n\n")
+    show(verdict, file=sys.stderr)
     if record is not None and record.answer is not None:
         score = "not scored" if record.score is None else f"score {score_label(record.score)} %"
-        print(f"recorded answer: {record.answer!r} ({score})", file=sys.stderr)
+        show(f"recorded answer: {record.answer!r} ({score})", file=sys.stderr)
     if typed.ask:
         answer = asyncio.run(_ask(settings, trial))
-        print(f"answer now: {answer.text!r} (finish {answer.finish})", file=sys.stderr)
+        show(f"answer now: {answer.text!r} (finish {answer.finish})", file=sys.stderr)
 
 
 def _askable(run: RunFolder, settings: Settings, typed: Typed) -> Settings:
@@ -81,11 +81,6 @@ def _askable(run: RunFolder, settings: Settings, typed: Typed) -> Settings:
     if not is_ours(about := run.about(), about["settings"]):
         check_key_names(settings.model_options, "To send it, type the same with --key-env and its name.")
     return settings
-
-
-def _shown(text: str) -> str:
-    """A prompt's text byte for byte, but for control sequences where it is shown on a terminal."""
-    return printable(text) if sys.stdout.isatty() else text
 
 
 def _trial(settings: Settings, cells: list[Any], length: int, depth: float, repeat: int) -> Trial:

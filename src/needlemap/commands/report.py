@@ -15,7 +15,7 @@ from needlemap.errors import SettingsError
 from needlemap.interop.imports.imported import title as their_title
 from needlemap.maps.effective import RULES, parse_rules
 from needlemap.maps.map import Map
-from needlemap.printable import printable
+from needlemap.printable import printable, show
 from needlemap.reports.drawing import figure_of
 from needlemap.reports.ended import ended_lines
 from needlemap.reports.figure import FIGURES, write_figure
@@ -71,10 +71,10 @@ def report_command(
     loaded = _opened(paths if page else list(dict.fromkeys(paths)), dataset_length)
     if out is not None:
         new = "" if out.parent.is_dir() else f" (in a new folder, {out.parent})"
-        print(f"{_written(loaded, out, format, look)}{new}", file=sys.stderr)
+        show(f"{_written(loaded, out, format, look)}{new}", file=sys.stderr)
     for tracker in trackers:
         for place in log_runs(loaded, tracker, step, title=title, palette=palette, rules=look.rules):
-            print(place, file=sys.stderr)
+            show(place, file=sys.stderr)
 
 
 def _width(text: str | None) -> float | None:
@@ -100,12 +100,12 @@ def _draw(runs: Sequence[Loaded], look: Look) -> None:
     for run in runs:
         _show(run.map, look.palette)
         for line in summary_lines(cube_of_run(run.about, run.records), look.rules):
-            print(line)
+            show(line)
         folder = RunFolder(run.path)  # none where another tool's file was read
         for line in ended_lines(folder) if folder.exists else ():
-            print(printable(line))
+            show(printable(line))
         for line in cache_lines(run.records):
-            print(line, file=sys.stderr)
+            show(line, file=sys.stderr)
 
 
 def _written(runs: Sequence[Loaded], out: Path, format: str, look: Look) -> Path:
@@ -117,12 +117,12 @@ def _written(runs: Sequence[Loaded], out: Path, format: str, look: Look) -> Path
     if out.suffix.lower() == ".html":
         return write_page(runs, out, title=look.title, palette=look.palette, rules=look.rules)
     for note in (note for run in runs for note in run.notes):
-        print(f"note: {printable(note)}", file=sys.stderr)
+        show(f"note: {printable(note)}", file=sys.stderr)
     if is_table(out):
         return write_table(runs, out, format)
     figure, why_not = figure_of(runs, title=look.title, palette=look.palette)
     if why_not:
-        print(f"no map of the difference: {why_not}", file=sys.stderr)
+        show(f"no map of the difference: {why_not}", file=sys.stderr)
     return write_figure(figure, out, width=look.width)
 
 
@@ -130,4 +130,4 @@ def _show(map: Map, palette: str) -> None:
     if sys.stdout.isatty():
         Console().print(terminal_map(map, palette=palette))
     else:
-        sys.stdout.write(printable(plain_summary(map)))
+        show(plain_summary(map), end="")

@@ -21,7 +21,7 @@ from needlemap.models.base import Model
 from needlemap.money import price_source
 from needlemap.plan.order import by_length
 from needlemap.plan.summary import judged_usd
-from needlemap.printable import counted, printable
+from needlemap.printable import counted, show
 from needlemap.reports.ended import ended_lines
 from needlemap.reports.live import Lines, LiveMap, Silent, Tally, Together, View
 from needlemap.reports.terminal import plain_summary, terminal_map
@@ -80,7 +80,7 @@ def page_of(session: Session, live: bool) -> View:
         return Silent()
     if not session.todo:
         make = f"needlemap report {session.folder.path} -o report.html"
-        print(f"live: nothing is left to ask, so no page is served. To make one: {make}", file=sys.stderr)
+        show(f"live: nothing is left to ask, so no page is served. To make one: {make}", file=sys.stderr)
         return Silent()
     from needlemap.reports.live_page import LivePage  # late: a run without it needs no server
 
@@ -99,7 +99,7 @@ def _asked(session: Session, model: Model | None, page: Watcher, ending: Ending)
 def interrupted(settings: Settings, path: Path, code: int) -> int:
     """What is said of a run that was interrupted; the exit code."""
     kept = f"What was scored is kept; to go on: the same command with -o {path}" if settings.save else ""
-    print(f"needlemap: interrupted. {kept}".rstrip(), file=sys.stderr)
+    show(f"needlemap: interrupted. {kept}".rstrip(), file=sys.stderr)
     return code
 
 
@@ -146,7 +146,7 @@ def announce(session: Session) -> None:
     missed = sum(trial.prompt.off_by != 0 for trial in experiment.trials)
     lines += [f"warning: {missed} prompts miss their length by a token or two (recorded)"] if missed else []
     lines += _most(session) if session.todo else []
-    print("\n".join(lines), file=sys.stderr, flush=True)
+    show("\n".join(lines), file=sys.stderr, flush=True)
 
 
 def _most(session: Session) -> list[str]:
@@ -216,7 +216,7 @@ def _same(experiment: Experiment) -> list[str]:
 def notes(model: Model | None) -> None:
     """What a back end has to say about its model before it is asked."""
     for note in getattr(model, "notes", ()):
-        print(f"note: {note}", file=sys.stderr, flush=True)
+        show(f"note: {note}", file=sys.stderr, flush=True)
 
 
 def view_of(session: Session) -> View:
@@ -244,10 +244,10 @@ def show_result(map: Map, settings: Settings, path: Path) -> None:
     if sys.stdout.isatty():
         Console().print(terminal_map(map))
     else:
-        sys.stdout.write(printable(plain_summary(map)))
+        show(plain_summary(map), end="")
     if settings.save and not settings.quiet:
         page, figure = f"needlemap report {path} -o report.html", f"needlemap report {path} -o map.png"
-        print(f"\nrun: {path}\npage: {page}\nfigure: {figure}", file=sys.stderr)
+        show(f"\nrun: {path}\npage: {page}\nfigure: {figure}", file=sys.stderr)
 
 
 def show_usage(session: Session) -> None:
@@ -256,13 +256,13 @@ def show_usage(session: Session) -> None:
     remote, framing = experiment.traits.remote, experiment.settings.framing_tokens
     lines = usage_lines(session.folder.records(), remote=remote, framing_tokens=framing)
     for line in (*ended_lines(session.folder), *lines, *judge_lines(session.folder.every_record())):
-        print(printable(line), file=sys.stderr)
+        show(line, file=sys.stderr)
 
 
 def warn(outcome: Outcome) -> None:
     """What the first trial showed that is worth a word."""
     for warning in outcome.warnings:
-        print(f"warning: {warning}", file=sys.stderr, flush=True)
+        show(f"warning: {warning}", file=sys.stderr, flush=True)
 
 
 def _is_answered(outcome: Outcome, path: Path) -> bool:
@@ -277,24 +277,24 @@ def verdict(outcome: Outcome, experiment: Experiment, path: Path) -> int:
     kept = experiment.settings.save and _is_answered(outcome, path)
     if outcome.canary:
         elsewhere = f" Other settings want another folder than {path}: give one with -o." if kept else ""
-        print(f"needlemap: stopped before spending more. {outcome.canary}{elsewhere}", file=sys.stderr)
+        show(f"needlemap: stopped before spending more. {outcome.canary}{elsewhere}", file=sys.stderr)
         return 2
     if outcome.hopeless:
         again = f" To go on once it is mended: the same command with -o {path}" if kept else ""
         why = outcome.hopeless if outcome.hopeless.endswith((".", "!", "?")) else f"{outcome.hopeless}."
-        print(f"needlemap: stopped, every request would fail: {why}{again}", file=sys.stderr)
+        show(f"needlemap: stopped, every request would fail: {why}{again}", file=sys.stderr)
         return 2
     if outcome.refused_from:
         fitting = [length for length in experiment.grid.lengths if length < outcome.refused_from]
         advice = f"Use --lengths up to {max(fitting):,}." if fitting else "Use shorter --lengths."
-        print(
+        show(
             f"needlemap: the model refused prompts of {outcome.refused_from:,} tokens and more "
             f"({outcome.refusal}). {advice}",
             file=sys.stderr,
         )
         return 2
     if outcome.stopped:
-        print(
+        show(
             f"needlemap: stopped by the budget: {outcome.stopped}. To go on: the same command with a higher "
             f"limit and -o {path}",
             file=sys.stderr,
@@ -303,6 +303,6 @@ def verdict(outcome: Outcome, experiment: Experiment, path: Path) -> int:
     if outcome.failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.failures.items()))
         again = f"To ask them again: the same command with -o {path}" if experiment.settings.save else ""
-        print(f"needlemap: not measured: {kinds}. {again}".rstrip(), file=sys.stderr)
+        show(f"needlemap: not measured: {kinds}. {again}".rstrip(), file=sys.stderr)
         return 1
     return 0

@@ -13,6 +13,7 @@ from needlemap.errors import NeedlemapError, SettingsError, Unmeasured, did_you_
 from needlemap.files import write_report
 from needlemap.flags import parsed
 from needlemap.models.thinking import parted
+from needlemap.printable import show, show_data
 from needlemap.registry import find
 from needlemap.reports.usage import judge_lines
 from needlemap.runs.contrast import how_to_score
@@ -42,9 +43,9 @@ def _run(path: Path, scorer: str, options: dict[str, Any], out: Path | None) -> 
     scored = sum(record.scored for record in records)
     answers = "1 answer" if scored == 1 else f"{scored:,} answers"
     say = f"{answers} scored anew" if records else "nothing is left to score"
-    print("\n".join([f"{say}, scorer {scorer}; nothing was asked", *judge_lines(records)]), file=sys.stderr)
+    show("\n".join([f"{say}, scorer {scorer}; nothing was asked", *judge_lines(records)]), file=sys.stderr)
     if out is None and before != folder.about()["scorer"]:
-        print(_from_now_on(path, before), file=sys.stderr)
+        show(_from_now_on(path, before), file=sys.stderr)
     show_result(load_map(out or path), experiment.settings, out or path)
     return 0 if scored == len(records) else 1
 
@@ -64,12 +65,12 @@ def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) ->
     scored = asyncio.run(_all(made, rows))
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in scored)
     if out is None:
-        sys.stdout.write(lines)
+        show_data(lines)
     else:
         write_report(out, lines.encode())
     shares = [row["score"] for row in scored if row["score"] is not None]
     mean = f"{sum(shares) / len(shares):.2f}" if shares else "-"
-    print(
+    show(
         f"mean {mean} (n={len(shares)}, {len(scored) - len(shares)} not scored), scorer {scorer}",
         file=sys.stderr,
     )

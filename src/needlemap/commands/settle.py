@@ -9,6 +9,7 @@ from typing import Any
 
 from needlemap.configure import configure, older_rules
 from needlemap.identity import FREE
+from needlemap.printable import show
 from needlemap.settings import Settings
 from needlemap.trials import Experiment
 
@@ -23,14 +24,14 @@ def settle(preset: str | None, flags: Mapping[str, Any]) -> Settings:
     named = preset or (DEFAULT if set(flags) <= FREE else None)
     settings = configure(named, flags)
     if not settings.quiet and (older := older_rules(named, flags)):
-        print(f"note: {older.told(settings.model_dump())}", file=sys.stderr)
+        show(f"note: {older.told(settings.model_dump())}", file=sys.stderr)
     return settings
 
 
 def tell_notes(experiment: Experiment) -> None:
     """What a user should know before prompts are asked or counted: which documents they are made of."""
     for note in (*experiment.notes, *lacking(experiment)) if not experiment.settings.quiet else ():
-        print(f"note: {note}", file=sys.stderr, flush=True)
+        show(f"note: {note}", file=sys.stderr, flush=True)
 
 
 def lacking(experiment: Experiment) -> list[str]:

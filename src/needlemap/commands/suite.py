@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from needlemap.commands.plan import Terms, judge_notes, summary, table_lines
 from needlemap.commands.prompts import prompt_line
@@ -20,6 +20,7 @@ from needlemap.models.base import Model
 from needlemap.money import price_source
 from needlemap.plan.order import ordered
 from needlemap.plan.summary import Summary
+from needlemap.printable import show, show_data
 from needlemap.reports.live import Together
 from needlemap.reports.suite import RULES, families_of, suite_lines
 from needlemap.runs.ahead import Ahead, look_ahead
@@ -75,7 +76,7 @@ def begun(suite: Suite, settled: Mapping[str, Settings], path: Path) -> SuiteFol
     ahead = [_ahead(family, settings, path) for family, settings in settled.items()]
     folder = make_suite(path, suite)
     if not next(iter(settled.values())).quiet:
-        print(_announcement(suite, ahead), file=sys.stderr, flush=True)
+        show(_announcement(suite, ahead), file=sys.stderr, flush=True)
     return folder
 
 
@@ -99,7 +100,7 @@ def end_suite(folder: SuiteFolder, settings: Settings) -> None:
     show_suite(folder)
     if not settings.quiet:
         report = f"needlemap report {folder.path} -o report.html"
-        print(f"\nsuite: {folder.path}\nreport: {report}", file=sys.stderr)
+        show(f"\nsuite: {folder.path}\nreport: {report}", file=sys.stderr)
 
 
 def _asked(folder: SuiteFolder, settled: Mapping[str, Settings], settings: Settings) -> int:
@@ -128,7 +129,7 @@ class _Asking:
         if not session.experiment.settings.quiet:
             if not self._noted:
                 notes(model)
-            print(f"\n{family}", file=sys.stderr)
+            show(f"\n{family}", file=sys.stderr)
         self._noted = True
         outcome = await ask_session(session, model)
         code = verdict(outcome, session.experiment, self._path)
@@ -143,7 +144,7 @@ class _Asking:
 
 def say_unprepared(family: str, error: NeedlemapError) -> None:
     """What is wrong with a family, which does not stop the others."""
-    print(f"\nneedlemap: family '{family}' is left out: {error}", file=sys.stderr, flush=True)
+    show(f"\nneedlemap: family '{family}' is left out: {error}", file=sys.stderr, flush=True)
 
 
 async def ask_session(session: Session, model: Model) -> Outcome:
@@ -163,7 +164,7 @@ async def ask_session(session: Session, model: Model) -> Outcome:
 
 def show_suite(folder: SuiteFolder, rules: tuple[str, ...] | None = None) -> None:
     """Print a suite's table. rules: of effective length, instead of the usual ones."""
-    print("\n".join(suite_lines(folder.suite, families_of(folder), rules or RULES)))
+    show("\n".join(suite_lines(folder.suite, families_of(folder), rules or RULES)))
 
 
 def plan_suite(name: str, terms: Terms, as_json: bool, flags: Mapping[str, Any]) -> None:
@@ -177,13 +178,13 @@ def plan_suite(name: str, terms: Terms, as_json: bool, flags: Mapping[str, Any])
     if as_json:
         families = {row.mode: _plain(row) for row in rows}
         head = {"suite": suite.name, "model": first.model, "mode": first.mode, "prices": price_source(first)}
-        print(json.dumps(head | {"total": _plain(whole), "families": families}, indent=1))
+        show(json.dumps(head | {"total": _plain(whole), "families": families}, indent=1))
         return
-    print(f"suite {suite.name} · {first.model} · mode {first.mode}\n")
-    print("\n".join(table_lines([*rows, whole], first="family")))
+    show(f"suite {suite.name} · {first.model} · mode {first.mode}\n")
+    show("\n".join(table_lines([*rows, whole], first="family")))
     if whole.usd_plain is not None:
-        print(f"\ndollars: at most, every answer using its whole budget; prices: {price_source(first)}")
-    print("".join(f"{note}\n" for note in judge_notes(whole)), end="")
+        show(f"\ndollars: at most, every answer using its whole budget; prices: {price_source(first)}")
+    show("".join(f"{note}\n" for note in judge_notes(whole)), end="")
 
 
 def _prepared(settings: Settings) -> Experiment:
@@ -215,19 +216,19 @@ def prompts_suite(name: str, out: Path | None, flags: Mapping[str, Any]) -> None
     """Write the prompts of all families, each line with its family."""
     settled = load_suite(name).settle(flags)
     if out is None:
-        _write(sys.stdout, settled)
+        _write(show_data, settled)
         return
     refuse_link(out)
     with out.open("w", encoding="utf-8") as file:
-        count = _write(file, settled)
-    print(f"{count:,} prompts of {len(settled)} families: {out}", file=sys.stderr)
+        count = _write(file.write, settled)
+    show(f"{count:,} prompts of {len(settled)} families: {out}", file=sys.stderr)
 
 
-def _write(file: IO[str], settled: Mapping[str, Settings]) -> int:
+def _write(write: Callable[[str], object], settled: Mapping[str, Settings]) -> int:
     count = 0
     for family, settings in settled.items():
         for trial in ordered(_prepared(settings).trials, settings.mode):
-            file.write(json.dumps({"family": family, **prompt_line(trial)}, ensure_ascii=False) + "\n")
+            write(json.dumps({"family": family, **prompt_line(trial)}, ensure_ascii=False) + "\n")
             count += 1
     return count
 

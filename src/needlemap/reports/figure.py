@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from needlemap.errors import SettingsError
 from needlemap.files import write_report
 from needlemap.maps.comparison import Comparison
 from needlemap.maps.map import Map
+from needlemap.printable import printable
 
 SCREEN_PPI, PRINT_PPI = 144, 360  # whole pixels to a point: two, and five
 TRIES = 8  # to come to a width: letters that are wider than they are taken to be need some
@@ -91,11 +93,21 @@ def drawn(figure: Figure, width: float | None = None) -> Drawing:
 def _rendered(spec: dict[str, object]) -> Drawing:
     import vl_convert
 
-    svg = str(vl_convert.vegalite_to_svg(spec))
+    svg = str(vl_convert.vegalite_to_svg(_drawable(spec)))
     found = _ROOT.search(svg)
     if found is None:
         raise RuntimeError(f"vl-convert begins a picture in another way than it did: {svg[:300]}")
     return Drawing(svg, float(found[1]), float(found[2]))
+
+
+def _drawable(part: Any) -> Any:
+    """A specification whose texts, which may be a stranger's, hold no control codes: one of them (NUL) ends
+    the whole process in the library that draws."""
+    if isinstance(part, str):
+        return printable(part)
+    if isinstance(part, dict):
+        return {name: _drawable(value) for name, value in part.items()}
+    return [_drawable(value) for value in part] if isinstance(part, list | tuple) else part
 
 
 def _exactly(drawing: Drawing, width: float) -> Drawing:

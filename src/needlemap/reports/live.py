@@ -14,6 +14,7 @@ from rich.text import Text
 
 from needlemap.durations import duration_label
 from needlemap.maps.map import Map
+from needlemap.printable import show
 from needlemap.reports.terminal import terminal_map
 from needlemap.runs.record import Record
 from needlemap.runs.watcher import Watcher
@@ -154,22 +155,22 @@ class Lines(Silent):
         self._tally.add(record)
         if record.failure and record.failure not in self._seen:
             self._seen.add(record.failure)
-            print(f"{record.failure}: {record.error}", file=sys.stderr, flush=True)
+            show(f"{record.failure}: {record.error}", file=sys.stderr, flush=True)
         if time.monotonic() - self._last >= _PLAIN_EVERY_S:
             self._last = time.monotonic()
             parts = filter(None, (self._tally.line(), self._units))
-            print(" · ".join(parts), file=sys.stderr, flush=True)
+            show(" · ".join(parts), file=sys.stderr, flush=True)
 
     def told(self, workers: str, units: str) -> None:
         """Print what workers do when it changes; how far they are comes with the next line."""
         self._units = units
         if workers != self._workers:
             self._workers = workers
-            print(f"{workers} · {units}", file=sys.stderr, flush=True)
+            show(f"{workers} · {units}", file=sys.stderr, flush=True)
 
     def said(self, event: str) -> None:
         """Print at once."""
-        print(event, file=sys.stderr, flush=True)
+        show(event, file=sys.stderr, flush=True)
 
 
 class LiveMap(Silent):

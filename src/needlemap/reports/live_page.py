@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from needlemap.maps.answers import latest_records
+from needlemap.printable import show
 from needlemap.reports.live import Silent, Tally
 from needlemap.reports.page.document import page_html
 from needlemap.reports.page.feed import Feed, Payload, Version
@@ -34,7 +35,7 @@ class LivePage(Silent):
 
     def __enter__(self) -> Self:
         self._server = PageServer(self._feed, _document)
-        print(f"live: {self._server.url}", file=sys.stderr, flush=True)
+        show(f"live: {self._server.url}", file=sys.stderr, flush=True)
         return self
 
     def __exit__(

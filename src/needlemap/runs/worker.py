@@ -24,6 +24,7 @@ from needlemap.errors import NeedlemapError
 from needlemap.models.base import Model
 from needlemap.plan.order import cut, promised
 from needlemap.plan.units import next_unit
+from needlemap.printable import show
 from needlemap.reports.live import Lines, Tally, Together
 from needlemap.runs.begun import to_be_scored, unscored
 from needlemap.runs.claims import Claim, Claims, Ending
@@ -77,11 +78,11 @@ def work(folder: Path, worker: Worker) -> int:
     except _Told:
         leaving, why, outcome = Leaving.TOLD, "", Outcome()
     except (NeedlemapError, OSError) as error:
-        print(f"needlemap: {error}", file=sys.stderr)
+        show(f"needlemap: {error}", file=sys.stderr)
         presence.leave(Leaving.ERROR, str(error))
         return 2
     presence.leave(leaving, why, outcome)
-    print(f"needlemap: {leaving}. {why}".rstrip(), file=sys.stderr)
+    show(f"needlemap: {leaving}. {why}".rstrip(), file=sys.stderr)
     return 0
 
 
@@ -105,7 +106,7 @@ def _work(run: RunFolder, folder: Path, worker: Worker, presence: Presence) -> t
         presence.writes(writer.name)
         experiment = prepare(checked(run.about()["settings"], str(run.path)))
         left = f"{len(unscored(run, experiment))} of {len(experiment.trials)} trials left"
-        print(f"needlemap: worker {worker.name} on {worker.host}: {left}", file=sys.stderr, flush=True)
+        show(f"needlemap: worker {worker.name} on {worker.host}: {left}", file=sys.stderr, flush=True)
         hands = _Hands(run, experiment, folder, worker, writer, make_model(experiment.settings))
         loop = asyncio.new_event_loop()
         try:

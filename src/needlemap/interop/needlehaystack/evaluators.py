@@ -26,7 +26,7 @@ from needlemap.interop.needlehaystack.results import Cell, Row
 from needlemap.interop.needlehaystack.session import RETRIES, Session, called, run_to_end, said
 from needlemap.models.base import Answer, Decoding, Model
 from needlemap.models.faults import hidden
-from needlemap.printable import printable
+from needlemap.printable import printable, show
 from needlemap.prompts import Prompt
 from needlemap.registry import find
 from needlemap.runs.retry import attempts
@@ -89,11 +89,11 @@ class LLMNeedleHaystackTester(Parameters):
     def print_start_test_summary(self) -> None:
         """What is about to be tested."""
         depths = [float(depth) for depth in self.depths]
-        print("\nStarting Needle In A Haystack Testing...")
-        print(f"- Model: {self.model_name}")
-        print(f"- Context Lengths: {len(self.lengths)}, Min: {min(self.lengths)}, Max: {max(self.lengths)}")
-        print(f"- Document Depths: {len(depths)}, Min: {min(depths):g}%, Max: {max(depths):g}%")
-        print(f"- Needle: {printable(self.needle.strip())}")
+        show("\nStarting Needle In A Haystack Testing...")
+        show(f"- Model: {self.model_name}")
+        show(f"- Context Lengths: {len(self.lengths)}, Min: {min(self.lengths)}, Max: {max(self.lengths)}")
+        show(f"- Document Depths: {len(depths)}, Min: {min(depths):g}%, Max: {max(depths):g}%")
+        show(f"- Needle: {printable(self.needle.strip())}")
 
     def start_test(self) -> None:
         """Ask every cell that has no result yet; works inside a running event loop too, as in Jupyter.
@@ -106,7 +106,7 @@ class LLMNeedleHaystackTester(Parameters):
         if self.print_ongoing_status:
             self.print_start_test_summary()
             counted = "own tokens" if self.own_tokens else f"tokens of {self.tokenizer_name}"
-            print(f"- {len(found)} cells done before, {len(cells)} to ask; {counted}\n", flush=True)
+            show(f"- {len(found)} cells done before, {len(cells)} to ask; {counted}\n", flush=True)
         run_to_end(self._test(cells))
 
     def get_results(self) -> list[Row]:
@@ -215,7 +215,7 @@ class LLMNeedleHaystackTester(Parameters):
             results.write(results.result_file(name, self.results_version), json.dumps(row))
         self.testing_results.append(row)
         if self.print_ongoing_status:
-            print(summary(row), flush=True)
+            show(summary(row), flush=True)
 
     def _back_ends(self) -> tuple[Model | None, Scorer | None]:
         """Model and scorer, those that the tester needs. Raises SettingsError if one cannot work (no key)."""
