@@ -254,14 +254,14 @@ def test_a_long_haystack_is_tokenised_once(folders: Folders) -> None:
     """A grid of 40 prompts took 40 times as long as one when each was tokenised as a whole."""
     folder, text = folders("llama_3"), load("cl100k_base")
     made = experiment(folder, lengths="20k:40k:8", depths="0:100:5")
-    start = time.perf_counter()
+    start = time.process_time()
     whole(folder, made)
-    each = time.perf_counter() - start
+    each = time.process_time() - start
     haystack = made.trials[-1].prompt.context_spans[0].text
-    start = time.perf_counter()
+    start = time.process_time()
     feed = Feed(Feeder(load(str(folder / "tokenizer.json")), feeder(folder).render), haystack)
     fed = [feed.fed(trial.prompt) for trial in made.trials]
-    assert time.perf_counter() - start < each / 4
+    assert time.process_time() - start < each / 4
     assert [prompt.ids.tolist() for prompt in fed] == [trial.prompt.ids.tolist() for trial in made.trials]
     assert len(fed[0].fed) <= 6
     assert text.additive

@@ -38,7 +38,7 @@ class Page:
         """What there is now, then every version until the run ends."""
         version, state = -1, ""
         while state != "ended":
-            with urlopen(f"{self.url}data?since={version}", timeout=30) as reply:
+            with urlopen(f"{self.url}data?since={version}", timeout=120) as reply:
                 if reply.status == 200:
                     found = json.loads(gzip.decompress(reply.read()))
                     version, state = found["version"], found["summary"]["live"]["state"]
@@ -88,7 +88,7 @@ def test_it_fills_in_and_hears_of_the_end_while_the_terminal_shows_what_it_alway
     assert versions[-1]["summary"]["live"]["line"].startswith("run ended · 6/6 scored · ")
     assert versions[-1]["summary"]["runs"][0]["path"] == "r"
 
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 0
     wire.reset()
     plain = needlemap("run", *needlemap.asking(wire)[:-1], "plain", *GRID)
@@ -109,25 +109,25 @@ def test_a_page_that_was_closed_holds_the_end_up_for_two_seconds_at_most(started
     page = opened(process := started(delay_s=0.1))
     page.document()
     start = time.monotonic()
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode == 0
-    assert time.monotonic() - start < 15
+    assert time.monotonic() - start < 60
 
 
 def test_a_page_that_asks_a_moment_late_gets_the_end_too_behind_the_result(started):
     page = opened(process := started(delay_s=0.1))
     page.document()
     assert any(line.startswith("overall 100.0") for line in process.stdout)
-    time.sleep(0.5)
+    time.sleep(0.1)
     (last,) = page.news()
     assert last["summary"]["live"]["state"] == "ended"
-    assert process.wait(timeout=5) == 0
+    assert process.wait(timeout=60) == 0
 
 
 def test_quiet_says_the_address_alone(started):
     page = opened(process := started("--quiet", delay_s=0.1))
     assert page.said == ""
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert err == ""
 
 
@@ -135,7 +135,7 @@ def test_exit_codes_are_those_of_the_run(needlemap, wire):
     wire.schedule("ok", "400", cycle=True)
     process = needlemap.start("run", *needlemap.asking(wire), *GRID, "--live", "--pause-s", "0.2")
     last = list(opened(process).news())[-1]["summary"]["runs"][0]
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 1, err
     assert last["totals"]["missing"] == 3
     assert last["failures"][0]["kind"] == "rejected"
@@ -152,8 +152,8 @@ def test_an_interrupt_ends_it_as_without_and_the_page_hears_of_it(started, how, 
     live = list(news)[-1]["summary"]["live"]
     assert live["state"] == "ended"
     assert not live["line"].endswith(" left")
-    _, err = process.communicate(timeout=30)
-    assert time.monotonic() - start < 15
+    _, err = process.communicate(timeout=120)
+    assert time.monotonic() - start < 60
     assert process.returncode == code
     assert err == "needlemap: interrupted. What was scored is kept; to go on: the same command with -o r\n"
 
@@ -165,7 +165,7 @@ def test_a_resumed_run_shows_what_it_had_and_a_finished_one_says_how_to_make_the
     page = opened(process := started())
     first = next(page.news())
     assert first["summary"]["runs"][0]["totals"]["scored"] >= 2
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     ended = needlemap.run(wire, *GRID, "--live")
     assert (
         "live: nothing is left to ask, so no page is served. To make one: needlemap report r -o report.html\n"

@@ -77,14 +77,14 @@ def test_a_limit_on_tokens_holds_over_the_workers_of_all_families(needlemap, wir
 
 
 def test_a_limit_on_time_is_the_suites_and_not_each_familys(needlemap, wire, mine, until):
-    """The first family takes two workers at least 4.5 seconds, the second 9: alone, neither is over 12."""
+    """The first family takes two workers at least 4.5 seconds, the second 27: alone, neither is over 30."""
     wire.schedule("slow:1", cycle=True)
-    process = needlemap.start(*mine, "--limit-time", "12s")
+    process = needlemap.start(*mine, "--limit-time", "30s")
     until(lambda: len(needlemap.records("s/key")) == TRIALS)
-    wire.schedule("slow:2", cycle=True)
-    _, err = process.communicate(timeout=60)
+    wire.schedule("slow:6", cycle=True)
+    _, err = process.communicate(timeout=180)
     assert process.returncode == 3, err
-    assert "stopped by the budget: ran for 12 s, as long as --limit-time allows" in err
+    assert "stopped by the budget: ran for 30 s, as long as --limit-time allows" in err
     assert launches(needlemap) == ["key", "one"]
     assert scored(needlemap)["one"] < TRIALS
 
@@ -95,7 +95,7 @@ def test_an_interrupt_ends_the_workers_and_the_suite(needlemap, wire, mine, how,
     process = needlemap.start(*mine)
     until(lambda: len(needlemap.records("s/key")) >= 2)
     process.send_signal(how)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=180)
     assert process.returncode == 128 + how
     assert "to go on: the same command with -o s.\n" in err
     assert row(out, "one")[-2:] == ["not", "begun"]

@@ -173,7 +173,7 @@ def test_how_long_to_wait_is_read(wire):
 
 
 def test_a_slow_answer_times_out(wire):
-    wire.schedule("slow:5")
+    wire.schedule("slow:60")
     with pytest.raises(Unmeasured) as caught:
         ask(wire, decoding=Decoding(timeout_s=0.3))
     assert caught.value.failure is Failure.TIMED_OUT

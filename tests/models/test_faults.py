@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -122,10 +122,10 @@ def test_a_redirect_is_rejected_with_the_address_it_leads_to_and_no_key(place, t
 
 
 def test_a_body_of_any_size_or_depth_is_read_for_words_quickly():
-    start = perf_counter()
+    start = process_time()
     for body in ("[" * 2_000_000, '{"message": "' + "input token count " * 500_000 + '"}', "x" * 60_000_000):
         assert len(str(from_status(400, body, {}))) <= 500
-    assert perf_counter() - start < 10
+    assert process_time() - start < 10
 
 
 def test_ordinary_words_stay():

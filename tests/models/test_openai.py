@@ -273,10 +273,10 @@ def test_how_long_to_wait_is_read_from_a_date(wire):
 
 def test_a_slow_answer_times_out_in_the_time_allowed(wire):
     start = perf_counter()
-    error = failure(wire, "slow:5", decoding=Decoding(timeout_s=0.3))
+    error = failure(wire, "slow:60", decoding=Decoding(timeout_s=0.3))
     assert (error.failure, error.transient) == (Failure.TIMED_OUT, True)
     assert "timeout_s" in str(error)
-    assert perf_counter() - start < 2
+    assert perf_counter() - start < 30  # one after the other: 400
 
 
 def test_a_server_that_is_not_there_is_a_lost_connection(wires):
@@ -365,8 +365,8 @@ async def _many(model: OpenAIModel, count: int) -> list[Answer]:
 
 
 def test_many_requests_run_at_once(wire):
-    wire.schedule(*["slow:0.3"] * 20)
+    wire.schedule(*["slow:2"] * 20)
     start = perf_counter()
     answers = asyncio.run(_many(OpenAIModel("m", base_url=wire.base_url), 20))
     assert {answer.text for answer in answers} == {NEEDLE}
-    assert perf_counter() - start < 3
+    assert perf_counter() - start < 30  # one after the other: 40

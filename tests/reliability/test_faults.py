@@ -17,7 +17,7 @@ from needlemap.runs.session import load_map
 SEED = int(os.environ.get("NEEDLEMAP_FAULTS", "6"))
 TRIALS = 1000
 GRID = ("--lengths", "200:400:10", "--depths", "0:100:10", "--repeats", "10")
-PATIENCE = ("--retries", "1", "--timeout-s", "2", "--concurrency", "32")
+PATIENCE = ("--retries", "1", "--timeout-s", "4", "--concurrency", "32")
 SHARES = {  # of requests
     "ok": 60.0,
     "slow:0.05": 10.0,

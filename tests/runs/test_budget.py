@@ -292,7 +292,7 @@ def billed(requests: list[dict[str, object]]) -> int:
 def test_requests_that_were_sent_and_could_not_be_read_count_over_all_starts(needlemap, wire, fault):
     """They cost a limit nothing, were retried, and each start began at nothing again."""
     wire.schedule(fault, "ok", cycle=True)
-    flags = ("--limit-tokens", "1300", "--retries", "3", "--concurrency", "4", "--timeout-s", "1")
+    flags = ("--limit-tokens", "1300", "--retries", "3", "--concurrency", "4", "--timeout-s", "3")
     for _ in range(3):
         needlemap.run(wire, *GRID, *flags, "--no-canary", code=None)
     rows = needlemap.records()

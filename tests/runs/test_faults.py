@@ -57,7 +57,7 @@ def test_what_lasts_is_recorded_without_a_score_and_asked_again_by_the_same_comm
         "wrong-shape",
     ]
     wire.schedule(*faults)
-    flags = (*GRID, "--retries", "0", "--timeout-s", "1", "--concurrency", "1")
+    flags = (*GRID, "--retries", "0", "--timeout-s", "3", "--concurrency", "1")
     ended = needlemap.run(wire, *flags, code=1)
     assert "overall 100.0 (n=3, 7 missing)" in ended.stdout
     assert (

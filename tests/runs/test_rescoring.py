@@ -73,7 +73,10 @@ def test_a_plug_in_that_raises_costs_a_score_and_not_the_run(needlemap, wire):
     ended = needlemap("score", "r", "--scorer", "picky", code=1)
     assert "(n=5, 1 missing)" in ended.stdout
     (failed,) = [record for record in needlemap.records()[6:] if record["failure"]]
-    assert (failed["failure"], failed["error"]) == ("scorer raised", "ValueError: no code in 'Two, words.'")
+    assert (failed["failure"], failed["error"]) == (
+        "scorer raised",
+        "ValueError: no code in 'Two, words.' (picky.py, line 7)",
+    )
     wire.schedule("ok", "say:Two, words.")
     needlemap("run", *needlemap.asking(wire)[:-1], "other", *GRID, "--scorer", "picky", code=1)
 

@@ -227,9 +227,9 @@ def test_a_task_without_other_labels_is_refused():
 
 @pytest.mark.parametrize("piece", ["not ", "not the ", "not. ", "neither in the barn or ", "不在", "\n", "x"])
 def test_a_long_answer_is_read_once(piece):
-    begun = time.perf_counter()
+    begun = time.process_time()
     scored(piece * (100_000 // len(piece)), ENGLISH)
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 @pytest.mark.parametrize(

@@ -270,9 +270,9 @@ def test_a_denial_on_the_condition_that_the_text_does_not_say_is_none(answer, sh
 )
 def test_a_long_answer_is_read_once(piece):
     """The time grows with the length: a search that begins anew at every piece would take minutes."""
-    begun = time.perf_counter()
+    begun = time.process_time()
     scored("none. " + piece * (100_000 // len(piece)), NEAR_MISS)
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 def test_whose_a_value_is_excuses_nothing_where_the_text_has_the_answer():

@@ -73,25 +73,28 @@ def test_nothing_is_built_while_nobody_asks_or_nothing_is_new():
 
 
 def test_a_second_passes_between_versions(monkeypatch):
-    monkeypatch.setattr(module, "AT_LEAST_S", 0.3)
+    monkeypatch.setattr(module, "AT_LEAST_S", 3600.0)
     feed = a_feed(make := Counting())
     read(feed)
-    start = time.monotonic()
     feed.add(a_record())
     assert read(feed)["version"] == 0  # not yet
-    assert read(feed, since=0, patience_s=5)["version"] == 1
-    assert 0.2 < time.monotonic() - start < 1
-    assert make.times == 2
+    assert make.times == 1
+    monkeypatch.setattr(module, "AT_LEAST_S", 0.3)
+    start, feed = time.monotonic(), a_feed(Counting())
+    read(feed)
+    feed.add(a_record())
+    assert read(feed, since=0, patience_s=60)["version"] == 1
+    assert time.monotonic() - start >= 0.3
 
 
 @pytest.mark.usefixtures("at_once")
 def test_building_takes_a_twentieth_of_the_time_at_most():
     feed = a_feed(make := Counting(takes_s=0.02))
     start, number, version = time.monotonic(), 0, -1
-    while time.monotonic() - start < 1.2:
+    while make.times < 4:
         feed.add(a_record(number := number + 1))
         version = read(feed, since=version, patience_s=0.2)["version"]
-    assert 2 <= make.times <= 4
+    assert time.monotonic() - start >= 3 * 19 * 0.02  # however busy the machine is
 
 
 def test_who_waits_gets_the_end_at_once_even_if_no_version_is_due(monkeypatch):
@@ -107,7 +110,7 @@ def test_who_waits_gets_the_end_at_once_even_if_no_version_is_due(monkeypatch):
     time.sleep(0.05)
     assert not feed.delivered
     feed.end()
-    reader.join(2)
+    reader.join(60)
     assert found[0]["summary"]["live"]["state"] == "ended"
     assert found[0]["summary"]["n"] == 1
     assert feed.delivered

@@ -167,7 +167,7 @@ def test_many_readers_wait_at_once_and_all_hear_of_the_end(server, feed, monkeyp
     time.sleep(0.2)
     feed.end()
     for reader in readers:
-        reader.join(5)
+        reader.join(60)
     assert states == ["ended"] * 8
     assert feed.delivered
 
