@@ -18,7 +18,7 @@ import pytest
 
 TAG = "planted"  # no key is left whole, nor any piece with this in it
 KEYS = {
-    "OPENAI_API_KEY": f"sk-{TAG}-model-0123456789",
+    "OPENAI_API_KEY": f"sk-{TAG}-mo/del+0123.45678=abc",
     "JUDGE_KEY": f"{TAG}Judge0123456789abc",
     "ANTHROPIC_API_KEY": f"{TAG}Anthropic0123456789",
     "ANTHROPIC_AUTH_TOKEN": f"{TAG}Token0123456789abc",
@@ -26,7 +26,10 @@ KEYS = {
     "HF_TOKEN": f"hf_{TAG}0123456789abcdef",
     "WANDB_API_KEY": f"{TAG}Wandb0123456789abcdef",
 }
-ERRORS = ("ok", "echo:500", "echo:200", "echo:400", "401", "invalid-json", "cut", "echo:429", "wrong-shape")
+ERRORS = (
+    *("ok", "echo:500", "echo:200", "echo:400", "401", "invalid-json", "cut", "echo:429", "wrong-shape"),
+    *("spell:200", "spell:400", "spell:500"),
+)
 GRID = ("--lengths", "200,300", "--depths", "0,50,100", "--repeats", "2", "--retries", "0", "--no-canary")
 BLOB = re.compile(r'<script type="application/octet-stream" id="[^"]*">([^<]*)</script>')
 
@@ -39,11 +42,13 @@ def needlemap(needlemap):
 
 
 def clean(name: str, data: bytes) -> None:
-    """Nothing of a key is in it: as it is, unpacked, or as base64."""
+    """Nothing of a key is in it: as it is, unpacked, as base64, in escapes, or its end."""
     for piece in (data, *map(unpacked, BLOB.findall(data.decode("utf-8", "replace")))):
         at = piece.find(TAG.encode())
         assert at < 0, f"{name}: {piece[max(0, at - 80) : at + 80]!r}"
     for key in KEYS.values():
+        assert key[-8:].encode() not in data, name
+        assert "".join(f"\\u{ord(letter):04x}" for letter in key[4:8]).encode() not in data.lower(), name
         assert base64.b64encode(key.encode())[:16] not in data, name
 
 
@@ -62,7 +67,9 @@ def all_clean(folder: Path) -> None:
 @pytest.mark.parametrize("backend", ["openai", "anthropic"])
 def test_whatever_a_server_says_back_no_key_is_in_any_file_or_output(needlemap, typed, wire, wires, backend):
     judges = wires()
-    judges.schedule(*("say:Score: 7", "echo:500", "echo:200", "401", "echo:400") * 20)
+    judges.schedule(
+        *("say:Score: 7", "echo:500", "echo:200", "401", "echo:400", "spell:200", "spell:400") * 20
+    )
     wire.schedule(*ERRORS, cycle=True)
     judge = f"judge_options={{base_url: '{judges.base_url}', key_env: JUDGE_KEY}}"
     chosen = ("--model", f"{backend}/m", "--base-url", wire.root if backend == "anthropic" else wire.base_url)
@@ -73,7 +80,7 @@ def test_whatever_a_server_says_back_no_key_is_in_any_file_or_output(needlemap, 
         clean("run", (ended.stdout + ended.stderr).encode())
     assert all(request["had_key"] for request in wire.log() + judges.log())
     met = {request["fault"] for request in wire.log()}
-    assert met >= {"ok", "echo:500", "echo:200", "401", "echo:429"}
+    assert met >= {"ok", "echo:500", "echo:200", "401", "echo:429", "spell:200", "spell:400"}
     assert judges.log()
     assert [row for row in needlemap.records() if "[hidden]" in json.dumps(row)]
     for file in ("page.html", "trials.csv", "map.svg"):

@@ -278,3 +278,34 @@ def written(folder: Path) -> list[dict[str, Any]]:
     """All records of a run `r`, or of the one in a folder."""
     files = sorted(folder.glob("**/records-*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+
+
+def test_an_address_without_v1_works_and_the_run_says_so_once(typed, wire):
+    """The commonest mistake ended in '404: Not Found'."""
+    grid = ("--lengths", "200", "--depths", "0,50,100", "--max-answer-tokens", "40", "-o", "r")
+    server = ("--model", "openai/m", "--base-url", wire.root, "--tokenizer", "cl100k_base")
+    ended = typed("run", *server, *grid, "--concurrency", "1")
+    told = f"{wire.root} knows no /chat/completions: asked at {wire.base_url}, as --base-url may say"
+    assert ended.stderr.count(told) == 1
+    assert "(n=3, 0 missing)" in ended.stdout
+    again = typed("run", "--model", "openai/m", "--base-url", wire.base_url, *server[4:], *grid)
+    assert "3 already scored" in again.stderr
+
+
+@pytest.mark.parametrize("url", ["http://256.1.1.1/v1", "http://xn--ä/v1", "http://[::1/v1", "http://a:0/v1"])
+@pytest.mark.parametrize("tokenizer", ["cl100k_base", "server"])
+def test_what_is_no_address_is_refused_in_words(typed, url, tokenizer):
+    """Each was a traceback."""
+    server = ("--model", "openai/m", "--base-url", url, "--tokenizer", tokenizer)
+    assert "is no base URL. Type one such as http://" in typed("run", *server, "-o", "r", code=2).stderr
+
+
+def test_of_an_error_page_only_its_title_is_shown(typed, wire):
+    page = "<!DOCTYPE html><html><title>502 Bad Gateway</title><h1>nginx</h1>" + "<p>" * 9999
+    reply = {"status": 502, "body": page, "headers": {"content-type": "text/html"}}
+    wire.schedule(f"reply:{json.dumps(reply)}", cycle=True)
+    server = ("--model", "openai/m", "--base-url", wire.base_url, "--tokenizer", "cl100k_base")
+    ended = typed("run", *server, "--lengths", "1k", "--depths", "0", "--retries", "0", "-o", "r", code=None)
+    assert "answered 502: an HTML page, '502 Bad Gateway'" in ended.stderr
+    assert "nginx" not in ended.stderr
+    assert "<" not in ended.stderr

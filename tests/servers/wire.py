@@ -16,10 +16,12 @@ import json
 import socket
 import struct
 import zlib
+from base64 import b64encode
 from dataclasses import dataclass, field
 from hashlib import sha256
 from time import time
 from typing import Any
+from urllib.parse import quote
 
 from wire_answers import Cache, find, words
 from wire_dialects import (
@@ -104,6 +106,8 @@ async def model(state: State, request: Request) -> Response:
         state.open_now -= 1
     if fault.startswith("echo:"):
         return echo(request, int(fault[5:]))
+    if fault.startswith("spell:"):
+        return spell(request, int(fault[6:]))
     wrong = _overflow(state, request, prompt) or unwanted(fault, asked)
     if fault.startswith("raw:"):
         return Response(200, fault[4:].encode("utf-8", "surrogatepass"))
@@ -136,6 +140,24 @@ def echo(request: Request, status: int) -> Response:
     parts = {"type": "text", "text": said, "message": said, "content": said}
     whole = {"error": parts} if status != 200 else {"choices": [{"message": parts}], "content": [parts]}
     return as_json(whole, status, {f"x-sent-{name}": value for name, value in request.headers.items()})
+
+
+def spell(request: Request, status: int) -> Response:
+    """Say all secrets of a request back, each in many spellings: in words, in usage and as the model."""
+    ways = []
+    for sent in {request.key, *request.headers.values()} - {""}:
+        data = sent.encode()
+        ways += ["".join(f"\\u{byte:04x}" for byte in data), "".join(f"\\u{byte:04X}" for byte in data)]
+        ways += [json.dumps(each)[1:-1] for each in (sent, quote(sent, safe=""), sent[:-5], sent[5:])]
+        ways += [sent.replace("/", "\\/").replace('"', ""), b64encode(data).decode()]
+        ways += [b64encode(b"Bearer " + data).decode(), f"\\\\u0073{json.dumps(sent)[1:-1]}"]
+    text = " ".join(ways)
+    parts = f'{{"type": "text", "text": "{text}", "message": "{text}", "content": "{text}"}}'
+    beside = f'"model": "{text}", "usage": {{"{text}": "{text}", "prompt_tokens": 5, "input_tokens": 5}}'
+    whole = (
+        f'{{"choices": [{{"message": {parts}, "finish_reason": "{text}"}}], "content": [{parts}], {beside}}}'
+    )
+    return as_json(whole if status == 200 else f'{{"error": {parts}}}', status)
 
 
 def _overflow(state: State, request: Request, prompt: str) -> str:

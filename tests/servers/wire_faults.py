@@ -3,10 +3,10 @@
 STATUS below and `too_long.json` (`too-long:vllm`, as each server words it) name the refusals. Others: ok,
 slow:SECONDS, say:TEXT, raw:BODY (sent as it is), reply:JSON (see `wire.made`), half-character (in the
 answer), large:BYTES (of answer), reset, down:SECONDS (reset, and nobody can connect), cut, invalid-json,
-wrong-length:BYTES (more or fewer than are sent), wrong-shape,
-array, empty-choices, null-content, no-usage, empty-answer, refusal, filtered, thinking (cut off before the
-first word), unwritten (LMDeploy's refusal), echo:STATUS (all headers said back), error-200:STATUS (an error
-in a reply of status 200, as gateways send them), and the ways to think of `wire_dialects.STYLES`.
+wrong-length:BYTES (more or fewer than are sent), wrong-shape, array, empty-choices, null-content, no-usage,
+empty-answer, refusal, filtered, thinking (cut off before the first word), unwritten (LMDeploy's refusal),
+echo:STATUS (all headers said back), spell:STATUS (in many spellings), error-200:STATUS (an error in a reply
+of status 200, as gateways send them), and the ways to think of `wire_dialects.STYLES`.
 `wants:max_completion_tokens` refuses a request whose budget stands in the other field.
 """
 
