@@ -116,5 +116,10 @@ def test_a_score_that_moves_is_seen(monkeypatch):
     assert made.moved(frozen) == {}
 
 
+def test_a_number_that_is_none_is_said():
+    with pytest.raises(SettingsError, match="'odd', `rule`, is no whole number: 'v2'"):
+        rule_of(type("Odd", (), {"name": "odd", "rule": "v2"}))
+
+
 def test_a_scorer_that_numbers_nothing_has_the_first_rule():
     assert rule_of(type("Plain", (), {})) == FIRST_RULE

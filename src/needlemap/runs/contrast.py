@@ -43,11 +43,15 @@ def how_to_score(path: str, scorer: Mapping[str, Any]) -> str:
 
     >>> how_to_score("my run", {"name": "recall", "options": {"rule": "ruler"}})
     "needlemap score 'my run' --scorer recall --scorer-options rule=ruler"
+    >>> how_to_score("old", {"name": "keyword", "options": {}})
+    'needlemap score old --scorer keyword --scorer-options rule=opencompass'
     """
     name, options = str(scorer.get("name")), dict(scorer.get("options") or {})
     usual: dict[str, Any] = {}
     with suppress(Exception):  # not installed, or a plug-in that wants options
-        usual = dict(find("scorers", name)().options)
+        made = find("scorers", name)
+        options = {**getattr(made, "unsaid", {}), **options}
+        usual = dict(made().options)
     given = {option: value for option, value in options.items() if value != usual.get(option)}
     flags = [part for each in given.items() for part in ("--scorer-options", _typed(*each))]
     return shlex.join(["needlemap", "score", path, "--scorer", name, *flags])

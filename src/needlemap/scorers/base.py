@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from needlemap.errors import SettingsError
 from needlemap.models.base import Forced
 
 
@@ -68,9 +69,12 @@ class Scorer(Protocol):
         ...
 
 
-def rule_of(scorer: Scorer | type) -> int:
-    """The number of a scorer's rule. Scores by two rules are never mixed."""
-    return int(getattr(scorer, "rule", FIRST_RULE))
+def rule_of(scorer: Any) -> int:
+    """The number of a scorer's rule. Scores by two rules are never mixed. Raises SettingsError."""
+    rule = getattr(scorer, "rule", FIRST_RULE)
+    if not isinstance(rule, int):
+        raise SettingsError(f"The number of scorer '{scorer.name}', `rule`, is no whole number: {rule!r}.")
+    return rule
 
 
 @runtime_checkable

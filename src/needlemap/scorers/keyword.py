@@ -24,6 +24,7 @@ class Keyword(metaclass=Checked):
     name = "keyword"
     rule = 3
     scale = (0.0, 100.0)
+    unsaid: Mapping[str, Any] = {"rule": "opencompass"}  # the only one, before it was an option
 
     def __init__(self, *, rule: Literal["words", "opencompass"] = "words") -> None:
         self.options: Mapping[str, Any] = {"rule": rule}

@@ -97,3 +97,10 @@ def test_a_summary_of_nothing_but_titles_takes_time_in_proportion():
     with pytest.raises(NeedlemapError, match="no section 'csv format'"):
         from_txt("csv format\n^^^\n" * 70_000, "s.txt")
     assert time.process_time() - began < 5
+
+
+def test_a_cell_of_nothing_but_names_takes_time_in_proportion():
+    began = time.process_time()
+    field = '"' + "Length1Depth1" * 9_000 + '\nx",v,m,mode,1\n'
+    assert len(from_csv("dataset,version,metric,mode,m\n" + field * 8, "s.csv")) == 8
+    assert time.process_time() - began < 5

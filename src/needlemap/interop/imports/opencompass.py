@@ -19,7 +19,9 @@ TOOL = "OpenCompass"
 HEADER = ("dataset", "version", "metric", "mode")
 NO_SCORE = "-"
 _UNKNOWN = [NO_SCORE] * 2  # metric and mode of a row that was not measured
-_CELL = re.compile(r"^(?P<before>.*?)_?Length(?P<length>\d+)_?Depth(?P<depth>\d+(?:\.\d+)?)(?P<after>.*)$")
+_CELL = re.compile(
+    r"^(?P<before>.*?)_?Length(?P<length>\d+)_?Depth(?P<depth>\d+(?:\.\d+)?)(?P<after>.*)$", re.DOTALL
+)
 _SECTION, _OVER, _UNDER = "csv format", "^", "$"  # a table's title, and the rules above and below it
 
 
