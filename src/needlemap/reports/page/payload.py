@@ -76,7 +76,7 @@ def _run(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str, Any]:
         **_axes(run.map, layout),
         "cells": cell_columns(run.map, layout, run.records),
         "overall": _overall(run.map, lines),
-        "lines": [*outdated(run.path, run.about), *lines, *placeless_lines(run.about, run.records), *ended],
+        "lines": [*lines, *outdated(run.path, run.about), *placeless_lines(run.about, run.records), *ended],
         **_curves(run.map, cube, rules),
         "totals": totals(run),
         "failures": failures(run),
