@@ -129,3 +129,24 @@ def test_a_tally_says_what_is_known():
     assert tally.line() == "4/10 scored · 1 failed · 1,500 tokens · $0.5000 · 0.2/s · 25 s left"
     tally.add(record(score=1.0, answer="a", usd=None))
     assert "$" not in tally.line()  # an unknown price is not added to known ones
+
+
+INTERRUPTING = """
+import os, signal
+asked = []
+def answer(messages):
+    asked.append(messages)
+    if len(asked) == 7:
+        os.kill(os.getpid(), signal.SIGINT)
+    return "7"
+"""
+
+
+def test_an_interrupted_run_leaves_its_map_on_the_screen(needlemap):
+    (needlemap.folder / "mine.py").write_text(INTERRUPTING)
+    program = str(Path(sys.executable).with_name("needlemap"))
+    flags = ("--model", "python/mine:answer", "--lengths", "400", "--depths", "0:100:9", "--concurrency", "1")
+    terminal = Terminal(50, 100)
+    assert terminal.run([program, "run", *flags, "-o", "r"], needlemap.folder, needlemap.environment) == 130
+    assert any(line.startswith("overall 0.0 (n=") for line in terminal.left)
+    assert terminal.left[-2].startswith("needlemap: interrupted. What was scored is kept")

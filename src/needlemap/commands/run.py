@@ -66,6 +66,8 @@ def _run(settings: Settings, path: Path, live: bool) -> int:
                 try:
                     outcome = _asked(session, model, page, ending)
                 except KeyboardInterrupt:
+                    if sys.stdout.isatty() and session.folder.exists:  # the map that filled in is gone
+                        Console().print(terminal_map(load_map(path)))
                     return interrupted(settings, path, ending.code)
         if outcome.scored or session.done or not outcome.over:
             show_result(load_map(path), settings, path)
