@@ -16,6 +16,7 @@ from needlemap.keys import refuse_keys
 from needlemap.models.connection import check_address
 from needlemap.printable import printable
 from needlemap.reports.terminal import terminal_map
+from needlemap.runs.launch_processes import Processes
 from needlemap.runs.session import load_map
 from needlemap.settings import Settings
 
@@ -224,3 +225,51 @@ def test_a_map_on_a_terminal_shows_no_control_of_a_strangers(typed):
     sink = io.StringIO()
     Console(file=sink, force_terminal=True, color_system=None, width=100).print(terminal_map(odd))
     assert printable(sink.getvalue()) == sink.getvalue()
+
+
+def test_no_command_writes_through_a_link_in_a_runs_folder(typed):
+    """run.tmp, closed-book.jsonl and contexts led to files of the user's, which were cut, or grew."""
+    grid = ("--lengths", "500", "--depths", "50")
+    typed("run", "bm25", *grid, "-o", "r")
+    mine, folder = typed.folder / "mine", typed.folder / "r"
+    (mine / "texts").mkdir(parents=True)
+    victims = [mine / name for name in ("a", "b", "c", "d", "texts/len_600_depth_50_repeat_0.txt")]
+    for victim in victims:
+        victim.write_text("mine")
+    links = {"run.tmp": "a", "launch.tmp": "b", "closed-book.jsonl": "c", "report.html": "d"}
+    links["contexts"] = "texts"
+    for name, target in links.items():
+        (folder / name).symlink_to(mine / target)
+    more = ("run", "bm25", "--lengths", "600", "--depths", "50", "-o", "r")
+    for command in (
+        ("score", "r", "--scorer", "keyword"),
+        ("report", "r", "-o", "r/report.html"),
+        ("prompts", "bm25", *grid, "-o", "r/report.html"),
+        (*more, "--scorer", "keyword", "--closed-book"),
+        (*more, "--scorer", "keyword", "--save-contexts"),
+    ):
+        ended = typed(*command, code=None)
+        assert ended.returncode == 0 or "is a link, or no file" in ended.stderr, (command, ended)
+    assert {victim.read_text() for victim in victims} == {"mine"}
+    assert sorted(file.name for file in mine.rglob("*")) == sorted(
+        ["texts", *(each.name for each in victims)]
+    )
+
+
+def test_workers_take_no_module_from_the_folder_that_they_start_in(tmp_path):
+    """A yaml.py that lay there was run by every worker."""
+    assert "-P -m needlemap.runs.worker" in Processes(tmp_path, workers=1).script(1)
+
+
+def test_what_is_left_out_of_a_folder_is_told(typed):
+    typed("run", "bm25", "--lengths", "500", "--depths", "50", "-o", "r")
+    (file,) = (typed.folder / "r").glob("records-*.jsonl")
+    row = json.loads(file.read_text("utf-8").splitlines()[0])
+    file.write_text("".join(json.dumps({**row, "run": "another"}) + "\n" for _ in range(2)) + "x\n" * 3)
+    for command in (("report", "r"), ("report", "r", "-o", "x.csv")):
+        ended = typed(*command)
+        shown = ended.stdout + ended.stderr
+        assert "note: 3 lines unreadable, left out" in shown
+        assert "note: 2 records of another run, left out" in shown
+    typed("report", "r", "-o", "x.html")
+    assert "2 records of another run, left out" in (typed.folder / "x.html").read_text("utf-8")

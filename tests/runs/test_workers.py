@@ -257,7 +257,8 @@ def test_each_worker_has_gpus_of_its_own(needlemap):
     assert {row["answer"] for row in needlemap.records()} <= {"4,5", "6,7"}
     dry = needlemap("run", *chosen, *fleet, "--dry-run", "-o", "other")
     assert re.search(
-        r"CUDA_VISIBLE_DEVICES=6,7 \S+ -m needlemap.runs.worker \S+other/launches/1 process-2 &", dry.stdout
+        r"CUDA_VISIBLE_DEVICES=6,7 \S+ -P -m needlemap.runs.worker \S+other/launches/1 process-2 &",
+        dry.stdout,
     )
     assert not (needlemap.folder / "other").exists()
     none = needlemap("run", *chosen, "--workers", "2", "--gpus-per-worker", "0", "--dry-run", "-o", "other")
