@@ -35,7 +35,7 @@ from needlemap.haystacks.walk import (
 
 
 class Folder:
-    """The documents of a folder and its subfolders in the order of their paths, or one file.
+    """A folder of documents with its subfolders, in the order of their paths, or one document.
 
     A file is read when it is wanted. Raises HaystackError for what is not there, may not be read or holds no
     document, for a text that is neither UTF-8 nor UTF-16, and when a reader is not installed.

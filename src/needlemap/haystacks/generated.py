@@ -18,7 +18,7 @@ LANGUAGES = {"english": "english", "en": "english", "chinese": "chinese", "zh": 
 
 
 class Generated:
-    """Documents made from (language, seed, index): the same bytes on any machine, without end.
+    """Invented prose from (language, seed, index), without end: the same bytes on any machine.
 
     language: 'english' ('en') or 'chinese' ('zh'), in any case. Raises SettingsError for another.
     """
