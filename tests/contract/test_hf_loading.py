@@ -267,15 +267,9 @@ def test_trusted_code_is_part_of_a_trials_identity(own: Path) -> None:
     assert changed.trials[0].key != trusted.trials[0].key
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"model_options": {"trust_remote_code": True}}, "Type: --trust-remote-code"),
-        ({"model": "openai/m", "tokenizer": "qwen3", "trust_remote_code": True}, "a server is told"),
-    ],
-)
-def test_trust_is_given_in_one_way_and_only_where_code_runs(
-    folder: Path, given: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(SettingsError, match=message):
+def test_trust_is_given_in_one_way_and_only_where_code_runs(folder: Path) -> None:
+    given = {"model_options": {"trust_remote_code": True}}
+    with pytest.raises(SettingsError, match="Type: --trust-remote-code"):
         prepare(settings(folder).model_copy(update=given))
+    with pytest.raises(SettingsError, match="a server is told"):
+        configure(None, {"model": "openai/m", "tokenizer": "qwen3", "trust_remote_code": True})
