@@ -61,5 +61,5 @@ def _typed(kind: str, name: str, value: Any, hint: Any) -> Any:
     except ValidationError as error:
         problem = error.errors()[0]
         allowed = problem.get("ctx", {}).get("expected") or _KINDS.get(problem["type"].partition("_")[0])
-        wanted = f" must be {allowed}" if allowed else f": {problem['msg']}"
+        wanted = f" must be {allowed}" if allowed else f": {problem['msg'].removeprefix('Value error, ')}"
         raise SettingsError(f"Option '{name}' of {kind}{wanted}, got {value!r}.") from None

@@ -15,6 +15,7 @@ from needlemap import files
 from needlemap.errors import NeedlemapError
 from needlemap.runs import store
 from needlemap.runs.record import Record
+from needlemap.runs.run_file import what_is_wrong
 from needlemap.runs.store import RunFolder, Writer, write_json
 
 
@@ -245,3 +246,9 @@ def test_a_run_file_of_more_than_any_run_has_is_refused_in_words(tmp_path, cells
     """Maps are arrays: twenty thousand lengths at a depth each took all memory."""
     with pytest.raises(NeedlemapError, match=r"run.json' is not a run's: cells"):
         folder_of(tmp_path, cells=cells).about()
+
+
+def test_what_is_wrong_with_a_run_json_is_said_in_our_words():
+    about = {"settings": {}, "tokenizer": {"name": "", "fingerprint": ""}, "cells": []}
+    wrong = what_is_wrong(json.dumps(about | {"scorer": {"name": "", "options": {}}}).encode())
+    assert wrong == "settings: 'model' is missing, or no text"

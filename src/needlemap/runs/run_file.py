@@ -119,5 +119,7 @@ def what_is_wrong(text: bytes) -> str:
         if missing:
             return f"it holds no {', '.join(missing)}"
         first = problems[0]
-        return f"{'.'.join(map(str, first['loc'])) or 'its JSON'}: {first['msg']}"
+        return (
+            f"{'.'.join(map(str, first['loc'])) or 'its JSON'}: {first['msg'].removeprefix('Value error, ')}"
+        )
     return ""
