@@ -28,7 +28,7 @@ _ENCODER = (
 _MEMORY = (
     "the same tokens, computed twice without a cache, come out differently: no answer of it could be trusted."
 )
-_FINE, _COARSE = 2e-4, 1e-2  # of the spread: what rounding may do at least, in float32 and below
+_FINE, _COARSE = 1e-3, 1e-2  # of the spread: what rounding may do at least, in float32 and below
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,12 @@ def settle(engine: HuggingFaceEngine, sample: Ids | None = None) -> tuple[str, .
     """Let an engine compute in the first way that gives what passes without a cache give; what a user should
     know of that. sample: tokens of any text. Raises SettingsError for a model that has no such way."""
     check = _prepared(engine, sample)
-    ways = [way for way in WAYS if way.share <= engine.way.share and way.cached <= engine.way.cached]
-    wanted, chunk = ways[0], engine.chunk
+    ways, chunk = WAYS[WAYS.index(engine.way) :], engine.chunk
     found = next((way for way in ways if not way.cached or _is_good(engine, way, check)), WAYS[-1])
     engine.way, engine.chunk = found, chunk
     engine.prepare(0, ())
     engine.crop(0)
-    return _notes(engine, wanted)
+    return _notes(engine)
 
 
 def _prepared(engine: HuggingFaceEngine, sample: Ids | None) -> Check:
@@ -165,14 +164,14 @@ def _spread(rows: Logits) -> float:
     return float(np.median(np.nan_to_num(rows, posinf=0.0, neginf=0.0).std(axis=-1)))
 
 
-def _notes(engine: HuggingFaceEngine, wanted: Way) -> tuple[str, ...]:
+def _notes(engine: HuggingFaceEngine) -> tuple[str, ...]:
     """What a user should know of how an engine computes."""
     way, notes = engine.way, []
     if not way.cached:
         notes.append(
             "it keeps no cache that serves the next token: each answer token computes the whole prompt"
         )
-    elif wanted.share and not way.share:
+    elif engine.share and not way.share:
         notes.append(
             "what its cache holds of one prompt does not serve another: every prompt is computed in full"
         )

@@ -41,9 +41,9 @@ class HuggingFaceEngine:
 
     full_cache: sliding-window layers keep all tokens (their attention still sees only the window), so that
     they can be cropped; False: they keep the window, and a copy of it where prompts part, as is always done
-    with recurrent states. way: how prompts are computed; may be changed while the cache is empty.
-    switch: where positions are turned otherwise. sliding: tokens of the smallest window. vocabulary: how many
-    tokens it tells apart.
+    with recurrent states. share: whether prompts shall share. way: how they are computed; may be changed
+    while the cache is empty. switch: where positions are turned otherwise. sliding: tokens of the smallest
+    window. vocabulary: how many tokens it tells apart.
     """
 
     def __init__(self, model: Any, chunk_tokens: int, *, full_cache: bool = True, share: bool = True) -> None:
@@ -80,7 +80,10 @@ class HuggingFaceEngine:
         plain = type(self._cache).__name__ == "DynamicCache"  # others may hold more than their layers
         self._roomy = plain and all(type(layer).__name__ in kinds for layer in layers)
         self._snaps = not (self._roomy or (plain and all(map(is_croppable, layers))))
-        self.way = WAYS[-1] if self._cache is None else Way(share=share)
+        # Layers that keep more of each token than keys and values pick what they attend to by it.
+        picks = any(is_croppable(layer) and type(layer).__name__ not in _KEEPING for layer in layers)
+        self.share, self.way = share, Way(share=share and not picks, pieces=not picks)
+        self.way = WAYS[-1] if self._cache is None else self.way
         self.crop(0)
 
     @property
