@@ -19,6 +19,7 @@ from tokenizers import Tokenizer, processors
 from needlemap.configure import configure
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding, Teacher
+from needlemap.plan.summary import Walked, summarise
 from needlemap.prompts import Prompt
 from needlemap.reports.live import Silent
 from needlemap.runs.session import Session, load_map, make_model
@@ -298,6 +299,20 @@ def test_a_cache_that_cannot_be_shared_is_announced(folders: Folders) -> None:
     assert "every prompt is computed in full" in recurrent.notes[0]
     assert HuggingFaceModel(str(folders("mistral"))).notes == ()
     assert HuggingFaceModel(str(folders("llama"))).notes == ()
+
+
+def planned(folder: Path, **options: Any) -> int:
+    """Prompt tokens that a plan says its cache will hold."""
+    grid = {"lengths": "300:500:3", "depths": "0:100:3", "max_answer_tokens": 4}
+    experiment = prepare(configure(None, {"model": f"hf/{folder}", "model_options": options, **grid}))
+    return summarise(Walked.of(experiment, 1)).cached
+
+
+def test_a_plan_promises_what_the_cache_can_do(folder: Path, copy: Path) -> None:
+    config = json.loads((copy / "config.json").read_text())
+    rope = {"rope_type": "longrope", "original_max_position_embeddings": 400}
+    (copy / "config.json").write_text(json.dumps({**config, "rope_parameters": rope}))
+    assert planned(folder) > planned(copy) > planned(folder, share=False) == 0
 
 
 @pytest.mark.parametrize("architecture", ["llama", "mistral", "bamba"])

@@ -116,3 +116,13 @@ def test_each_trial_knows_what_a_cache_should_hold_of_it():
     assert told == [0 if place in starts else tokens for place, tokens in enumerate(common)]
     assert sum(told) == sum(trial.prompt.tokens for trial in walk) - sum(lanes.tokens)
     assert {trial.shared_tokens for trial in promised(walk, "single", lanes)} == {None}
+
+
+def test_nothing_is_promised_across_a_length_that_a_model_turns_its_positions_at():
+    walk = ordered(trials(lengths="600:1200:3", depths="0:100:3", tokenizer="cl100k_base"), "exact")
+    sizes = [trial.prompt.asked_tokens for trial in walk]
+    common, apart = shared_in(walk, "exact"), shared_in(walk, "exact", lambda tokens: int(tokens > 900))
+    assert sum(apart) < sum(common)
+    for place, (before, size) in enumerate(pairwise(sizes), 1):
+        assert apart[place] == (common[place] if (before > 900) == (size > 900) else 0)
+    assert shared_in(walk, "exact", lambda _: None) == [0] * len(walk)

@@ -166,7 +166,9 @@ class Traits:
     told where prompts part. remote: whether it is asked over a network, so that what it counts is its word.
     weights: hash of a local model's files, so that a retrained one is asked anew. positions: tokens of prompt
     and answer that it has places for, None for no known limit. needs: packages that asking it imports.
-    request: the request fields that it heeds, None where a server or an engine says which.
+    request: the request fields that it heeds, None where a server or an engine says which. side: for prompts
+    of so many tokens a number: what was computed for one serves those of the same number, of None nothing. No
+    function where all serve each other.
     """
 
     chat: bool = True
@@ -180,6 +182,7 @@ class Traits:
     positions: int | None = None
     needs: tuple[str, ...] = ()
     request: tuple[str, ...] | None = None
+    side: Callable[[int], int | None] | None = None
 
 
 class Model(Protocol):

@@ -22,6 +22,7 @@ from needlemap.models.chat import Chat
 from needlemap.models.hf_check import settle
 from needlemap.models.hf_engine import HuggingFaceEngine
 from needlemap.models.hf_loading import Loading, load_model, position_limit, stop_tokens
+from needlemap.models.hf_positions import configured_switch
 from needlemap.models.model_files import ModelFiles
 from needlemap.models.sampling import STOP_FIELDS, Sampler, Stops, stop_strings
 from needlemap.models.thinking import opened_in, told_apart
@@ -115,6 +116,7 @@ class HuggingFaceModel(metaclass=Checked):
             weights=weights_fingerprint(model.folder) if model.folder else "",
             positions=None if known.get("allow_beyond") else model.positions,
             needs=("torch", "transformers"),
+            side=side_of(model, share=bool(known.get("share", True))),
             request=STOP_FIELDS,
         )
 
@@ -237,6 +239,18 @@ def check_chunk(chunk_tokens: int) -> None:
         raise SettingsError(
             f"Option 'chunk_tokens' of HuggingFaceModel must be at least 1, got {chunk_tokens}."
         )
+
+
+def side_of(model: ModelFiles, *, share: bool) -> Callable[[int], int | None] | None:
+    """Which prompts serve each other (see `Traits.side`), by the words of a configuration."""
+    if not share:
+        return _nothing
+    switch = configured_switch(model.json("config.json"))
+    return switch.side if switch is not None else None
+
+
+def _nothing(_: int) -> None:
+    return None
 
 
 def chooser(decoding: Decoding) -> Callable[[Logits], int]:

@@ -5,13 +5,16 @@ Where a limit may cut a run short, it is walked length by length, so that what w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from needlemap.plan.lanes import Lanes, make_lanes
 from needlemap.plan.places import SHARING
 from needlemap.plan.tree import reused, walk_order
 from needlemap.trials import Trial
+
+Side = Callable[[int], int | None] | None
 
 
 def ordered(trials: Iterable[Trial], mode: str) -> list[Trial]:
@@ -30,26 +33,33 @@ def by_length(walk: Iterable[Trial]) -> list[list[Trial]]:
     return list(found.values())
 
 
-def shared(walk: Sequence[Trial], mode: str) -> list[int]:
-    """For each of the ordered trials the tokens its prompt shares with the one before; 0 where none are.
+def shared(walk: Sequence[Trial], mode: str, side: Side = None) -> list[int]:
+    """For each of the ordered trials the tokens its prompt shares with the one before; 0 where none are, or
+    where the model's cache does not serve it (see `Traits.side`).
 
     Never more than it has: spans apart may count a token more than joined.
     """
     if mode not in SHARING:
         return [0] * len(walk)
     prompts = [trial.prompt for trial in walk]
-    return [min(common, prompt.asked_tokens) for common, prompt in zip(reused(prompts), prompts, strict=True)]
+    sizes = [prompt.asked_tokens for prompt in prompts]
+    common = [min(tokens, size) for tokens, size in zip(reused(prompts), sizes, strict=True)]
+    if side is None:
+        return common
+    sides = [side(size) for size in sizes]
+    serves = [False, *(left == right is not None for left, right in pairwise(sides))]
+    return [tokens * served for tokens, served in zip(common, serves, strict=False)]
 
 
-def cut(walk: Sequence[Trial], mode: str, count: int) -> Lanes:
+def cut(walk: Sequence[Trial], mode: str, count: int, side: Side = None) -> Lanes:
     """Ordered trials as `count` lanes at most; where nothing is shared, of about equally many tokens."""
-    return make_lanes([trial.prompt.asked_tokens for trial in walk], shared(walk, mode), count)
+    return make_lanes([trial.prompt.asked_tokens for trial in walk], shared(walk, mode, side), count)
 
 
-def promised(walk: Sequence[Trial], mode: str, lanes: Lanes) -> list[Trial]:
+def promised(walk: Sequence[Trial], mode: str, lanes: Lanes, side: Side = None) -> list[Trial]:
     """Ordered trials that know what they share with the one asked before them in their lane."""
     if mode not in SHARING:
         return list(walk)
     starts = {start for start, _ in lanes.bounds}
-    common = [0 if place in starts else tokens for place, tokens in enumerate(shared(walk, mode))]
+    common = [0 if place in starts else tokens for place, tokens in enumerate(shared(walk, mode, side))]
     return [replace(trial, shared_tokens=tokens) for trial, tokens in zip(walk, common, strict=True)]

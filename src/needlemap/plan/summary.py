@@ -31,10 +31,10 @@ class Walked:
     @classmethod
     def of(cls, experiment: Experiment, workers: int) -> Walked:
         """The walk of an experiment, in as many lanes as there are workers."""
-        mode = experiment.settings.mode
+        mode, side = experiment.settings.mode, experiment.traits.side
         walk = ordered(experiment.trials, mode)
         sizes = tuple(trial.prompt.asked_tokens for trial in walk)
-        return cls(experiment, sizes, tuple(shared(walk, mode)), cut(walk, mode, workers))
+        return cls(experiment, sizes, tuple(shared(walk, mode, side)), cut(walk, mode, workers, side))
 
 
 @dataclass(frozen=True, slots=True)

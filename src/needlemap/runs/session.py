@@ -157,8 +157,9 @@ class Session:
         return self.budget.most((trial.prompt.asked_tokens for trial in trials), answer_tokens)
 
     def _laned(self, walk: Sequence[Trial]) -> tuple[list[Trial], Lanes]:
-        lanes = cut(walk, self.experiment.settings.mode, self.experiment.workers)
-        return promised(walk, self.experiment.settings.mode, lanes), lanes
+        mode, side = self.experiment.settings.mode, self.experiment.traits.side
+        lanes = cut(walk, mode, self.experiment.workers, side)
+        return promised(walk, mode, lanes, side), lanes
 
     def _parts(self, walk: list[Trial]) -> list[list[Trial]]:
         """A walk as it is asked: whole, or length by length where a limit may cut it short. Nobody knows how

@@ -213,10 +213,10 @@ class _Hands:
         """Ask what is left of a unit, by one request at a time."""
         ending = Ending.RETURNED
         try:
-            mode = self._experiment.settings.mode
+            mode, side = self._experiment.settings.mode, self._experiment.traits.side
             walk = marked(self._experiment, self._left(claim.unit))
-            lanes = cut(walk, mode, 1)
-            await self._runner.run((promised(walk, mode, lanes), lanes))
+            lanes = cut(walk, mode, 1, side)
+            await self._runner.run((promised(walk, mode, lanes, side), lanes))
             ending = Ending.RETURNED if self._over else Ending.DONE
         finally:
             self._claims.end(claim, ending)
