@@ -126,3 +126,14 @@ def test_nothing_is_promised_across_a_length_that_a_model_turns_its_positions_at
     for place, (before, size) in enumerate(pairwise(sizes), 1):
         assert apart[place] == (common[place] if (before > 900) == (size > 900) else 0)
     assert shared_in(walk, "exact", lambda _: None) == [0] * len(walk)
+
+
+def test_prompts_that_serve_each_other_are_walked_together():
+    asked = trials(lengths="600:1200:3", depths="0:100:3", tokenizer="cl100k_base")
+
+    def side(tokens: int) -> int:
+        return int(tokens > 900)
+
+    walk = ordered(asked, "exact", side)
+    assert sum(shared_in(walk, "exact", side)) > sum(shared_in(ordered(asked, "exact"), "exact", side))
+    assert {trial.key for trial in walk} == {trial.key for trial in asked}

@@ -17,12 +17,14 @@ from needlemap.trials import Trial
 Side = Callable[[int], int | None] | None
 
 
-def ordered(trials: Iterable[Trial], mode: str) -> list[Trial]:
-    """Trials in the order they are asked. Modes 'single' and 'cold' keep the order of the grid."""
+def ordered(trials: Iterable[Trial], mode: str, side: Side = None) -> list[Trial]:
+    """Trials in the order they are asked. Modes 'single' and 'cold' keep the order of the grid. Those that
+    serve each other (see `Traits.side`) are walked together."""
     listed = list(trials)
     if mode not in SHARING:
         return listed
-    return [listed[place] for place in walk_order([trial.prompt for trial in listed])]
+    walk = [listed[place] for place in walk_order([trial.prompt for trial in listed])]
+    return walk if side is None else sorted(walk, key=lambda trial: side(trial.prompt.asked_tokens) or 0)
 
 
 def by_length(walk: Iterable[Trial]) -> list[list[Trial]]:

@@ -32,7 +32,7 @@ class Walked:
     def of(cls, experiment: Experiment, workers: int) -> Walked:
         """The walk of an experiment, in as many lanes as there are workers."""
         mode, side = experiment.settings.mode, experiment.traits.side
-        walk = ordered(experiment.trials, mode)
+        walk = ordered(experiment.trials, mode, side)
         sizes = tuple(trial.prompt.asked_tokens for trial in walk)
         return cls(experiment, sizes, tuple(shared(walk, mode, side)), cut(walk, mode, workers, side))
 

@@ -71,7 +71,7 @@ class Session:
         return cls(
             experiment,
             folder,
-            tuple(ordered(todo, experiment.settings.mode)),
+            tuple(ordered(todo, experiment.settings.mode, experiment.traits.side)),
             len(experiment.trials) - len(todo),
             Budget.of(experiment.settings),
         )

@@ -47,7 +47,7 @@ class Work:
 
 def lay_out(run: Path, experiment: Experiment, todo: Sequence[Trial], workers: int) -> Work:
     """Cut what is left to ask for so many workers, in a new folder of the run. todo: in the walk's order."""
-    walk = ordered(experiment.trials, experiment.settings.mode)
+    walk = ordered(experiment.trials, experiment.settings.mode, experiment.traits.side)
     cut = units_of(experiment, todo, workers)
     places = {trial.key: place for place, trial in enumerate(walk)}
     units = tuple(
@@ -80,7 +80,7 @@ def load_work(folder: Path) -> Work:
 
 def unit_trials(work: Work, experiment: Experiment) -> list[tuple[Trial, ...]]:
     """The trials of each unit. Raises NeedlemapError when they are not those that the units were cut from."""
-    walk = ordered(experiment.trials, experiment.settings.mode)
+    walk = ordered(experiment.trials, experiment.settings.mode, experiment.traits.side)
     if _hash(walk) != work.keys:
         raise NeedlemapError(
             "This worker builds other prompts than the command that started it: haystack, tokenizer, model "
