@@ -21,6 +21,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap
 pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
 
 from needlemap.models.hf import HuggingFaceModel  # noqa: E402
+from needlemap.models.hf_loading import Loading, load_model  # noqa: E402
 
 Folders = Callable[..., Path]
 Trials = Callable[..., list[Trial]]
@@ -265,6 +266,35 @@ def test_trusted_code_is_part_of_a_trials_identity(own: Path) -> None:
     code.write_text(code.read_text() + "# changed\n")
     changed = prepare(settings(own, trust_remote_code=True))
     assert changed.trials[0].key != trusted.trials[0].key
+
+
+def test_more_layers_than_any_model_has_are_refused_before_they_are_built(
+    folder: Path, tmp_path: Path
+) -> None:
+    """A billion layers never ended."""
+    absurd = Path(shutil.copytree(folder, tmp_path / "absurd"))
+    config = json.loads((absurd / "config.json").read_text())
+    (absurd / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 10**9}))
+    with pytest.raises(SettingsError, match=r"names 1,000,000,000 layers"):
+        load_model(str(absurd), Loading(device="cpu"))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"num_hidden_layers": "two"},
+        {"hidden_size": -1},
+        {"vocab_size": []},
+        {"model_type": 5},
+        {"dtype": "x"},
+    ],
+)
+def test_a_configuration_of_wrong_values_is_words(folder: Path, tmp_path: Path, odd: dict[str, Any]) -> None:
+    spoilt = Path(shutil.copytree(folder, tmp_path / "spoilt"))
+    config = json.loads((spoilt / "config.json").read_text())
+    (spoilt / "config.json").write_text(json.dumps({**config, **odd}))
+    with pytest.raises(SettingsError, match="cannot be loaded by transformers"):
+        load_model(str(spoilt), Loading(device="cpu"))
 
 
 def test_trust_is_given_in_one_way_and_only_where_code_runs(folder: Path) -> None:

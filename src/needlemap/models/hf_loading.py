@@ -49,15 +49,16 @@ def load_model(name: str, loading: Loading) -> Any:
     """The model on its device or devices, ready to be asked. Raises SettingsError."""
     loading.check()
     torch, transformers = libraries()
-    folder = ModelFiles(name, loading.revision).folder
+    files = ModelFiles(name, loading.revision)
+    folder = files.folder
     common: dict[str, Any] = {"trust_remote_code": loading.trust_remote_code}
     if folder is None:
         common["revision"] = loading.revision or "main"
     source, config = str(folder or name), None
+    _refuse_absurd(files)
     try:
         config = transformers.AutoConfig.from_pretrained(source, **common)
         refuse_encoders(name, config)
-        _refuse_absurd(name, config)
         where = _device(loading, torch)
         given = _given(loading, where, config, torch, transformers)
         model = transformers.AutoModelForCausalLM.from_pretrained(source, config=config, **common, **given)
@@ -78,11 +79,11 @@ def refuse_encoders(name: str, config: Any) -> None:
         )
 
 
-def _refuse_absurd(name: str, config: Any) -> None:
+def _refuse_absurd(files: ModelFiles) -> None:
     """Raises SettingsError for more layers than any model has: building them would never end."""
-    layers = getattr(config.get_text_config(), "num_hidden_layers", None)
-    if isinstance(layers, int) and layers > _MOST_LAYERS:
-        raise SettingsError(f"The config.json of '{name}' names {layers:,} layers: it is no model's.")
+    layers = files.number("num_hidden_layers", "n_layer", "num_layers")
+    if layers is not None and layers > _MOST_LAYERS:
+        raise SettingsError(f"The config.json of '{files.name}' names {layers:,} layers: it is no model's.")
 
 
 def _device(loading: Loading, torch: Any) -> str:

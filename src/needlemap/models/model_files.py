@@ -14,7 +14,7 @@ from needlemap.errors import SettingsError, VocabularyMissing
 
 TOKENIZER = "tokenizer.json"
 _LARGEST_BYTES = 2**26  # of a configuration or a template
-_MOST_POSITIONS = 2**53
+_MOST = 2**53  # of any size
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,16 @@ class ModelFiles:
     @property
     def positions(self) -> int | None:
         """Tokens that its configuration has positions for; None where it names no number."""
+        return self.number("max_position_embeddings", "n_positions")
+
+    def number(self, *names: str) -> int | None:
+        """The first of some sizes that its configuration names, its text part first; None for none."""
         config = self.json("config.json")
         inner = config.get("text_config")
         for part in (inner if isinstance(inner, dict) else {}, config):
-            for name in ("max_position_embeddings", "n_positions"):
+            for name in names:
                 found = part.get(name)
-                if type(found) is int and 0 < found < _MOST_POSITIONS:
+                if type(found) is int and 0 < found < _MOST:
                     return found
         return None
 
