@@ -249,7 +249,9 @@ def test_two_runs_by_one_rule_of_before_are_compared_and_told(typed, needlemap, 
     typed("run", *needlemap.asking(wire)[:-1], "s", *GRID)
     new_rule()
     compared = typed("compare", "r", "s").stdout
-    assert f"note: scored by rule {Substring.rule - 1} of scorer 'substring'" in compared
+    note = f"scored by rule {Substring.rule - 1} of scorer 'substring'"
+    assert f"note: {note}" in compared
+    assert json.loads(typed("compare", "r", "s", "--json").stdout)["notes"][0].startswith(note)
 
 
 def test_a_run_of_before_rules_had_numbers_is_by_the_first(typed, wire, needlemap, monkeypatch):

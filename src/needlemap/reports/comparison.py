@@ -243,6 +243,7 @@ def verdict_fields(comparison: Comparison | SuiteComparison, names: Names | Suit
         "a": names.first,
         "b": names.second,
         "differ": names.differ,
+        "notes": list(names.notes),
         "margin": in_points(comparison.margin),
         "verdict": verdict_word(comparison.verdict, comparison.margin),
         "more_trials": comparison.verdict.more,

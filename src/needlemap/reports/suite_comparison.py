@@ -44,12 +44,18 @@ class SuiteNames:
             return next(iter(said.values()))
         return "; ".join(f"{family}: {differ}" for family, differ in said.items() if differ)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What else is to be said of the families."""
+        return tuple(note for names in self.families.values() for note in names.notes)
+
 
 def suite_comparison_text(comparison: SuiteComparison, names: SuiteNames) -> str:
     """All lines; the verdict on the mean over families last."""
     overall, count = comparison.overall, len(comparison.families)
     lines = [f"A  {names.first}", f"B  {names.second}"]
     lines += [f"differ in {names.differ}"] if names.differ else []
+    lines += [f"note: {note}" for note in names.notes]
     lines += _alone("A", names.only_first) + _alone("B", names.only_second)
     lines.append(
         f"by family (p by Holm's correction over {count}; intervals and verdicts of one family each):"
