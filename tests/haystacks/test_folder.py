@@ -367,3 +367,14 @@ def test_a_path_that_is_not_there_is_an_error(typed):
     wrong = typed("run", "--model", "baseline/bm25", "--haystack-path", "/does/not/exist", code=2)
     assert "/does/not/exist'" in wrong.stderr
     assert not (typed.folder / "runs").exists()
+
+
+def test_the_families_of_a_suite_tell_it_once(typed):
+    put(typed.folder / "notes", {"a.md": "The tide table hangs by the door. " * 100})
+    families = "families: {a: {task: magic}, b: {task: magic, seed: 1}}"
+    put(typed.folder, {"mine.yaml": f"settings: {{lengths: [500], depths: [50]}}\n{families}\n"})
+    for command in ("plan", "prompts"):
+        told = typed(
+            command, "suite:mine.yaml", "--model", "baseline/bm25", "--haystack-path", "notes"
+        ).stderr
+        assert told.count("1 are read, 3,400 bytes: a.md") == 1

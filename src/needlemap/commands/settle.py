@@ -28,10 +28,16 @@ def settle(preset: str | None, flags: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def tell_notes(experiment: Experiment) -> None:
-    """What a user should know before prompts are asked or counted: which documents they are made of."""
+def tell_notes(experiment: Experiment, told: set[str] | None = None) -> None:
+    """What a user should know before prompts are asked or counted: which documents they are made of.
+
+    told: what was told already, of the families before.
+    """
+    said = set() if told is None else told
     for note in (*experiment.notes, *lacking(experiment)) if not experiment.settings.quiet else ():
-        show(f"note: {note}", file=sys.stderr, flush=True)
+        if note not in said:
+            said.add(note)
+            show(f"note: {note}", file=sys.stderr, flush=True)
 
 
 def lacking(experiment: Experiment) -> list[str]:

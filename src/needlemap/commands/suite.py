@@ -173,7 +173,11 @@ def plan_suite(name: str, terms: Terms, as_json: bool, flags: Mapping[str, Any])
     suite = load_suite(name)
     settled = suite.settle(flags)
     first = next(iter(settled.values()))
-    rows = [replace(summary(_prepared(settings), terms), mode=family) for family, settings in settled.items()]
+    told: set[str] = set()
+    rows = [
+        replace(summary(_prepared(settings, told), terms), mode=family)
+        for family, settings in settled.items()
+    ]
     whole = _total(rows)
     if as_json:
         families = {row.mode: _plain(row) for row in rows}
@@ -187,9 +191,10 @@ def plan_suite(name: str, terms: Terms, as_json: bool, flags: Mapping[str, Any])
     show("".join(f"{note}\n" for note in judge_notes(whole)), end="")
 
 
-def _prepared(settings: Settings) -> Experiment:
+def _prepared(settings: Settings, told: set[str]) -> Experiment:
+    """A family's trials, with a word on what the families before did not tell."""
     experiment = prepare(settings)
-    tell_notes(experiment)
+    tell_notes(experiment, told)
     return experiment
 
 
@@ -225,9 +230,9 @@ def prompts_suite(name: str, out: Path | None, flags: Mapping[str, Any]) -> None
 
 
 def _write(write: Callable[[str], object], settled: Mapping[str, Settings]) -> int:
-    count = 0
+    count, told = 0, set[str]()
     for family, settings in settled.items():
-        for trial in ordered(_prepared(settings).trials, settings.mode):
+        for trial in ordered(_prepared(settings, told).trials, settings.mode):
             write(json.dumps({"family": family, **prompt_line(trial)}, ensure_ascii=False) + "\n")
             count += 1
     return count
