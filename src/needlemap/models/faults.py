@@ -10,7 +10,6 @@ import logging
 import math
 import os
 import re
-import ssl
 import traceback
 from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
@@ -151,6 +150,8 @@ def unanswered(server: str, waited_s: float) -> Unmeasured:
 
 def lost(error: BaseException, server: str, *, sent: bool = True) -> Unmeasured:
     """The connection broke, or (sent False) could not be made."""
+    import ssl  # late: not for those who only ask for help
+
     causes = list(_causes(error))
     why = next(filter(None, map(_words, causes)), type(error).__name__)
     failure = Unmeasured(Failure.CONNECTION, scrub(f"No connection to {server}: {why}"), transient=True)
