@@ -47,12 +47,12 @@ def test_the_difference_has_its_verdict_and_a_scale_about_zero(visit, three):
     page = visit(three)
     tabs(page).last.click()
     readings = page.locator("#readings").inner_text()
-    assert re.search(r"Verdict\s+no worse than 2 points", readings)
+    assert re.search(r"Verdict\s+better", readings)
     assert re.search(r"Difference\s+\+[\d.]+ points\s+\[[+−\d.]+, [+−\d.]+\]\s+n=60 pairs", readings)
     ends = page.locator("#legend .ends").inner_text().split()
     assert ends[0].strip("−") == ends[2].strip("+")
     assert ends[1] == "0"
-    assert "verdict: no worse" in page.locator("#verdict pre").inner_text()
+    assert "verdict: better (the whole 95 % interval is a gain)" in page.locator("#verdict pre").inner_text()
 
 
 def test_a_cell_of_the_difference_is_exploration_and_holds_trials_of_both(visit, three):
