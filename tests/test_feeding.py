@@ -230,6 +230,19 @@ def test_opencompass_prompts_are_theirs_whatever_the_model(folders: Folders, sha
     assert [trial.prompt.ids.tolist() for trial in made[1].trials] == whole(folders("llama_3"), made[1])
 
 
+def test_prompts_of_a_published_set_are_fed_as_a_whole(folders: Folders, tmp_path: Path) -> None:
+    rows = [{"input": f"{TEXTS[place]}\nWho is {place}?", "outputs": ["x"]} for place in range(3)]
+    (tmp_path / "set.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    sizes = [load("cl100k_base").count(row["input"].encode()) for row in rows]
+    given = {"task_options": {"path": str(tmp_path / "set.jsonl")}, "tokenizer": "gpt-4"}
+    folder = folders("llama_3")
+    given |= {"model": f"hf/{folder}", "lengths": f"{min(sizes)}:{max(sizes) + 200}:3", "depths": "0:100:2"}
+    made = prepare(configure("published-ruler", given))
+    assert len(made.trials) == 3
+    assert [trial.prompt.ids.tolist() for trial in made.trials] == whole(folder, made)
+    assert made.tokens_fed != made.tokens_asked
+
+
 def test_both_counts_are_known_before_anything_is_asked(folders: Folders) -> None:
     made = experiment(folders("llama_3"))
     assert made.tokens_fed == sum(len(trial.prompt.ids) for trial in made.trials)
