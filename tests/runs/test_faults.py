@@ -64,7 +64,7 @@ def test_what_lasts_is_recorded_without_a_score_and_asked_again_by_the_same_comm
         "not measured: 1 connection lost, 1 rate limited, 1 server error, 1 timed out, 3 unreadable answer. "
         "To ask them again: the same command with -o r" in ended.stderr
     )
-    assert "timed out: No answer within 1 s (setting: timeout_s)." in ended.stderr
+    assert "timed out: No answer within 3 s (setting: timeout_s)." in ended.stderr
     first = needlemap.records()
     failed = [record for record in first if record["failure"]]
     assert len(failed) == 7
