@@ -39,8 +39,8 @@ def test_passing_faults_are_asked_again_until_all_is_scored(needlemap, wire):
         for earlier, later in pairwise(arrivals(wire)[request["prompt_sha256"]])
         if earlier == request["time"]
     }
-    assert 1.0 <= waited["429-after:1"] < 4
-    assert 0.3 <= waited["429-ms:300"] < 3
+    assert waited["429-after:1"] >= 1.0
+    assert waited["429-ms:300"] >= 0.3
 
 
 def test_what_lasts_is_recorded_without_a_score_and_asked_again_by_the_same_command(needlemap, wire):
