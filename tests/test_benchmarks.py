@@ -12,6 +12,7 @@ import pytest
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 PROMISED = {
+    "architectures": {"architectures", "equal", "in_full", "refused", "shared", "answers"},
     "generation": {"ruler_items_per_min", "built_times_most", "floor_times_most", "items_per_s_least"},
     "prompts": {"times_peer_cold", "times_peer_cold_settings", "times_peer_build", "times_memcpy"},
     "report": {"build_s", "build_cpu_s", "limit_cpu_s", "mb", "trials"},
@@ -35,6 +36,8 @@ PROMISED = {
 def test_a_benchmark_ends_with_one_json_object_that_holds_what_it_promises(name, tmp_path):
     if name in ("memory", "prompts"):
         pytest.importorskip("tiktoken", reason="pip install '.[bench]'")
+    if name == "architectures":
+        pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
     # No shared folder: the generated haystack must do, as on anyone's machine.
     environment = {**os.environ, "NEEDLEMAP_SHARED": str(tmp_path)}
     done = subprocess.run(

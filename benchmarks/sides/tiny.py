@@ -1,0 +1,125 @@
+"""Tiny models with random weights of every architecture that transformers has a causal class for.
+
+A configuration's own defaults, with every size made small by the name of its field. Weights are drawn wide,
+so that a random model looks at its context: at the usual scale a stale cache gives the right answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tinymodel import VOCABULARY
+
+WINDOW = 48  # tokens, far fewer than in a prompt
+SWITCH = 288  # tokens from which on some turn positions otherwise: within the answers of some prompts
+LAYERS = 4
+_NAMES: dict[Any, str] = {
+    VOCABULARY: "vocab_size vocab_size_per_layer_input",
+    64: "hidden_size d_model n_embd dim embed_dim embedding_size word_embed_proj_dim emb_dim",
+    96: "intermediate_size ffn_dim n_inner d_inner d_ff encoder_ffn_dim decoder_ffn_dim ffn_hidden_size "
+    "dim_ff dff",
+    LAYERS: "num_hidden_layers n_layer num_layers n_layers decoder_layers encoder_layers num_blocks",
+    4: "num_attention_heads n_head n_heads num_heads decoder_attention_heads encoder_attention_heads "
+    "num_experts n_routed_experts num_local_experts moe_num_experts",
+    2: "num_key_value_heads num_kv_heads num_experts_per_tok moe_topk moe_top_k top_k_experts moe_k "
+    "linear_num_key_heads linear_num_value_heads mamba_expand index_n_heads",
+    16: "head_dim kv_channels kv_lora_rank q_lora_rank qk_rope_head_dim qk_nope_head_dim v_head_dim "
+    "linear_key_head_dim linear_value_head_dim mamba_d_head mamba_head_dim hidden_size_per_layer_input "
+    "rotary_dim dim_head",
+    2048: "max_position_embeddings n_positions n_ctx max_seq_len context_length",
+    0.3: "initializer_range init_std initializer_std init_range",
+    32: "moe_intermediate_size shared_expert_intermediate_size expert_ffn_hidden_size mamba_chunk_size "
+    "chunk_size moe_shared_expert_intermediate_size index_head_dim",
+    1: "n_group topk_group n_groups mamba_n_groups bos_token_id",
+    WINDOW: "sliding_window attention_window_size window_size attention_chunk_size",
+    8: "mamba_d_state mamba_n_heads mamba_num_heads state_size ssm_state_size",
+    128: "mamba_d_ssm",
+    24: "index_topk",
+    5: "eos_token_id",
+}
+SIZES = {name: size for size, names in _NAMES.items() for name in names.split()} | {
+    "tie_word_embeddings": False,
+    "pad_token_id": 0,
+}
+_LONG = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": SWITCH}
+_LONG |= {"short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
+_MSCALE = {"short_mscale": 1.1, "long_mscale": 1.3}
+_DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
+# What the sizes alone do not make: fields that must fit each other.
+_FITTED: dict[str, dict[str, Any]] = {
+    "bamba": {"attn_layer_indices": [1, 3]},
+    "bailing_hybrid": {
+        "num_group": 1,
+        "n_group": 1,
+        "topk_group": 1,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+    },
+    "deepseek_v2": {"num_experts_per_tok": 2, "n_routed_experts": 4},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
+    "nemotron": {"num_key_value_heads": 2},
+    "granitemoehybrid": {"layer_types": ["mamba", "attention"] * 2, "num_hidden_layers": 4},
+    "minimax": {"num_hidden_layers": 2, "block_size": 16},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2, "num_hidden_layers": 4},
+    "mamba2": {"num_heads": 8},
+    "zaya": {"num_experts_per_tok": 1},
+    "reformer": {"is_decoder": True, "axial_pos_embds": False},
+}
+# Of these the language model has no class of its own that could be loaded, or no small form.
+_LEFT_OUT = (
+    "emu3", "mllama", "musicgen", "musicgen_melody", "gemma4_assistant", "gemma4_unified_assistant", "git",
+    "blt", "phi4_multimodal", "dbrx", "cohere_compass_text", "qwen4_exp", "qwen4_exp_text", "dots3_note",
+    "dots3_note_text", "inkling_text", "inkling2_text", "kimi_linear", "longcat_flash", "minimax_m3_vl_text",
+    "deepseek_v4",
+)  # fmt: skip
+_VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("llama longrope", "llama", {"rope_parameters": _LONG}),
+    ("phi3 longrope", "phi3", {"rope_parameters": _LONG, "original_max_position_embeddings": SWITCH}),
+    ("phimoe longrope", "phimoe", {"rope_parameters": _LONG | _MSCALE}),
+    ("llama dynamic", "llama", {"rope_parameters": _DYNAMIC, "max_position_embeddings": SWITCH}),
+    ("llama linear", "llama", {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}}),
+    ("llama yarn", "llama", {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}}),
+    ("mistral no window", "mistral", {"sliding_window": None}),
+    ("falcon alibi", "falcon", {"alibi": True}),
+    ("roberta decoder", "roberta", {"is_decoder": True}),
+    ("bert decoder", "bert", {"is_decoder": True}),
+)
+SMOKE = (
+    "llama", "gpt2", "gemma3_text", "gpt_oss", "qwen3_next", "mamba", "mamba2", "jamba", "bamba", "minimax",
+    "phi3 longrope", "llama dynamic", "openai-gpt", "bert", "deepseek_v3",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A kind of configuration, and what it is given beside its sizes."""
+
+    name: str
+    kind: str
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+
+def cases() -> Iterator[Case]:
+    """All that have a causal class, and some of them with other positions and windows."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    kinds = sorted(set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) - set(_LEFT_OUT))
+    yield from (Case(kind, kind) for kind in kinds)
+    yield from (Case(*variant) for variant in _VARIANTS)
+
+
+def made(kind: str, **given: Any) -> Any:
+    """A tiny configuration; of one that holds several the language model's."""
+    from transformers import CONFIG_MAPPING
+
+    fitted = _FITTED.get(kind, {})
+    whole = CONFIG_MAPPING[kind]()
+    text = whole.get_text_config(decoder=True)
+    fields = text.to_dict()
+    if "kv_lora_rank" in fields:
+        fitted = {"num_key_value_heads": 4, **fitted}
+    named = (name for name in fields if fields[name] is not None or name == "head_dim")
+    small = {name: SIZES[name] for name in named if name in SIZES}
+    return type(text)(**{**small, **fitted, **given})
