@@ -64,6 +64,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "minimax": lambda: transformers.MiniMaxConfig(
         **SHAPE, num_local_experts=2, num_experts_per_tok=1, head_dim=16, block_size=16
     ),
+    "mistral": lambda: transformers.MistralConfig(**SHAPE, sliding_window=24),
     "bert": lambda: transformers.BertConfig(**SHAPE),
     "openai-gpt": lambda: transformers.OpenAIGPTConfig(
         vocab_size=256, n_positions=1024, n_embd=64, n_layer=2, n_head=4, initializer_range=0.3
@@ -224,6 +225,21 @@ def test_an_engine_that_crops_wrongly_is_noticed() -> None:
     engine = Careless(model("llama"), 2048)
     settle(engine)
     assert engine.way == Way(share=False)
+
+
+def test_windows_keep_the_last_tokens_only_once_there_is_no_room_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = HuggingFaceEngine(model("mistral"), 2048)
+    settle(engine)
+    whole = engine.extend(prompts()[0])
+    assert engine.cache.layers[0].keys.shape[-2] == 90
+    monkeypatch.setattr("needlemap.models.hf_engine.free_bytes", lambda _: 1000.0)
+    answers, cached = asked(engine, prompts())
+    assert engine.cache is None or engine.cache.layers[0].keys.shape[-2] < 24
+    assert answers == [generated(model("mistral"), ids) for ids in prompts()]
+    assert cached > 0
+    assert len(whole) == 256
 
 
 def test_a_check_takes_few_short_passes() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 ROOM_TOKENS = 4096  # by which it grows at least; a quarter of its length when that is more
@@ -67,6 +68,27 @@ def is_croppable(layer: Any) -> bool:
 def is_sliding(layer: Any) -> bool:
     """Whether a layer keeps the last tokens only."""
     return bool(getattr(layer, "is_sliding", False))
+
+
+def token_bytes(cache: Any) -> int:
+    """What a cache of one token takes."""
+    held = [getattr(layer, name, None) for layer in cache.layers for name in ("keys", "values")]
+    return sum(tensor.nelement() * tensor.element_size() for tensor in held if tensor is not None)
+
+
+def free_bytes(device: Any) -> float:
+    """Memory that is left on a device; infinite where nobody says."""
+    import torch
+
+    if device.type == "cuda":
+        idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return float(torch.cuda.mem_get_info(device)[0] + idle)
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return float("inf")
+    found = dict(line.split(":", 1) for line in lines if ":" in line).get("MemAvailable", "")
+    return 1024.0 * int(found.split()[0]) if found else float("inf")
 
 
 def _grows(layer: Any) -> bool:

@@ -107,11 +107,10 @@ def _settle_positions(engine: HuggingFaceEngine, ids: Ids, rows: Logits, least: 
     """Leave positions to a model that counts its own from elsewhere than 0."""
     if not engine.positions:
         return
-    engine.positions = False
     try:
-        engine.positions = difference(engine.alone(ids, len(ids)), rows) <= least
-    except Exception:  # it cannot do without
-        engine.positions = True
+        engine.positions = difference(engine.alone(ids, len(ids), placed=True), rows) <= least
+    except Exception:  # it takes none, whatever its signature says
+        engine.positions = False
 
 
 def _is_good(engine: HuggingFaceEngine, way: Way, check: Check) -> bool:

@@ -15,11 +15,19 @@ from typing import Any
 import numpy as np
 
 from needlemap.errors import Failure, Unmeasured
-from needlemap.models.hf_cache import Snapshot, is_croppable, is_sliding, roomy_cache
+from needlemap.models.hf_cache import (
+    Snapshot,
+    free_bytes,
+    is_croppable,
+    is_sliding,
+    roomy_cache,
+    token_bytes,
+)
 from needlemap.models.hf_positions import switch_of
 from needlemap.models.walk import Ids, Logits
 
 _KEEPING = ("DynamicLayer", "DummyLayer", "DynamicSlidingWindowLayer")  # the last one where it is made to
+_SPARE = 1.5  # times what is reckoned that a full cache needs: it grows by quarters
 _NO_ROOM = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
 
 
@@ -40,10 +48,10 @@ class HuggingFaceEngine:
     """One sequence's cache, and the model that extends it in chunks.
 
     full_cache: sliding-window layers keep all tokens (their attention still sees only the window), so that
-    they can be cropped; False: they keep the window, and a copy of it where prompts part, as is always done
-    with recurrent states. share: whether prompts shall share. way: how they are computed; may be changed
-    while the cache is empty. switch: where positions are turned otherwise. sliding: tokens of the smallest
-    window. vocabulary: how many tokens it tells apart.
+    they can be cropped, as long as there is room; False: they keep the window, and a copy of it where prompts
+    part, as is always done with recurrent states. share: whether prompts shall share. way: how they are
+    computed; may be changed while the cache is empty. switch: where positions are turned otherwise. sliding:
+    tokens of the smallest window. vocabulary: how many tokens it tells apart.
     """
 
     def __init__(self, model: Any, chunk_tokens: int, *, full_cache: bool = True, share: bool = True) -> None:
@@ -79,6 +87,7 @@ class HuggingFaceEngine:
         kinds = _KEEPING if full_cache else _KEEPING[:2]
         plain = type(self._cache).__name__ == "DynamicCache"  # others may hold more than their layers
         self._roomy = plain and all(type(layer).__name__ in kinds for layer in layers)
+        self._token_bytes = token_bytes(self._cache) if plain else 0
         self._snaps = not (self._roomy or (plain and all(map(is_croppable, layers))))
         # Layers that keep more of each token than keys and values pick what they attend to by it.
         picks = any(is_croppable(layer) and type(layer).__name__ not in _KEEPING for layer in layers)
@@ -104,12 +113,13 @@ class HuggingFaceEngine:
         """Compute ids behind the cache; every position's logits, (tokens, vocabulary)."""
         return np.concatenate(self._rows(ids, len(ids)))
 
-    def alone(self, ids: Ids, keep: int) -> Logits:
-        """Logits of the last `keep` positions of a text, from one pass without a cache."""
+    def alone(self, ids: Ids, keep: int, *, placed: bool = False) -> Logits:
+        """Logits of the last `keep` positions of a text, from one pass without a cache. placed: the model is
+        told the positions, which it counts itself else."""
         if self.switch is not None:
             self.switch.reset()
         with self._torch.inference_mode():
-            return self._logits(self._call(ids, 0, keep, {"use_cache": False}), keep)
+            return self._logits(self._call(ids, 0, keep, {"use_cache": False}, placed), keep)
 
     def crop(self, length_tokens: int) -> int:
         """Keep the first length_tokens tokens, or as many as serve the coming prompt exactly; how many.
@@ -117,7 +127,8 @@ class HuggingFaceEngine:
         Raises RuntimeError when the cache did not do it.
         """
         side = self._side_of(self._coming) if self._coming else self._side
-        kept = self._kept(length_tokens) if self.way.share and side == self._side else 0
+        serves = self.way.share and side == self._side and self._has_room()
+        kept = self._kept(length_tokens) if serves else 0
         self._snapshots = {
             at: held for at, held in self._snapshots.items() if at <= kept and at in self._partings | {kept}
         }
@@ -127,6 +138,16 @@ class HuggingFaceEngine:
         if self.switch is not None:
             self.switch.reset()
         return kept
+
+    def _has_room(self) -> bool:
+        """Whether the cache may go on as it is. Windows that kept all tokens keep the last ones only from the
+        first prompt on that leaves no room for more."""
+        if not (self._roomy and self.sliding):
+            return True
+        needed = _SPARE * self._token_bytes * (self._coming - len(self._ids))
+        self._roomy = needed <= free_bytes(self.device)
+        self._snaps = not self._roomy
+        return self._roomy
 
     def _kept(self, length_tokens: int) -> int:
         """How many of the first tokens the cache can be brought back to."""
@@ -213,7 +234,8 @@ class HuggingFaceEngine:
             if self._cache is None and self._roomy:
                 self._cache = roomy_cache()
             fields = {self._cache_field: self._cache, "use_cache": True}
-            made = self._call(ids, len(whole) - len(ids), keep, fields)
+            start = len(whole) - len(ids)
+            made = self._call(ids, start, keep, fields, self.positions and start > 0)
             self._cache, self._ids = getattr(made, self._cache_field, None), whole
             return self._logits(made, keep)
 
@@ -227,14 +249,14 @@ class HuggingFaceEngine:
             return False
         return made.get(self._cache_field) is None
 
-    def _call(self, ids: Ids, start: int, keep: int, fields: dict[str, Any]) -> Any:
+    def _call(self, ids: Ids, start: int, keep: int, fields: dict[str, Any], placed: bool) -> Any:
         """What the model makes of tokens behind `start` others."""
         given = {**fields, "return_dict": True}
         if self._keep_field is not None:
             given[self._keep_field] = keep
         given = {name: value for name, value in given.items() if self._any or name in self._takes}
         tokens = self._tokens(ids)
-        if self.positions:
+        if placed:
             places = self._torch.arange(start, start + len(ids), device=self.device)
             given["position_ids"] = places[None]
         return self.model(input_ids=tokens, **given)
