@@ -329,10 +329,11 @@ def test_a_run_caches_what_its_plan_promised(folders: Folders, tmp_path: Path, a
 def test_what_a_model_told_stands_in_run_json(folders: Folders, tmp_path: Path) -> None:
     settings = configure(
         None,
-        {"model": f"hf/{folders('mamba')}", "lengths": "300", "depths": "50", "max_answer_tokens": 4},
+        {"model": f"hf/{folders('mamba')}", "lengths": "300", "depths": "0,50", "max_answer_tokens": 4},
     )
     session = Session.open(prepare(settings), tmp_path / "run")
     asyncio.run(session.run(make_model(settings), Silent()))
+    assert [record.shared_tokens for record in session.folder.records()] == [0, 0]
     note, *_ = json.loads((tmp_path / "run" / "run.json").read_text())["model_notes"]
     assert "every prompt is computed in full" in note
 

@@ -47,7 +47,7 @@ class HuggingFaceModel(metaclass=Checked):
     than the model's positions. full_cache: keep all tokens of sliding-window layers, which takes more memory
     and serves any later prompt. share: False computes every prompt from nothing.
 
-    notes: what a user should know before a run.
+    notes: what a user should know before a run. side: as `Traits.side`, of the model that was tried.
     """
 
     unread = ("concurrency",)
@@ -92,6 +92,8 @@ class HuggingFaceModel(metaclass=Checked):
         self._engine, self.notes = checked_engine(model, name, chunk_tokens, full_cache, share, self._chat)
         stops = stop_tokens(model, self._vocabulary, self._chat.variables.get("eos_token"))
         self._walk = Walk(self._engine, stops)
+        switch = self._engine.switch
+        self.side = (switch and switch.side) if self._engine.way.share else _nothing
         commit = getattr(model.config, "_commit_hash", None)
         self._answered_by = f"{name}@{commit}" if commit else name
         self._engine.check = self._check

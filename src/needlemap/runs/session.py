@@ -25,7 +25,7 @@ from needlemap.models.base import Model
 from needlemap.money import Prices
 from needlemap.plan.breaks import with_breakpoints, with_partings
 from needlemap.plan.lanes import Lanes
-from needlemap.plan.order import by_length, cut, ordered, promised
+from needlemap.plan.order import Side, by_length, cut, ordered, promised
 from needlemap.plan.places import SHARING
 from needlemap.printable import printable
 from needlemap.registry import find
@@ -135,7 +135,10 @@ class Session:
                 walk = [trial for trial in walk if trial.key not in found.asked]
             if not runner.outcome.over:
                 await ask(self.experiment, self.folder, model, self.budget)
-                walks = map(self._laned, self._parts(walk if whole else []))
+                side = getattr(
+                    model, "side", self.experiment.traits.side
+                )  # a model that was tried knows better
+                walks = (self._laned(part, side) for part in self._parts(walk if whole else []))
                 await runner.run(*walks, most=self.experiment.workers)
             if stopped := runner.outcome.stopped:
                 writer.describe(about(self.experiment, self.folder, model) | {"stopped": stopped})
@@ -156,8 +159,8 @@ class Session:
         answer_tokens = 0 if weighed else self.experiment.settings.most_tokens
         return self.budget.most((trial.prompt.asked_tokens for trial in trials), answer_tokens)
 
-    def _laned(self, walk: Sequence[Trial]) -> tuple[list[Trial], Lanes]:
-        mode, side = self.experiment.settings.mode, self.experiment.traits.side
+    def _laned(self, walk: Sequence[Trial], side: Side) -> tuple[list[Trial], Lanes]:
+        mode = self.experiment.settings.mode
         lanes = cut(walk, mode, self.experiment.workers, side)
         return promised(walk, mode, lanes, side), lanes
 
