@@ -67,7 +67,7 @@ def fleet_command(
 def rehearse(session: Session, part: Part) -> None:
     """Say what the run itself would, and raise what it would, as far as this machine can tell."""
     if not session.experiment.settings.quiet:
-        announce(session)
+        announce(session, by_workers=True)
     if not session.experiment.traits.remote:
         _model(session, part)
 
@@ -104,7 +104,7 @@ def start(session: Session, fleet: Fleet, live: bool, part: Part) -> int:
     """Start workers for what is left of a run, and look after them; the exit code."""
     path, settings = session.folder.path, session.experiment.settings
     if not settings.quiet:
-        announce(session)
+        announce(session, by_workers=True)
     if not session.wanted:
         return finished(session, Outcome(), part)
     model = _model(session, part)
@@ -213,7 +213,7 @@ def _attach(path: Path, live: bool, trusted: bool) -> int:
     settings = checked(RunFolder(path).about()["settings"], str(path / RUN_FILE))
     session = Session.open(prepare(settings), path)
     if not settings.quiet:
-        announce(session)
+        announce(session, by_workers=True)
     with lock_launch(path), lock_folder(path, shared=True):
         work = load_work(work_folder(path, file.number))
         if file.kind == "processes":
