@@ -25,32 +25,12 @@ from needlemap.yaml_text import read_yaml
 
 # What is hidden when nobody says what: values drawn afresh for each repeat, so that no model knows them.
 _CITIES = [
-    "Oslo",
-    "Lima",
-    "Cairo",
-    "Quito",
-    "Turin",
-    "Osaka",
-    "Perth",
-    "Dakar",
-    "Porto",
-    "Riga",
-    "Hanoi",
-    "Tunis",
+    *("Oslo", "Lima", "Cairo", "Quito", "Turin", "Osaka"),
+    *("Perth", "Dakar", "Porto", "Riga", "Hanoi", "Tunis"),
 ]
 _CITIES_ZH = [
-    "奥斯陆",
-    "利马",
-    "开罗",
-    "基多",
-    "都灵",
-    "大阪",
-    "珀斯",
-    "达喀尔",
-    "波尔图",
-    "里加",
-    "河内",
-    "突尼斯",
+    *("奥斯陆", "利马", "开罗", "基多", "都灵", "大阪"),
+    *("珀斯", "达喀尔", "波尔图", "里加", "河内", "突尼斯"),
 ]
 _NUMBER = "10000:99999"
 DEFAULT_ITEMS: dict[str, dict[str, Any]] = {
