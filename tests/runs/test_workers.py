@@ -282,7 +282,7 @@ def test_a_dry_run_shows_no_more_workers_than_there_are_units(typed):
         (("--retry", "1"), "--retry goes with --workers N or --slurm"),
         (("--attach", "r", "--workers", "2"), "--attach takes no --workers"),
         (("--attach", "r", "--lengths", "300"), "--attach takes no preset, no settings"),
-        (("--attach", "nowhere"), "No workers were left to work on 'nowhere'."),
+        (("--attach", "nowhere"), "No folder 'nowhere' here."),
         (("--workers", "2", "--no-save"), "--no-save keeps no run folder"),
         (("--max-num-worker", "2"), "--max-num-workers"),
     ],
