@@ -1,0 +1,50 @@
+"""All that an extension imports: a model, task, scorer, haystack or tokenizer of one's own needs this module
+alone. Where its names come from may change; these names stay."""
+
+from __future__ import annotations
+
+from needlemap.errors import Failure, HaystackError, SettingsError, Unmeasured, VocabularyMissing
+from needlemap.grid import Cell
+from needlemap.haystacks.base import Document, Parted, Source
+from needlemap.models.base import Answer, Decoding, Forced, Model, Teacher, Traits
+from needlemap.options import Checked
+from needlemap.placement import Needle
+from needlemap.prompts import Prompt
+from needlemap.scorers.base import Connected, Paid, Reference, Score, Scorer, Weigher
+from needlemap.tasks.base import Background, Draw, Item, Ready, Task, Whole
+from needlemap.tokens import Tokenizer, TokenText
+
+__all__ = [
+    "Answer",
+    "Background",
+    "Cell",
+    "Checked",
+    "Connected",
+    "Decoding",
+    "Document",
+    "Draw",
+    "Failure",
+    "Forced",
+    "HaystackError",
+    "Item",
+    "Model",
+    "Needle",
+    "Paid",
+    "Parted",
+    "Prompt",
+    "Ready",
+    "Reference",
+    "Score",
+    "Scorer",
+    "SettingsError",
+    "Source",
+    "Task",
+    "Teacher",
+    "TokenText",
+    "Tokenizer",
+    "Traits",
+    "Unmeasured",
+    "VocabularyMissing",
+    "Weigher",
+    "Whole",
+]

@@ -1,0 +1,23 @@
+"""One public door for extensions: what a plug-in's author imports, whatever moves behind it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from needlemap import plugins
+
+DOCS = Path(__file__).parent.parent / "docs"
+IMPORTED = re.compile(r"^(?:from|import) (needlemap\S*)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", ["extending.md", "own-task.md", "models.md"])
+def test_pages_on_extensions_import_from_the_door_alone(page):
+    assert set(IMPORTED.findall((DOCS / page).read_text("utf-8"))) <= {"needlemap", "needlemap.plugins"}
+
+
+def test_the_door_lists_all_its_names_and_no_other():
+    public = {name for name in vars(plugins) if not name.startswith("_") and name != "annotations"}
+    assert public == set(plugins.__all__)
