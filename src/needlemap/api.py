@@ -99,15 +99,14 @@ def save_runs(
 ) -> Path:
     """What `Run.save` writes, of several runs. Raises SettingsError."""
     if Path(path).suffix.lower() == ".html":
-        from needlemap.reports.page.page import write_page
+        from needlemap.reports.page.document import write_page
 
         return write_page(runs, path, title=title, palette=palette)
     loaded = [load_run(run) for run in runs]
     if is_table(path):
         return write_table(loaded, path)
-    from needlemap.reports.drawing import figure_of
-    from needlemap.reports.figure import write_figure
-    from needlemap.reports.sizes import parse_width
+    from needlemap.reports.figure import figure_of, write_figure
+    from needlemap.reports.style import parse_width
 
     figure, _ = figure_of(loaded, title=title, palette=palette)
     return write_figure(figure, path, width=parse_width(width) if width else None)

@@ -80,8 +80,7 @@ class SuiteRun:
         """All families' maps, side by side. Raises SettingsError for an unknown palette."""
         import altair
 
-        from needlemap.reports.drawing import figure_of
-        from needlemap.reports.panels import figure_chart
+        from needlemap.reports.figure import figure_chart, figure_of
         from needlemap.runs.loaded import load_run
 
         figure, _ = figure_of([load_run(path) for path in self._folder.runs], palette=palette)

@@ -77,8 +77,7 @@ class Compared:
         """Both maps and that of the difference. Raises SettingsError for an unknown palette."""
         import altair
 
-        from needlemap.reports.drawing import figure_of
-        from needlemap.reports.panels import figure_chart
+        from needlemap.reports.figure import figure_chart, figure_of
 
         figure, _ = figure_of(self.runs, palette=palette)
         chart: altair.ConcatChart = altair.ConcatChart.from_dict(figure_chart(figure))
@@ -93,9 +92,8 @@ class Compared:
         width: str | None = None,
     ) -> Path:
         """These maps as .png, .svg or .pdf. width: as --width takes it. Raises SettingsError."""
-        from needlemap.reports.drawing import figure_of
-        from needlemap.reports.figure import write_figure
-        from needlemap.reports.sizes import parse_width
+        from needlemap.reports.figure import figure_of, write_figure
+        from needlemap.reports.style import parse_width
 
         figure, _ = figure_of(self.runs, title=title, palette=palette)
         return write_figure(figure, path, width=parse_width(width) if width else None)

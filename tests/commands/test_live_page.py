@@ -17,7 +17,7 @@ from urllib.request import urlopen
 import pytest
 
 import needlemap as package
-from needlemap.reports import live_page
+from needlemap.reports.page import live as live_page
 
 GRID = ("--lengths", "200,300", "--depths", "0,50,100", "--concurrency", "1")
 ADDRESS = re.compile(r"live: (http://127\.0\.0\.1:\d+/[\w-]{22}/)")

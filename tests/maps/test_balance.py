@@ -9,7 +9,7 @@ import pytest
 
 from needlemap.maps.balance import Balance, Rate, balance
 from needlemap.maps.intervals import wilson
-from needlemap.reports.balanced import balance_lines
+from needlemap.reports.closing import balance_lines
 from needlemap.runs.record import PromptRecord, Record, ScorerRecord
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from needlemap.maps.intervals import wilson
 from needlemap.maps.map import Map, make_map
-from needlemap.reports.margins import length_margins
+from needlemap.reports.labels import length_margins
 from needlemap.runs.record import NeedleRecord, PromptRecord, Record
 
 

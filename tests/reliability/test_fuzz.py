@@ -23,8 +23,8 @@ from needlemap.errors import NeedlemapError
 from needlemap.grid import make_grid
 from needlemap.interop.imports.imported import Said, imported
 from needlemap.interop.imports.sources import read
-from needlemap.reports.ended import ended_lines
-from needlemap.reports.page.page import make_page
+from needlemap.reports.closing import ended_lines
+from needlemap.reports.page.document import make_page
 from needlemap.reports.summary import summary_lines
 from needlemap.reports.table import csv_text, trials_table
 from needlemap.reports.terminal import plain_summary, terminal_map

@@ -11,9 +11,9 @@ import pytest
 from needlemap.errors import SettingsError
 from needlemap.maps.map import Map
 from needlemap.reports.chart import heat_map
+from needlemap.reports.labels import length_margins
 from needlemap.reports.layout import make_layout
-from needlemap.reports.margins import length_margins
-from needlemap.reports.sizes import PRINT
+from needlemap.reports.style import PRINT
 
 
 def encodings(spec: Any) -> list[dict[str, Any]]:

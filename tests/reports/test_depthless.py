@@ -14,7 +14,7 @@ from rich.console import Console
 
 from needlemap.maps.map import Map
 from needlemap.reports.chart import heat_map
-from needlemap.reports.page.fallback import tables
+from needlemap.reports.page.document import tables
 from needlemap.reports.page.payload import summary
 from needlemap.reports.terminal import terminal_map
 from needlemap.runs.loaded import Loaded, load_run

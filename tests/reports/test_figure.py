@@ -13,7 +13,7 @@ import pytest
 from needlemap.errors import SettingsError
 from needlemap.maps.map import Map
 from needlemap.reports.figure import Figure, Shown, figure_bytes, write_figure
-from needlemap.reports.sizes import PRINT, parse_width
+from needlemap.reports.style import PRINT, parse_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.reports.logged import logged
+from needlemap.reports.trackers import logged
 from needlemap.runs.loaded import Loaded
 
 

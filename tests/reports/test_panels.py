@@ -11,9 +11,8 @@ import pytest
 from needlemap.maps.comparison import Comparison, compare_pairs
 from needlemap.maps.map import Map
 from needlemap.maps.pairs import pair_up
-from needlemap.reports.figure import Figure, Shown, figure_bytes
-from needlemap.reports.palette import CHANGES
-from needlemap.reports.panels import across, figure_chart
+from needlemap.reports.figure import Figure, Shown, across, figure_bytes, figure_chart
+from needlemap.reports.style import CHANGES
 from needlemap.runs.record import PromptRecord, Record, ScorerRecord
 
 LENGTHS, DEPTHS = (1_000, 4_000), (0.0, 0.5)

@@ -16,11 +16,10 @@ from needlemap.interop.imports.imported import title as their_title
 from needlemap.maps.effective import RULES, parse_rules
 from needlemap.maps.map import Map
 from needlemap.printable import printable, show
-from needlemap.reports.drawing import figure_of
-from needlemap.reports.ended import ended_lines
-from needlemap.reports.figure import FIGURES, write_figure
-from needlemap.reports.page.page import write_page
-from needlemap.reports.sizes import parse_width
+from needlemap.reports.closing import ended_lines
+from needlemap.reports.figure import FIGURES, figure_of, write_figure
+from needlemap.reports.page.document import write_page
+from needlemap.reports.style import parse_width
 from needlemap.reports.summary import summary_lines
 from needlemap.reports.table_file import is_table, write_table
 from needlemap.reports.terminal import plain_summary, terminal_map

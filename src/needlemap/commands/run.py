@@ -22,7 +22,7 @@ from needlemap.money import price_source
 from needlemap.plan.order import by_length
 from needlemap.plan.summary import judged_usd
 from needlemap.printable import counted, show
-from needlemap.reports.ended import ended_lines
+from needlemap.reports.closing import ended_lines
 from needlemap.reports.live import Lines, LiveMap, Silent, Tally, Together, View
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.usage import judge_lines, usage_lines
@@ -84,7 +84,7 @@ def page_of(session: Session, live: bool) -> View:
         make = f"needlemap report {session.folder.path} -o report.html"
         show(f"live: nothing is left to ask, so no page is served. To make one: {make}", file=sys.stderr)
         return Silent()
-    from needlemap.reports.live_page import LivePage  # late: a run without it needs no server
+    from needlemap.reports.page.live import LivePage  # late: a run without it needs no server
 
     return LivePage(session)
 

@@ -16,8 +16,7 @@ from needlemap.maps.map import Map
 from needlemap.reports.labels import all_failures, interval_label, length_range, missing_label, score_label
 from needlemap.reports.layout import Layout, make_layout
 from needlemap.reports.marks import Measure, Pen, Spec
-from needlemap.reports.palette import palette_colours
-from needlemap.reports.sizes import SCREEN, Style
+from needlemap.reports.style import SCREEN, Style, palette_colours
 
 if TYPE_CHECKING:
     import altair

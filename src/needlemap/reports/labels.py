@@ -1,13 +1,14 @@
-"""Words and numbers that every report writes the same way: lengths, depths, scores, what is missing."""
+"""What every report writes the same way: lengths, depths, scores, margins, what is missing."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from needlemap.grid import percent
-from needlemap.maps.map import Map
+from needlemap.maps.map import CellScore, Map
 from needlemap.maps.noise import NoiseFloor
 from needlemap.maps.position import DepthScore
 
@@ -153,3 +154,37 @@ def _compact(length: int, extra: int) -> str:
 def _trimmed(value: float, digits: int) -> str:
     text = f"{value:.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """One length. score: mean of its prompts in [0, 1], None if nothing was measured; n: how many prompts.
+
+    low, high: 95 % interval over haystacks (`maps/position.py`). missing, failures: of its trials.
+    """
+
+    length_tokens: int
+    score: float | None
+    n: int
+    low: float | None
+    high: float | None
+    missing: int
+    failures: dict[str, int]
+
+
+def length_margins(map: Map) -> tuple[Margin, ...]:
+    """One margin per length, ascending."""
+    by_length: dict[int, list[CellScore]] = {length: [] for length in map.lengths}
+    for cell in map.cells:
+        by_length[cell.length_tokens].append(cell)
+    return tuple(_margin(map, length, cells) for length, cells in by_length.items())
+
+
+def _margin(map: Map, length_tokens: int, cells: list[CellScore]) -> Margin:
+    mean = map.margins.get(length_tokens)
+    score, n, low, high = (mean.score, mean.n, mean.low, mean.high) if mean else (None, 0, None, None)
+    failures: Counter[str] = Counter()
+    for cell in cells:
+        failures.update(cell.failures)
+    missing = sum(cell.missing for cell in cells)
+    return Margin(length_tokens, score, n, low, high, missing, dict(failures))

@@ -16,14 +16,15 @@ from needlemap.maps.map import CellScore, Map
 from needlemap.plan.bins import bin_edges
 from needlemap.reports.labels import (
     WHOLE,
+    Margin,
     interval_label,
     length_labels,
+    length_margins,
     missing_label,
     row_labels,
     score_label,
 )
-from needlemap.reports.margins import Margin, length_margins
-from needlemap.reports.sizes import SCREEN, Style
+from needlemap.reports.style import SCREEN, Style
 
 T = TypeVar("T")
 

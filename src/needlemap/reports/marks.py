@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from needlemap.reports.layout import Layout
-from needlemap.reports.sizes import Style
+from needlemap.reports.style import Style
 
 Spec = dict[str, Any]  # a part of a Vega-Lite specification
 

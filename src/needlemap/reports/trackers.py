@@ -1,18 +1,229 @@
-"""Where a run can be logged: `wandb:PROJECT` and `tensorboard:FOLDER`, as the command line has them."""
+"""A run in an experiment tracker: settings, scalars, the figure, the table of cells.
+
+`wandb:PROJECT` needs wandb (extra), which sends to where its user is logged in, or keeps the run for later
+(WANDB_MODE=offline). `tensorboard:FOLDER` writes an event file and needs the tensorboard package (extra),
+neither torch nor TensorFlow. Both are told what `Logged` holds: no host, no program, no code, no Git state.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import io
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from needlemap.errors import SettingsError, did_you_mean
-from needlemap.maps.effective import RULES
+from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
+from needlemap.grid import percent
+from needlemap.maps.effective import RULES, effective_length, parse_rule
+from needlemap.reports.figure import Figure, Shown, figure_bytes
 from needlemap.reports.labels import told_apart
-from needlemap.reports.log_tensorboard import log_tensorboard
-from needlemap.reports.log_wandb import log_wandb
-from needlemap.reports.logged import Logged, logged
+from needlemap.reports.page.curves import total
+from needlemap.reports.page.payload import fact_rows, value_text
+from needlemap.reports.table import Table, cells_table
 from needlemap.runs.loaded import Loaded
+from needlemap.runs.session import cube_of_run
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """name: of the run, by its model and folder. config: settings and versions, no secret in it.
+
+    scalars: scores in percent; lengths in tokens. figure: the map as PNG.
+    """
+
+    name: str
+    config: dict[str, str | int | float | bool]
+    scalars: dict[str, float]
+    figure: bytes
+    cells: Table
+
+
+def logged(
+    run: Loaded,
+    name: str,
+    title: str | None = None,
+    palette: str = "amber",
+    rules: tuple[str, ...] = RULES,
+) -> Logged:
+    """All of it. rules: of effective length. Raises SettingsError for an unknown palette."""
+    figure = Figure((Shown(run.map, title or run.about.get("title")),), palette=palette)
+    return Logged(
+        name,
+        dict(_config(run.about)),
+        {name: float(value) for name, value in _scalars(run, rules) if value is not None},
+        figure_bytes(figure, ".png"),
+        cells_table([run]),
+    )
+
+
+def _config(about: Mapping[str, Any]) -> Iterator[tuple[str, str | int | float | bool]]:
+    """Versions and hashes, then settings: numbers as they are, to be sorted by; all else as text."""
+    yield from ((f"about/{name}", text) for name, text in fact_rows(about))
+    for name, value in about["settings"].items():
+        yield name, value if isinstance(value, bool | int | float) else value_text(name, value)
+
+
+def _scalars(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float | None]]:
+    """A length's name is its tokens, which stay the same whatever other lengths a run has."""
+    mean, records = run.map.total, run.records
+    if mean is not None:
+        yield from (("score/overall", percent(mean.score)), ("score/n", mean.n))
+        yield from (("score/low", _share(mean.low)), ("score/high", _share(mean.high)))
+    for length, score in run.map.by_length.items():
+        yield f"score_at_length/{length}", _share(score)
+    yield from _effective(run, rules)
+    yield "trials/scored", sum(record.scored for record in records)
+    yield "trials/missing", run.map.missing
+    yield "tokens/prompt", total(record.prompt_tokens for record in records)
+    yield "tokens/cached", total(record.cached_tokens for record in records)
+    yield "tokens/completion", total(record.completion_tokens for record in records)
+    yield "usd", total(record.asked_usd for record in records)
+    yield "usd_judge", total(record.judge_usd for record in records)
+
+
+def _share(value: float | None) -> float | None:
+    return None if value is None else percent(value)
+
+
+def _effective(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float | None]]:
+    """Effective lengths, the longest tested where the score holds that far; 0 where it never did."""
+    cube = cube_of_run(run.about, run.records)
+    for rule in map(parse_rule, rules):
+        found = effective_length(cube, rule)
+        if found is not None and found.value is not None:
+            value = percent(found.value) if rule.kind == "auc" else min(found.value, found.longest)
+            yield f"effective_length/{rule.name.replace(':', '_')}", value
+
+
+_ENVIRONMENT = {"WANDB_SILENT": "true", "WANDB_ERROR_REPORTING": "false"}  # read when wandb is imported
+_NOT_TOLD: dict[str, Any] = {  # what wandb would send beside what it is given
+    "console": "off",
+    "disable_code": True,
+    "disable_git": True,
+    "host": "",
+    "x_disable_machine_info": True,
+    "x_disable_meta": True,
+    "x_disable_stats": True,
+    "x_save_requirements": False,
+}
+
+
+def log_wandb(runs: Sequence[Logged], project: str, step: int) -> list[str]:
+    """Log each as a new run of PROJECT or ENTITY/PROJECT; their addresses, or what to type to send them.
+
+    Raises NeedlemapError when wandb is not installed, nobody is logged in, or the project is refused.
+    """
+    for variable, value in _ENVIRONMENT.items():
+        os.environ.setdefault(variable, value)
+    try:
+        import PIL.Image
+        import wandb
+    except ImportError:
+        raise NeedlemapError("--log wandb needs wandb. Run: pip install 'needlemap[wandb]'") from None
+    try:
+        return [_log(wandb, PIL.Image, run, project, step) for run in runs]
+    except wandb.Error as error:
+        said = " ".join(str(error).split())
+        raise NeedlemapError(
+            f"Weights & Biases: {said} To keep runs on this machine instead, set WANDB_MODE=offline."
+        ) from None
+
+
+def _log(wandb: Any, image: Any, run: Logged, project: str, step: int) -> str:
+    entity, _, name = project.rpartition("/")
+    session = wandb.init(
+        project=name,
+        entity=entity or None,
+        name=run.name,
+        job_type="needlemap",
+        config={**run.config, "step": step},
+        settings=wandb.Settings(**_NOT_TOLD),
+        reinit="create_new",  # several runs of one command are runs there too
+    )
+    figure = wandb.Image(image.open(io.BytesIO(run.figure)))
+    columns = [column.name for column in run.cells.columns]
+    cells = wandb.Table(columns=columns, data=[list(row) for row in run.cells.rows], allow_mixed_types=True)
+    session.log({**run.scalars, "map": figure, "cells": cells}, step=step)
+    session.finish()
+    if session.offline:
+        return f"wandb sync {shlex.quote(os.path.relpath(Path(session.dir).parent))}"
+    return str(session.url)
+
+
+_MARKUP = frozenset(r"\`*_{}[]<>()#+-.!|&~:")
+
+
+def log_tensorboard(runs: Sequence[Logged], folder: str, step: int) -> list[str]:
+    """Add an event file to a folder, of several runs to a folder each in it; what to type to see them.
+
+    Raises NeedlemapError when tensorboard is not installed.
+    """
+    for run in runs:
+        _write(run, Path(folder, run.name.replace("/", "-")) if len(runs) > 1 else Path(folder), step)
+    return [f"tensorboard --logdir {shlex.quote(folder)}"]
+
+
+def _write(run: Logged, folder: Path, step: int) -> None:
+    try:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    except ImportError:
+        raise NeedlemapError(
+            "--log tensorboard needs the tensorboard package. Run: pip install 'needlemap[tensorboard]'"
+        ) from None
+    writer, now = EventFileWriter(str(folder)), time.time()
+    for value in _values(run):
+        writer.add_event(Event(wall_time=now, step=step, summary=Summary(value=[value])))
+    writer.close()
+
+
+def _values(run: Logged) -> Iterator[Any]:
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+    for name, number in run.scalars.items():
+        yield Summary.Value(tag=name, simple_value=number)
+    width, height = (int.from_bytes(run.figure[at : at + 4], "big") for at in (16, 20))  # a PNG's header
+    image = Summary.Image(width=width, height=height, colorspace=4, encoded_image_string=run.figure)
+    yield Summary.Value(tag="map", image=image)
+    yield _text("cells", _cells(run.cells))
+    yield _text(
+        "settings", markdown(("setting", "value"), [(name, str(run.config[name])) for name in run.config])
+    )
+
+
+def _cells(table: Table) -> str:
+    rows = [["" if value is None else str(value) for value in row] for row in table.rows]
+    return markdown([column.name for column in table.columns], rows)
+
+
+def _text(tag: str, text: str) -> Any:
+    """A text as the text dashboard wants it: a tensor of one string."""
+    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+    from tensorboard.compat.proto.tensor_pb2 import TensorProto
+    from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+    from tensorboard.compat.proto.types_pb2 import DT_STRING
+
+    shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)])
+    metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
+    tensor = TensorProto(dtype=DT_STRING, string_val=[text.encode("utf-8", "replace")], tensor_shape=shape)
+    return Summary.Value(tag=tag, metadata=metadata, tensor=tensor)
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table whose values are plain text: no link, no picture, no HTML."""
+    lines = [map(_plain, head), ["---"] * len(head), *(map(_plain, row) for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _plain(text: str) -> str:
+    flat = " ".join(text.split())
+    return "".join(f"\\{letter}" if letter in _MARKUP else letter for letter in flat)
+
 
 TRACKERS: dict[str, Callable[[Sequence[Logged], str, int], list[str]]] = {
     "tensorboard": log_tensorboard,

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from needlemap.reports.live import Tally
-from needlemap.reports.page import feed as module
+from needlemap.reports.page import live as module
 from needlemap.reports.page.document import packed
-from needlemap.reports.page.feed import Feed, Payload
+from needlemap.reports.page.live import Feed, Payload
 from needlemap.runs.record import Record
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from needlemap.reports.page.known import fact_rows, setting_rows, value_text
+from needlemap.reports.page.payload import fact_rows, setting_rows, value_text
 from needlemap.settings import Settings
 
 

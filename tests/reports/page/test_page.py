@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 import needlemap
-from needlemap.reports.page.document import packed
-from needlemap.reports.page.page import make_page
+from needlemap.reports.page.document import make_page, packed
 from needlemap.runs.record import NeedleRecord
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

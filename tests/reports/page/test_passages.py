@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from needlemap.reports.page.passages import View, Window, joined
+from needlemap.reports.page.trials import View, Window, joined
 
 ALPHABETS = ("ab ", "the quick brown fox. ", "库塔山水。", "a🙂é ")
 

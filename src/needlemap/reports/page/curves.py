@@ -1,19 +1,46 @@
-"""Score by length and by depth with clustered intervals, and effective length by each rule."""
+"""Score by length and by depth with clustered intervals, effective length by each rule, and what changed.
+
+Numbers have as few digits as are worth their bytes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any
 
+from needlemap.errors import NeedlemapError
 from needlemap.maps.clusters import ClusterMean
+from needlemap.maps.comparison import Comparison
 from needlemap.maps.cube import Cube
 from needlemap.maps.effective import Effective, Rule
 from needlemap.maps.map import Map
 from needlemap.maps.position import depth_scores
+from needlemap.models.faults import hidden
+from needlemap.reports.comparison import Names, comparison_json, comparison_text
 from needlemap.reports.labels import depth_score_labels
-from needlemap.reports.page.numbers import share
+from needlemap.reports.layout import Layout
+from needlemap.reports.paired import compare_loaded
 from needlemap.reports.summary import effective_label
+from needlemap.runs.loaded import Loaded
+
+
+def share(value: float | None, digits: int = 6) -> float | None:
+    """A share, or another small number, to so many decimals; None stays None."""
+    return None if value is None else round(value, digits)
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Mean of what is known, to one decimal; None when nothing is."""
+    known = [value for value in values if value is not None]
+    return round(sum(known) / len(known), 1) if known else None
+
+
+def total(values: Iterable[float | None]) -> float | None:
+    """Sum of what is known, to six decimals; None when nothing is."""
+    known = [value for value in values if value is not None]
+    return round(sum(known), 6) if known else None
+
 
 Columns = dict[str, list[Any]]
 
@@ -73,4 +100,39 @@ def _columns(means: Sequence[ClusterMean | None]) -> Columns:
         "low": [share(mean.low) if mean else None for mean in means],
         "high": [share(mean.high) if mean else None for mean in means],
         "n": [mean.n if mean else 0 for mean in means],
+    }
+
+
+def difference(first: Loaded, second: Loaded, layout: Layout) -> dict[str, Any]:
+    """The paired comparison, or the words that refuse it. layout: of the first run's map."""
+    try:
+        comparison, names = compare_loaded(first, second)
+    except NeedlemapError as error:
+        return {"refused": hidden(str(error))}
+    shown = Names(hidden(names.first), hidden(names.second), hidden(names.differ))
+    return {
+        "refused": None,
+        "text": comparison_text(comparison, shown).splitlines(),
+        "json": comparison_json(comparison, shown),
+        "cells": _changes(comparison, first.map, layout),
+    }
+
+
+def _changes(comparison: Comparison, map: Map, layout: Layout) -> dict[str, list[Any]]:
+    """Cells of the first run's map in which both runs have a pair."""
+    rank = {length: at for at, length in enumerate(map.lengths)}
+    places = [(cell.length_tokens, cell.depth) for cell in map.cells]
+    bands = {at: (row["top"], row["bottom"]) for at, row in zip(places, layout.cells, strict=True)}
+    cells = comparison.cells
+    found = [bands[cell.length_tokens, cell.depth] for cell in cells]
+    return {
+        "length": [rank[cell.length_tokens] for cell in cells],
+        "depth": [share(cell.depth) for cell in cells],
+        "top": [share(top) for top, _ in found],
+        "bottom": [share(bottom) for _, bottom in found],
+        "difference": [share(cell.change) for cell in cells],
+        "n": [cell.n for cell in cells],
+        "lost": [cell.lost for cell in cells],
+        "gained": [cell.gained for cell in cells],
+        "p": [share(cell.p) if comparison.counted else None for cell in cells],
     }

@@ -1,23 +1,35 @@
-"""The page as one document: skeleton, style, scripts and data put together, so that nothing else is fetched.
+"""A page of run folders as one document: skeleton, style, scripts and data, so that nothing else is fetched.
 
 What runs is fixed by hash in the page's own Content-Security-Policy: a text that got out of its place could
 neither run nor ask the network. Data is compressed JSON in base64, which holds no letter that HTML minds.
+Where scripts do not run, a reader sees a plain table for each run. The page is kept to a size that can still
+be mailed and opened.
 """
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any
 
-from needlemap.reports.page.fallback import tables
+from needlemap.errors import SettingsError
+from needlemap.files import write_report
+from needlemap.maps.effective import RULES
+from needlemap.reports.labels import score_label
+from needlemap.reports.page.payload import summary
+from needlemap.reports.page.trials import FULL, Detail, trial_columns
+from needlemap.runs.loaded import Loaded, load_run
 
 LEVEL = 6  # of compression: higher ones take three times as long for two percent
 LIVE = '<meta name="needlemap-live" content="data">'
@@ -92,3 +104,124 @@ def _read(name: str) -> str:
 
 def _folder() -> Traversable:
     return files("needlemap.reports.page")
+
+
+EACH = "Each cell: score in percent (n)."
+
+
+def tables(summary: Mapping[str, Any]) -> str:
+    """HTML of all runs: name, what they come to, and their map in numbers."""
+    return "\n".join(_run(run) for run in summary["runs"])
+
+
+def _run(run: Mapping[str, Any]) -> str:
+    lines = "".join(f"<p>{escape(line)}</p>\n" for line in (*run["lines"], *run["notes"], EACH))
+    rows = "\n".join(_list(run) if run["ragged"] else _grid(run))
+    return f"<h2>{escape(run['name'])}</h2>\n{lines}<table>\n{rows}\n</table>"
+
+
+def _grid(run: Mapping[str, Any]) -> list[str]:
+    """Lengths across, depths down."""
+    shown = {(length, depth): text for length, depth, text in _cells(run)}
+    head = _row(["", *(label for _, label in run["lengths"])], "th")
+    columns = range(len(run["lengths"]))
+    return [
+        head,
+        *(_row([label, *(shown.get((at, depth), "") for at in columns)]) for depth, label in run["depths"]),
+    ]
+
+
+def _list(run: Mapping[str, Any]) -> list[str]:
+    """A row for each cell, where every length has depths of its own."""
+    depths, lengths = dict(run["depths"]), [label for _, label in run["lengths"]]
+    rows = [_row([lengths[length], depths[depth], text]) for length, depth, text in _cells(run)]
+    return [_row(["length", "depth", "score (n)"], "th"), *rows]
+
+
+def _cells(run: Mapping[str, Any]) -> Iterable[tuple[int, float, str]]:
+    cells = run["cells"]
+    for length, depth, score, n in zip(
+        cells["length"], cells["depth"], cells["score"], cells["n"], strict=True
+    ):
+        yield length, depth, f"{score_label(score)} ({n})"
+
+
+def _row(values: Iterable[str], tag: str = "td") -> str:
+    return "<tr>" + "".join(f"<{tag}>{escape(value)}</{tag}>" for value in values) + "</tr>"
+
+
+LIMIT = 15_000_000  # bytes of all runs' compressed trials: 20 MB of page
+LESS = (  # what is left out, one after the other, until the limit is kept; the last one stands as it is
+    (FULL, ""),
+    (Detail(around_right=False), "what stands around needles that were found"),
+    (
+        Detail(around_right=False, answer=2_000),
+        "what stands around needles that were found, and answers beyond 2,000 characters",
+    ),
+    (
+        Detail(around_right=False, around_wrong=False, answer=300),
+        "what stands around needles, and answers beyond 300 characters",
+    ),
+)
+
+
+def write_page(
+    paths: Sequence[str | Path | Loaded],
+    target: str | Path,
+    *,
+    title: str | None = None,
+    palette: str = "amber",
+    rules: tuple[str, ...] = RULES,
+) -> Path:
+    """Write the page of some runs, read already or not. Raises NeedlemapError when one cannot be read.
+
+    rules: of effective length.
+    """
+    out, places = Path(target), [each if isinstance(each, Loaded) else Path(each) for each in paths]
+    folders = [Path(each.path) if isinstance(each, Loaded) else each for each in places]
+    again = next((path for path in folders if folders.count(path) > 1), None)
+    if again is not None:
+        raise SettingsError(f"Run '{again}' is given twice. Give each run once.")
+    with _uncollected():
+        runs = [each if isinstance(each, Loaded) else load_run(each) for each in places]
+        page = make_page(runs, made=datetime.now(UTC), title=title, palette=palette, rules=rules)
+    write_report(out, page.encode("utf-8", "replace"))  # a name may hold bytes that are no letter
+    return out
+
+
+def make_page(
+    runs: Sequence[Loaded],
+    *,
+    made: datetime,
+    title: str | None = None,
+    palette: str = "amber",
+    rules: tuple[str, ...] = RULES,
+    limit: int = LIMIT,
+) -> str:
+    """The page, in as much detail as the limit allows. Raises SettingsError for an unknown palette."""
+    trials, notes = fitted(runs, limit)
+    each = [[*notes, *run.notes] for run in runs]
+    found = summary(runs, made=made, title=title, palette=palette, notes=each, rules=rules)
+    return page_html(found, trials)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep the garbage collector from going through all records again and again: it takes a third longer."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def fitted(runs: Sequence[Loaded], limit: int = LIMIT) -> tuple[list[bytes], list[str]]:
+    """Each run's trials, packed, in the most detail that keeps the limit; and what is said of the rest."""
+    for detail, left_out in LESS:
+        trials = [packed(trial_columns(run.map, run.records, detail)) for run in runs]
+        notes = [f"To stay small, this page leaves out {left_out}: the run's records hold them."]
+        if sum(map(len, trials)) <= limit:
+            break
+    return trials, notes if left_out else []

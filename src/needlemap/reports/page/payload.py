@@ -1,7 +1,14 @@
-"""The page's summary: everything but the single trials, as JSON can hold it. Same runs, same summary."""
+"""The page's summary: everything but the single trials, as JSON can hold it. Same runs, same summary.
+
+A run's settings and where they differ from the defaults, versions, hashes; sums of trials, tokens, dollars,
+and of what could not be measured, by kind of failure. Never a secret.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -11,22 +18,21 @@ from needlemap import __version__
 from needlemap.maps.cube import Cube
 from needlemap.maps.effective import RULES, effective_length, parse_rule
 from needlemap.maps.map import Map
-from needlemap.reports.balanced import balance_lines
-from needlemap.reports.labels import length_labels, row_labels, told_apart
+from needlemap.models.faults import hidden
+from needlemap.reports.closing import balance_lines, placeless_lines
+from needlemap.reports.labels import NOT_ASKED, length_labels, row_labels, told_apart
 from needlemap.reports.layout import Layout, make_layout
-from needlemap.reports.page.cells import cell_columns
-from needlemap.reports.page.change import difference
-from needlemap.reports.page.curves import by_depth, by_length, effective_row
-from needlemap.reports.page.known import fact_rows, setting_rows
-from needlemap.reports.page.numbers import share
-from needlemap.reports.page.sums import failures, totals
-from needlemap.reports.palette import PALETTES, palette_colours
-from needlemap.reports.placeless import placeless_lines
+from needlemap.reports.page.curves import by_depth, by_length, difference, effective_row, share, total
+from needlemap.reports.page.trials import cell_columns, tokens_of
+from needlemap.reports.style import PALETTES, palette_colours
 from needlemap.reports.summary import summary_lines
+from needlemap.reports.usage import cache_lines
 from needlemap.runs.contrast import outdated
 from needlemap.runs.loaded import Loaded
 from needlemap.runs.outcomes import outcome_counts, outcome_lines
+from needlemap.runs.record import Record
 from needlemap.runs.session import cube_of_run
+from needlemap.settings import Settings
 
 FORMAT = 1
 
@@ -133,3 +139,120 @@ def _curves(map: Map, cube: Cube, rules: tuple[str, ...]) -> dict[str, Any]:
         "by_depth": by_depth(cube),
         "effective": [effective_row(each, first) for each in found if each is not None],
     }
+
+
+TEXTS = ("needle", "needles", "question", "answer", "keywords", "draw")  # the user's own words: shown as is
+_PRIVATE = re.compile(r"(?i)api[-_]?key|secret|passw|authorization|credential|(^|[-_])token$")
+_DIGITS = 12  # of a hash
+
+
+def setting_rows(settings: Mapping[str, Any]) -> list[list[Any]]:
+    """Name, value as text, and whether it differs from the default."""
+    fields = Settings.model_fields
+    return [
+        [name, value_text(name, value), name not in fields or value != fields[name].default]
+        for name, value in settings.items()
+    ]
+
+
+def value_text(name: str, value: Any) -> str:
+    """A setting as text: passwords in addresses and whatever is named a key are hidden.
+
+    >>> value_text("base_url", "http://me:pass@127.0.0.1/v1"), value_text("request", {"api_key": "abc"})
+    ('http://[hidden]@127.0.0.1/v1', '{"api_key": "[hidden]"}')
+    """
+    if name in TEXTS:
+        return _text(value)
+    return hidden(_text(_masked(value)))
+
+
+def fact_rows(about: Mapping[str, Any]) -> list[list[str]]:
+    """Versions and hashes: what it takes to say which run this was."""
+    tokenizer, scorer = about["tokenizer"], about["scorer"]
+    rows = [
+        ["needlemap", str(about.get("needlemap", ""))],
+        ["created", str(about.get("created", ""))],
+        ["python", str(about.get("python", ""))],
+        *([name, str(number)] for name, number in about.get("packages", {}).items()),
+        ["tokenizer", f"{tokenizer['name']} {_short(tokenizer.get('fingerprint'))}".strip()],
+        ["scorer", f"{scorer['name']} {value_text('scorer_options', scorer.get('options') or {})}"],
+        *_named("haystack", about.get("haystacks", [])),
+        *_named("file", about.get("imported", {}).get("files", [])),
+    ]
+    return [row for row in rows if row[1]]
+
+
+def _named(what: str, rows: list[dict[str, Any]]) -> list[list[str]]:
+    return [
+        [f"{what} {number}", hidden(f"{row.get('name', '')} · sha256 {_short(row.get('sha256'))}")]
+        for number, row in enumerate(rows)
+    ]
+
+
+def _short(digest: object) -> str:
+    """The first letters of a hash, and what it is a hash of, if it says that."""
+    kind, colon, digits = str(digest or "").rpartition(":")
+    return f"{kind}{colon}{digits[:_DIGITS]}"
+
+
+def _text(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return "none" if value is None else str(value).lower()
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
+
+
+def _masked(value: Any) -> Any:
+    """A value without whatever a mapping in it names as private."""
+    if isinstance(value, Mapping):
+        return {
+            name: "[hidden]" if _PRIVATE.search(str(name)) and part else _masked(part)
+            for name, part in value.items()
+        }
+    return [_masked(part) for part in value] if isinstance(value, list) else value
+
+
+EXAMPLES = 3  # different messages shown for each kind of failure
+
+
+def totals(run: Loaded) -> dict[str, Any]:
+    """Sums over all trials, None where nobody counted. seconds: of latency, which overlaps between lanes.
+    usd: of the model's answers, and of what was sent and could not be read; judge_usd: of verdicts, None
+    without a judge that costs."""
+    records = run.records
+    scored = sum(record.scored for record in records)
+    return {
+        "trials": scored + run.map.missing,
+        "scored": scored,
+        "missing": run.map.missing,
+        "prompt_tokens": total(tokens_of(record) for record in records if record.latency_s is not None),
+        "cached_tokens": total(record.cached_tokens for record in records),
+        "planned_tokens": total(record.shared_tokens for record in records),
+        "completion_tokens": total(record.completion_tokens for record in records),
+        "thinking_tokens": total(record.thinking_tokens for record in records),
+        "usd": total(record.asked_usd for record in records),
+        "judge_usd": total(record.judge_usd for record in records) or None,
+        "seconds": total(record.latency_s for record in records),
+        "cache_lines": cache_lines(records),
+    }
+
+
+def failures(run: Loaded) -> list[dict[str, Any]]:
+    """Kinds by how often; examples: the first different messages. Trials not asked yet are a kind too."""
+    kinds: dict[str, list[Record]] = defaultdict(list)
+    for record in run.records:
+        if record.failure and not record.scored:
+            kinds[record.failure].append(record)
+    rows = [
+        {"kind": kind, "count": len(found), "examples": _examples(found)} for kind, found in kinds.items()
+    ]
+    unasked = run.map.missing - sum(map(len, kinds.values()))
+    rows += [{"kind": NOT_ASKED, "count": unasked, "examples": []}] if unasked > 0 else []
+    return sorted(rows, key=_often)
+
+
+def _often(row: Mapping[str, Any]) -> tuple[int, str]:
+    return -row["count"], row["kind"]
+
+
+def _examples(records: Sequence[Record]) -> list[str]:
+    return list(dict.fromkeys(record.error for record in records if record.error))[:EXAMPLES]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.reports.sizes import parse_width
+from needlemap.reports.style import parse_width
 
 
 @pytest.mark.parametrize(
