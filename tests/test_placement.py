@@ -19,7 +19,7 @@ from needlemap.framing import make_frame
 from needlemap.haystacks.assembly import assemble
 from needlemap.haystacks.base import Document
 from needlemap.haystacks.generated import Generated
-from needlemap.interop.opencompass.placement import chain
+from needlemap.interop.opencompass.prompts import chain
 from needlemap.placement import Builder, Frame, Needle
 from needlemap.prompts import Prompt
 from needlemap.templates import load_template

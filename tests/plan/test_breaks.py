@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needlemap.models.anthropic import messages
-from needlemap.plan.breaks import LEAST_TOKENS, broken, with_breakpoints
 from needlemap.plan.order import ordered
-from needlemap.plan.tree import reused
+from needlemap.plan.tree import LEAST_TOKENS, broken, reused, with_breakpoints
 from needlemap.prompts import Prompt
 
 KINDS = {

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needlemap.plan.bins import Bins, bin_edges, chain_tokens, legal_positions, make_bins
-from needlemap.plan.chains import Cover, Pierced, improved
+from needlemap.plan.cover import Cover, Pierced, improved
 
 
 def setting(cuts, lengths: list[int], depths: int) -> tuple[Bins, Pierced]:

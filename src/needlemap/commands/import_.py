@@ -6,9 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from needlemap.interop.imports.imported import Imported, Said, imported
+from needlemap.interop.imports.imported import Imported, Said, imported, refuse_taken, write
 from needlemap.interop.imports.sources import Found, holds_results, read
-from needlemap.interop.imports.writing import refuse_taken, write
 from needlemap.printable import show
 from needlemap.reports.labels import score_label
 from needlemap.runs.loaded import Loaded

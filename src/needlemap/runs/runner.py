@@ -17,8 +17,7 @@ from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
 from needlemap.models.base import Answer, Decoding, Model, Teacher
 from needlemap.models.faults import raised_by
 from needlemap.money import Prices
-from needlemap.plan.lanes import Lanes
-from needlemap.plan.queue import LaneQueue
+from needlemap.plan.lanes import LaneQueue, Lanes
 from needlemap.runs.budget import Budget, Reserved
 from needlemap.runs.pacer import LONGEST_WAIT_S, Pacer
 from needlemap.runs.record import Record, UnreadRecord

@@ -23,10 +23,10 @@ from needlemap.maps.cube import Cube, make_cube
 from needlemap.maps.map import Map, make_map, with_skipped
 from needlemap.models.base import Model
 from needlemap.money import Prices
-from needlemap.plan.breaks import with_breakpoints, with_partings
 from needlemap.plan.lanes import Lanes
 from needlemap.plan.order import Side, by_length, cut, ordered, promised
 from needlemap.plan.places import SHARING
+from needlemap.plan.tree import with_breakpoints, with_partings
 from needlemap.printable import printable
 from needlemap.registry import find
 from needlemap.resolve import model_options

@@ -1,25 +1,30 @@
 """An imported run: rows as records like our own, and what run.json says of where they come from.
 
 Prompts, settings and hashes that the other tool did not write stay unknown; such a run reports and compares,
-and cannot be resumed or replayed.
+and cannot be resumed or replayed. It is written records first, then run.json, so it is whole or not there.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from needlemap import __version__
 from needlemap.errors import NeedlemapError
-from needlemap.interop.imports.row import Row, Scale
-from needlemap.interop.imports.scales import SCORERS, native_mean, scale_of, share
+from needlemap.files import open_inside
+from needlemap.interop.imports.row import SCORERS, Row, Scale, native_mean, scale_of, share
 from needlemap.interop.imports.sources import Source
+from needlemap.runs.origin import signed
 from needlemap.runs.record import SCHEMA, NeedleRecord, Record, ScorerRecord
+from needlemap.runs.store import RunFolder, Writer
 
 MODE = "imported"
 UNKNOWN = "unknown"
@@ -202,3 +207,23 @@ def _one(values: Iterable[str], otherwise: str) -> str:
 
 def _hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, ensure_ascii=True).encode()).hexdigest()[:32]
+
+
+RECORDS = "records-imported.jsonl"
+
+
+def refuse_taken(path: Path) -> None:
+    """Raises NeedlemapError when a run is there: an import never adds to one."""
+    if RunFolder(path).exists or any(path.glob("records-*.jsonl")):
+        raise NeedlemapError(f"'{path}' holds a run already. Give another folder with -o.")
+
+
+def write(run: Imported, path: Path) -> None:
+    """The run's folder. Raises NeedlemapError when it is taken, OSError when it cannot be written."""
+    refuse_taken(path)
+    with closing(Writer(RunFolder(path))) as writer:
+        with open_inside(path / RECORDS, "xb") as file:
+            file.writelines(record.line() for record in run.records)
+            file.flush()
+            os.fsync(file.fileno())
+        writer.describe(signed(run.about, run.about["settings"]))

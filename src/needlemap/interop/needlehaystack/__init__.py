@@ -13,6 +13,6 @@ from needlemap.interop.needlehaystack.evaluators import (
     LLMNeedleHaystackTester,
     OpenAIEvaluator,
 )
-from needlemap.interop.needlehaystack.schedules import depths, lengths
+from needlemap.interop.needlehaystack.parameters import depths, lengths
 
 __all__ = ["AnthropicEvaluator", "LLMNeedleHaystackTester", "OpenAIEvaluator", "context", "depths", "lengths"]

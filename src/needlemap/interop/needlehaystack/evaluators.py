@@ -19,11 +19,10 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
-from needlemap.interop.needlehaystack import results
+from needlemap.interop.needlehaystack import session as files
 from needlemap.interop.needlehaystack.contexts import context, context_by
 from needlemap.interop.needlehaystack.parameters import KEYS, Parameters
-from needlemap.interop.needlehaystack.results import Cell, Row
-from needlemap.interop.needlehaystack.session import RETRIES, Session, called, run_to_end, said
+from needlemap.interop.needlehaystack.session import RETRIES, Cell, Row, Session, called, run_to_end, said
 from needlemap.models.base import Answer, Decoding, Model
 from needlemap.models.faults import hidden
 from needlemap.printable import printable, show
@@ -135,12 +134,12 @@ class LLMNeedleHaystackTester(Parameters):
         """Earlier results of these cells. Raises SettingsError if they belong to another needle."""
         if not self.save_results:
             return {}
-        earlier = results.earlier(self.model_name, self.results_version)
+        earlier = files.earlier(self.model_name, self.results_version)
         found = {cell: earlier[cell] for cell in self.cells if cell in earlier}
         for cell, row in found.items():
             if row["needle"] != self.needle:
                 raise SettingsError(
-                    f"'{results.RESULTS}' holds {cell[0]} tokens at {cell[1]:g} % with another needle. "
+                    f"'{files.RESULTS}' holds {cell[0]} tokens at {cell[1]:g} % with another needle. "
                     "Move that folder away, or raise results_version."
                 )
         return found
@@ -199,7 +198,7 @@ class LLMNeedleHaystackTester(Parameters):
 
     def _keep(self, cell: Cell, said: Row, text: str) -> None:
         length, depth = cell
-        name = results.stem(self.model_name, length, depth)
+        name = files.stem(self.model_name, length, depth)
         row: Row = {
             "model": self.model_name,
             "context_length": length,
@@ -210,9 +209,9 @@ class LLMNeedleHaystackTester(Parameters):
         }
         if self.save_contexts:
             row["file_name"] = name
-            results.write(results.context_file(name), text)
+            files.write(files.context_file(name), text)
         if self.save_results:
-            results.write(results.result_file(name, self.results_version), json.dumps(row))
+            files.write(files.result_file(name, self.results_version), json.dumps(row))
         self.testing_results.append(row)
         if self.print_ongoing_status:
             show(summary(row), flush=True)

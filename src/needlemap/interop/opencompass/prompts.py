@@ -1,15 +1,216 @@
-"""The dynamic data sets: one cell's prompts, as `CDMEDataset.load` makes them, single needle or several."""
+"""The dynamic data sets: one cell's prompts, as `CDMEDataset.load` makes them, single needle or several.
+
+A haystack file is JSON Lines, each tokenised by itself, reshuffled per repeat; it is read and tokenised
+once for all cells asked of it. Needles stand at token positions, inside a character if one stands there.
+The original's wording is not part of needlemap: pass it as `template`, of {context} and {question}, to
+compare byte for byte.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 
-from needlemap.errors import SettingsError
-from needlemap.interop.opencompass.lines import read, utf8
-from needlemap.interop.opencompass.placement import chain, check_depth, context
-from needlemap.interop.opencompass.wording import Wording
+from needlemap.errors import HaystackError, SettingsError, did_you_mean
+from needlemap.interop.keyed import Keyed
+from needlemap.templates import guided, load_template
 from needlemap.tokenizers.catalogue import load as load_tokenizer
+from needlemap.tokens import Span, Tokenizer, TokenText, join
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lines:
+    """A file's lines in file order, each tokenised by itself."""
+
+    texts: tuple[TokenText, ...]
+
+    def background(self, repeat: int, repeats: int, target: int) -> Span:
+        """The first `target` tokens of the lines in the order of a repeat (fewer where the file is short).
+
+        A target of 0 or below takes that many off the end of the first line, as the original's slice does.
+        """
+        if target <= 0:
+            first = self.texts[orders(len(self.texts), repeats)[repeat][0]]
+            return first.span(0, max(0, len(first) + target) if target else 0)
+        text = _opening(self, repeat, repeats, 1 << (target - 1).bit_length())
+        return text.span(0, min(target, len(text)))
+
+
+def read(path: Path, tokenizer: Tokenizer) -> Lines:
+    """The file's lines, from memory if neither file nor tokenizer changed. Raises HaystackError."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise HaystackError(
+            f"No haystack file at '{path}': {error.strerror}. Check path and file_list."
+        ) from None
+    return _tokenised(path, status.st_mtime_ns, status.st_size, Keyed.of(tokenizer))
+
+
+@lru_cache(maxsize=64)
+def orders(count: int, repeats: int) -> tuple[tuple[int, ...], ...]:
+    """The order of `count` lines in each repeat: repeat k shuffles what repeat k - 1 left, with seed k.
+
+    >>> orders(3, 2)
+    ((0, 2, 1), (2, 1, 0))
+    """
+    order = list(range(count))
+    found = []
+    for seed in range(repeats):
+        Random(seed).shuffle(order)
+        found.append(tuple(order))
+    return tuple(found)
+
+
+@lru_cache(maxsize=8)
+def _tokenised(path: Path, mtime_ns: int, size: int, by: Keyed) -> Lines:  # noqa: ARG001 - the key
+    texts = tuple(by.tokenizer.index(utf8(text)) for text in _texts(path))
+    if not texts:
+        raise HaystackError(f"Haystack file '{path}' is empty.")
+    return Lines(texts)
+
+
+@lru_cache(maxsize=32)
+def _opening(lines: Lines, repeat: int, repeats: int, tokens: int) -> TokenText:
+    """The lines of a repeat, joined, until there are at least so many tokens (or no more lines).
+
+    Asked for powers of two only, so that neighbouring lengths share one and few are kept.
+    """
+    taken, total = [], 0
+    for number in orders(len(lines.texts), repeats)[repeat]:
+        taken.append(lines.texts[number])
+        total += len(taken[-1])
+        if total >= tokens:
+            break
+    return join(taken)
+
+
+def _texts(path: Path) -> Iterator[str]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                yield _text(line.strip(), f"{path}, line {number}")
+    except (OSError, UnicodeDecodeError) as error:
+        raise HaystackError(f"Haystack file '{path}' cannot be read as UTF-8: {error}") from None
+
+
+def _text(line: str, where: str) -> str:
+    try:
+        text = json.loads(line)["text"]
+    except ValueError as error:
+        raise HaystackError(
+            f"{where} is no JSON: {error}. Each line must be an object with 'text'."
+        ) from None
+    except (KeyError, TypeError):
+        raise HaystackError(f"{where} has no 'text'. Each line must be an object with 'text'.") from None
+    if not isinstance(text, str):
+        raise HaystackError(f"{where}: 'text' is a {type(text).__name__}, not a string.")
+    return text
+
+
+def utf8(text: str) -> bytes:
+    """UTF-8 bytes; a lone surrogate, which JSON allows, becomes U+FFFD as in the original's tokenizer."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+def chain(tokens: int, depth: float, diff: float, needle_tokens: Sequence[int]) -> tuple[int, ...]:
+    """Haystack tokens before each needle; depth of the first and gaps between them in percent of `tokens`.
+
+    The original counts each needle's own tokens into the next gap as well, and puts what falls behind the end
+    at the end. Divide first, then multiply, then cut to a whole number: `int(100 * (29 / 100))` is 28.
+
+    >>> chain(100, 29, 0, [5]), chain(667, 0, 10, [53, 32, 48])
+    ((28,), (0, 119, 217))
+    """
+    point = int(tokens * (depth / 100))
+    points = [point]
+    for length in needle_tokens[:-1]:
+        point = int(point + length + tokens * (diff / 100))
+        points.append(point)
+    return tuple(min(point, tokens) for point in points)
+
+
+def context(background: Span, points: Sequence[int], needles: Sequence[TokenText]) -> str:
+    """The background with the needles at ascending points. Bytes of a split character become U+FFFD."""
+    text, start = background.text, background.start
+    cuts = [start, *(start + point for point in points), background.stop]
+    pieces = [Span(text, begin, end) for begin, end in pairwise(cuts)]
+    spans = [pieces[0]]
+    for needle, piece in zip(needles, pieces[1:], strict=True):
+        spans += [needle.span(), piece]
+    return b"".join([span.data for span in spans]).decode("utf-8", errors="replace")
+
+
+def check_depth(depth: float, name: str = "depth") -> None:
+    """Raises SettingsError for a depth outside 0..100, which the original takes for a place from the end."""
+    if not 0 <= depth <= 100:
+        raise SettingsError(f"{name} must lie in 0..100 (percent), got {depth}.")
+
+
+LANGUAGES = {"Chinese": "chat-zh", "English": "chat-en"}
+_PLACE = re.compile(r"\{(context|question)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """prompt: text with {context} and {question}. guide: a sentence for before guide_marker in the question.
+
+    guided_suffix: what the first version appends to the question instead.
+    """
+
+    prompt: str
+    guide: str = ""
+    guide_marker: str = ""
+    guided_suffix: str = ""
+
+    @classmethod
+    def of(cls, template: Mapping[str, str] | None, language: str) -> Wording:
+        """The template given, else our own words in that language. Raises SettingsError."""
+        if language not in LANGUAGES:
+            raise SettingsError(f"Unknown language '{language}'. {did_you_mean(language, LANGUAGES)}")
+        if template is None:
+            return _own(language)
+        for key in template:
+            if key not in (known := [field.name for field in fields(cls)]):
+                raise SettingsError(f"Unknown template key '{key}'. {did_you_mean(key, known)}")
+        places = sorted(_PLACE.findall(template.get("prompt", "")))
+        if places != ["context", "question"]:
+            raise SettingsError("The template's 'prompt' must hold {context} once and {question} once.")
+        return cls(**template)
+
+    def asked(self, question: str) -> str:
+        """The question with the guide before the marker, up to a second marker. Raises SettingsError."""
+        if not self.guide:
+            raise SettingsError("guide is on, but the template has no 'guide'. Add one, or pass guide=False.")
+        if self.guide_marker not in question:
+            raise SettingsError(
+                f"The question does not hold the guide marker '{self.guide_marker}'. "
+                "Add it to the question, change 'guide_marker', or pass guide=False."
+            )
+        return guided(question, self.guide, self.guide_marker)
+
+    def filled(self, context: str, question: str) -> str:
+        """The prompt. Nothing inside context or question is taken for a placeholder."""
+        values = {"context": context, "question": question}
+        parts = _PLACE.split(self.prompt)
+        return "".join(values[part] if index % 2 else part for index, part in enumerate(parts))
+
+
+def _own(language: str) -> Wording:
+    """needlemap's chat template as one text."""
+    template = load_template(LANGUAGES[language])
+    text = "\n\n".join("".join(part.pieces) for part in template.parts)
+    prompt = text.replace("\0haystack", "{context}").replace("\0question", "{question}")
+    return Wording(prompt, template.guide, guided_suffix=guided("", template.guide))
 
 
 def load(
