@@ -28,7 +28,6 @@ import transformers
 from transformers import CONFIG_MAPPING
 
 from machine import machine
-from needlemap.configure import configure
 from needlemap.errors import SettingsError
 from needlemap.models.hf_check import settle
 from needlemap.models.hf_engine import HuggingFaceEngine
@@ -37,7 +36,8 @@ from needlemap.models.hf_positions import switch_of
 from needlemap.models.walk import Ids, Walk
 from needlemap.plan.order import ordered, shared
 from needlemap.plan.tree import partings
-from needlemap.trials import prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import prepare
 from sides.tiny import SMOKE, Case, cases, made
 from table import show
 from tinymodel import write_tokenizer

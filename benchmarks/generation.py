@@ -22,18 +22,17 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from machine import machine
-from needlemap.collisions import Held
-from needlemap.configure import configure
 from needlemap.haystacks.base import Document
-from needlemap.options import option_names
 from needlemap.plan.summary import Walked, summarise
-from needlemap.prompts import Prompt
-from needlemap.registry import find
-from needlemap.resolve import make_background, resolve
-from needlemap.settings import Settings
+from needlemap.prompts.prompt import Prompt
+from needlemap.settings.reading import configure
+from needlemap.settings.registry import find, option_names
+from needlemap.settings.settings import Settings
 from needlemap.tasks.base import Draw
-from needlemap.tokens import TokenText
-from needlemap.trials import Experiment, prepare
+from needlemap.text.tokens import TokenText
+from needlemap.trials.build import Experiment, prepare
+from needlemap.trials.leaks import Held
+from needlemap.trials.resolve import make_background, resolve
 from table import rounded, show
 
 RULER = tuple(

@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from machine import machine
-from needlemap.configure import configure
 from needlemap.models.hf_engine import HuggingFaceEngine
 from needlemap.models.walk import Ids, Walk, shared_prefix
 from needlemap.plan.order import ordered
-from needlemap.trials import Trial, prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import Trial, prepare
 from sides.pieces import ANSWER_TOKENS, Machine, Measured, Piece, TimedEngine
 from table import rounded, show
 

@@ -18,14 +18,14 @@ from time import perf_counter
 import numpy as np
 
 from machine import machine
-from needlemap.boundaries import Cuts
-from needlemap.configure import configure
-from needlemap.grid import make_grid
 from needlemap.plan.bins import chain_tokens, lower_bound
 from needlemap.plan.order import cut, ordered
 from needlemap.plan.places import make_bins_of, places
 from needlemap.plan.summary import Walked, summarise
-from needlemap.trials import Experiment, prepare
+from needlemap.settings.grid import make_grid
+from needlemap.settings.reading import configure
+from needlemap.text.cuts import Cuts
+from needlemap.trials.build import Experiment, prepare
 from sides.walls import Cost, Wall, measure
 from table import rounded, show
 

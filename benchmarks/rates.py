@@ -22,10 +22,10 @@ from urllib.request import urlopen
 
 from machine import machine
 from needlemap.apart import run_coroutine
-from needlemap.configure import configure
 from needlemap.reports.live import Silent
 from needlemap.runs.session import Session, make_model
-from needlemap.trials import prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import prepare
 from table import rounded, show
 
 SERVER = Path(__file__).parent.parent / "tests" / "servers" / "wire.py"

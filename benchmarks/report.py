@@ -26,15 +26,15 @@ from typing import Any
 
 from essays import essays
 from machine import machine, run
-from needlemap.configure import configure
 from needlemap.reports.page.document import LEVEL
-from needlemap.settings import Settings
-from needlemap.trials import prepare
+from needlemap.settings.reading import configure
+from needlemap.settings.settings import Settings
+from needlemap.trials.build import prepare
 from sides.browser import Opened, open_page
 from sides.filled import fill
 from table import rounded, show
 
-_START = "import needlemap.cli, needlemap.maps.map, needlemap.settings"
+_START = "import needlemap.cli, needlemap.maps.map, needlemap.settings.settings"
 
 
 @dataclass(frozen=True, slots=True)

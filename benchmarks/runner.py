@@ -30,13 +30,13 @@ import httpx
 
 from essays import essays
 from machine import machine, run
-from needlemap.configure import configure
 from needlemap.models.base import Decoding
 from needlemap.models.openai import OpenAIModel
 from needlemap.reports.live import Silent
 from needlemap.runs.session import Session, make_model
-from needlemap.settings import Settings
-from needlemap.trials import Experiment, prepare
+from needlemap.settings.reading import configure
+from needlemap.settings.settings import Settings
+from needlemap.trials.build import Experiment, prepare
 from table import rounded, show
 
 _HERE = Path(__file__).resolve().parent

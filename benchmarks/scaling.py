@@ -14,10 +14,10 @@ import argparse
 from dataclasses import dataclass
 
 from machine import machine
-from needlemap.configure import configure
 from needlemap.plan.cost import Shape
 from needlemap.plan.order import ordered, shared
-from needlemap.trials import prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import prepare
 from sides.cluster import Cost, Walk, costed_lanes_take, lanes_take, shared_cache_takes, units_take
 from table import rounded, show
 

@@ -21,10 +21,10 @@ from pathlib import Path
 
 from machine import machine
 from needlemap.apart import run_coroutine
-from needlemap.configure import configure
 from needlemap.runs.record import Record
 from needlemap.runs.session import Session, make_model
-from needlemap.trials import Trial, prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import Trial, prepare
 from table import rounded, show
 
 SERVER = Path(__file__).parent.parent / "tests" / "servers" / "wire.py"

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from needlemap.boundaries import Cuts, count_behind
 from needlemap.haystacks.generated import Generated
+from needlemap.text.cuts import Cuts, count_behind
+from needlemap.text.tokens import TokenText
 from needlemap.tokenizers.catalogue import load
-from needlemap.tokens import TokenText
 
 BUNDLED = ("cl100k_base", "o200k_base", "llama3", "qwen3")
 

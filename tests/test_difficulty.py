@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from needlemap.configure import configure
 from needlemap.difficulty import Difficulty, Reference, at_step, chosen, dial_of, read_difficulty
 from needlemap.errors import SettingsError
-from needlemap.registry import find, installed
-from needlemap.resolve import make_task
+from needlemap.settings.reading import configure
+from needlemap.settings.registry import find, installed
 from needlemap.tasks.base import Dialled
+from needlemap.trials.resolve import make_task
 
 DIALLED = sorted(name for name in installed("tasks") if isinstance(find("tasks", name), Dialled))
 

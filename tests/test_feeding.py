@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from needlemap.configure import configure
 from needlemap.errors import SettingsError
-from needlemap.feeding import Feed, Feeder
 from needlemap.haystacks.generated import Generated
 from needlemap.models.chat import Chat
 from needlemap.models.model_files import ModelFiles
+from needlemap.prompts.feeding import Feed, Feeder
+from needlemap.settings.reading import configure
 from needlemap.tokenizers.catalogue import load
-from needlemap.trials import Experiment, prepare
+from needlemap.trials.build import Experiment, prepare
 
 SPECIAL = ["<s>", "<|im_start|>", "<|im_end|>"]
 CHATML = (

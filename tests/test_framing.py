@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.framing import make_frame
 from needlemap.models.base import MARK
-from needlemap.placement import Frame
-from needlemap.prompts import TEXT
-from needlemap.templates import Template, load_template, parse_template
+from needlemap.prompts.frame import make_frame
+from needlemap.prompts.placement import Frame
+from needlemap.prompts.prompt import TEXT
+from needlemap.prompts.templates import Template, load_template, parse_template
 from needlemap.tokenizers.catalogue import load
 
 TOKENIZER = load("cl100k_base")

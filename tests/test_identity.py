@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from needlemap.configure import configure
-from needlemap.grid import Cell
-from needlemap.identity import ASKED, BUILT, FREE, place, prefix_hashes, settings_hash
-from needlemap.settings import Settings
+from needlemap.settings.grid import Cell
+from needlemap.settings.reading import configure
+from needlemap.settings.settings import Settings
 from needlemap.tasks.values import Values
 from needlemap.tokenizers.catalogue import load
-from needlemap.trials import prepare
+from needlemap.trials.build import prepare
+from needlemap.trials.keys import ASKED, BUILT, FREE, place, prefix_hashes, settings_hash
 
 BASE: dict[str, Any] = {
     "lengths": [600, 900],

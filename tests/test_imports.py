@@ -39,7 +39,9 @@ def test_help_loads_no_provider_and_draws_nothing():
     assert found.isdisjoint((*PROVIDERS, *DRAWING, "numpy", "quicktok", "tokenizers", "sentencepiece"))
 
 
-@pytest.mark.parametrize("module", ["tokens", "placement", "trials", "configure", "tokenizers.catalogue"])
+@pytest.mark.parametrize(
+    "module", ["text.tokens", "prompts.placement", "trials.build", "settings.reading", "tokenizers.catalogue"]
+)
 def test_building_prompts_needs_no_provider(module):
     assert loaded(f"import needlemap.{module}").isdisjoint((*PROVIDERS, *DRAWING))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from needlemap.configure import configure
 from needlemap.errors import SettingsError
-from needlemap.money import Prices
+from needlemap.settings.prices import Prices
+from needlemap.settings.reading import configure
 
 
 def prices(model: str = "openai/gpt-4o", **own: float) -> Prices:

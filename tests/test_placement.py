@@ -15,16 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needlemap.errors import HaystackError, TooShort
-from needlemap.framing import make_frame
 from needlemap.haystacks.assembly import assemble
 from needlemap.haystacks.base import Document
 from needlemap.haystacks.generated import Generated
 from needlemap.interop.opencompass.prompts import chain
-from needlemap.placement import Builder, Frame, Needle
-from needlemap.prompts import Prompt
-from needlemap.templates import load_template
+from needlemap.prompts.frame import make_frame
+from needlemap.prompts.placement import Builder, Frame, Needle
+from needlemap.prompts.prompt import Prompt
+from needlemap.prompts.templates import load_template
+from needlemap.text.tokens import Tokenizer
 from needlemap.tokenizers.catalogue import load
-from needlemap.tokens import Tokenizer
 
 BUNDLED = ("cl100k_base", "o200k_base", "llama3", "qwen3")
 TRAINED = ("byte-level.json", "metaspace.json", "unigram.model", "bpe.model")

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from needlemap.boundaries import Cuts
 from needlemap.haystacks.generated import Generated
-from needlemap.seams import SeamCounter, SpanCounter
+from needlemap.text.cuts import Cuts
+from needlemap.text.seams import SeamCounter, SpanCounter
+from needlemap.text.tokens import Span, Tokenizer, TokenText
 from needlemap.tokenizers.catalogue import load
-from needlemap.tokens import Span, Tokenizer, TokenText
 
 INSERTS = ("\nA fact.\n", "A fact.", " a ", "事实。", "\n\n", "1", "<|endoftext|>", "🙂", "", " ", "\u0301")
 

@@ -14,11 +14,11 @@ from rich.console import Console
 
 from needlemap.keys import refuse_keys
 from needlemap.models.connection import check_address
-from needlemap.printable import printable
 from needlemap.reports.terminal import terminal_map
 from needlemap.runs.launch_processes import Processes
 from needlemap.runs.session import load_map
-from needlemap.settings import Settings
+from needlemap.settings.settings import Settings
+from needlemap.text.printable import printable
 
 KEY = "planted-key-1234567890"
 GRID = ("--lengths", "200,300", "--depths", "0,50,100")

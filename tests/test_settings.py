@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from needlemap.cli import app
 from needlemap.commands.settle import settle
-from needlemap.configure import configure, preset_about, preset_files
 from needlemap.errors import SettingsError
-from needlemap.resolve import resolve
-from needlemap.seed_names import BY_NAME, ELSEWHERE, TABLE
-from needlemap.settings import Settings
+from needlemap.settings.older_names import BY_NAME, ELSEWHERE, TABLE
+from needlemap.settings.reading import configure, preset_about, preset_files
+from needlemap.settings.settings import Settings
+from needlemap.trials.resolve import resolve
 
 LENGTHS = {"min": 1000, "max": 200_000, "count": 35}
 DEPTHS = {"min": 0, "max": 100, "count": 35}

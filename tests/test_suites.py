@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.registry import installed
-from needlemap.resolve import resolve
+from needlemap.settings.registry import installed
 from needlemap.suites import load_suite, suite_files, suite_name
+from needlemap.trials.resolve import resolve
 
 
 def test_rulers_eight_needle_tests_are_its_presets():

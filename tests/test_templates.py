@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.templates import fill, guided, load_template, parse_template, template_files
+from needlemap.prompts.templates import fill, guided, load_template, parse_template, template_files
 
 USER = {"role": "user", "text": "{haystack} {question}"}
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from needlemap.tokens import Span, TokenText, join, tiled
+from needlemap.text.tokens import Span, TokenText, join, tiled
 
 
 def text(*tokens: bytes) -> TokenText:

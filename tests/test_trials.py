@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from needlemap.configure import configure, preset_files
 from needlemap.errors import HaystackError, SettingsError, TooShort
 from needlemap.interop.needlehaystack import context
 from needlemap.interop.opencompass import load as load_opencompass
-from needlemap.trials import Experiment, prepare
+from needlemap.settings.reading import configure, preset_files
+from needlemap.trials.build import Experiment, prepare
 
 SMALL: dict[str, Any] = {"lengths": [500, 800], "depths": [0, 50, 100]}
 HASHES = """

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from needlemap.configure import configure, preset_files
 from needlemap.errors import SettingsError
-from needlemap.settings import Settings, reason_of
+from needlemap.settings.reading import configure, preset_files
+from needlemap.settings.settings import Settings, reason_of
+from needlemap.settings.unread import RULES
 from needlemap.suites import load_suite, suite_files
-from needlemap.unread import RULES
 
 SERVER = {"model": "openai/m"}
 BM25 = {"model": "baseline/bm25"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from needlemap.yaml_text import read_yaml
+from needlemap.files import read_yaml
 
 
 @pytest.mark.parametrize("text", ["10:30", "1:9", "10:50:5", "1:30.5", "1k:128k:35:log", "0:100:11"])

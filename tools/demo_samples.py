@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from needlemap.boundaries import Cuts
-from needlemap.configure import DEFAULT_ITEMS
-from needlemap.templates import load_template
+from needlemap.prompts.templates import load_template
+from needlemap.settings.reading import DEFAULT_ITEMS
+from needlemap.text.cuts import Cuts
 from needlemap.tokenizers.catalogue import load
 
 ITEM = DEFAULT_ITEMS["english"]

@@ -16,8 +16,8 @@ from pydantic.fields import FieldInfo
 
 from needlemap.reports.table import CELLS, TRIALS, Column
 from needlemap.runs.record import Record
-from needlemap.seed_names import ELSEWHERE, TABLE
-from needlemap.settings import Settings
+from needlemap.settings.older_names import ELSEWHERE, TABLE
+from needlemap.settings.settings import Settings
 
 DOCS = Path(__file__).parent.parent / "docs"
 PLAIN = {

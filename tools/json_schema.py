@@ -9,7 +9,7 @@ from typing import Any
 
 from needlemap.runs.record import SCHEMA, Record
 from needlemap.runs.run_file import Run
-from needlemap.settings import Settings
+from needlemap.settings.settings import Settings
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

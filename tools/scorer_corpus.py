@@ -16,9 +16,9 @@ from typing import Any
 
 from needlemap.errors import SettingsError
 from needlemap.models.base import Forced
-from needlemap.registry import find
 from needlemap.scorers import judge
 from needlemap.scorers.base import Reference, rule_of
+from needlemap.settings.registry import find
 
 FILE = Path(__file__).parent.parent / "tests" / "scorers" / "corpus.json"
 DIGITS = 6  # of a share

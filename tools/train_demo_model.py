@@ -34,12 +34,12 @@ from demo_samples import Samples, Stage, train_tokenizer
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from needlemap.configure import configure
 from needlemap.haystacks.generated import Generated
 from needlemap.models.demo import load_engine, stop_tokens
 from needlemap.models.walk import Walk
 from needlemap.plan.order import ordered
-from needlemap.trials import prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import prepare
 
 TEXT_SEED = 20_261_120  # of the documents trained on; runs draw theirs from other seeds
 DOCUMENTS = 800

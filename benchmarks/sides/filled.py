@@ -14,14 +14,14 @@ from random import Random
 from needlemap.apart import run_coroutine
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models.base import Answer
-from needlemap.money import Prices
 from needlemap.plan.order import cut, ordered, promised
 from needlemap.runs.record import Record
 from needlemap.runs.recording import RecordMaker
 from needlemap.runs.session import about
 from needlemap.runs.store import RunFolder, Writer
 from needlemap.runs.surroundings import surroundings
-from needlemap.trials import Experiment, Trial
+from needlemap.settings.prices import Prices
+from needlemap.trials.build import Experiment, Trial
 
 RIGHT = (
     "{needle}",

@@ -16,15 +16,15 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["needlemap", "yaml", "json", "csv"]):
-    from needlemap.configure import configure
     from needlemap.errors import NeedlemapError
-    from needlemap.grid import make_grid
     from needlemap.interop.imports.imported import Said, imported
     from needlemap.interop.imports.sources import read
+    from needlemap.prompts.templates import load_template
     from needlemap.reports.terminal import plain_summary
     from needlemap.runs.loaded import load_run
     from needlemap.runs.session import cube_of_run
-    from needlemap.templates import load_template
+    from needlemap.settings.grid import make_grid
+    from needlemap.settings.reading import configure
 
 ABOUT = (
     b'{"schema":1,"settings":{"model":"a/b","task":"single","mode":"exact"},"tokenizer":{"name":"t",'

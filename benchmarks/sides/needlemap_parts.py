@@ -11,13 +11,13 @@ from __future__ import annotations
 import sys
 from time import process_time
 
-from needlemap.framing import make_frame
-from needlemap.grid import make_grid
 from needlemap.haystacks.assembly import Haystack, assemble
 from needlemap.haystacks.folder import Folder
-from needlemap.placement import Builder, Needle
-from needlemap.prompts import Prompt
-from needlemap.templates import parse_template
+from needlemap.prompts.frame import make_frame
+from needlemap.prompts.placement import Builder, Needle
+from needlemap.prompts.prompt import Prompt
+from needlemap.prompts.templates import parse_template
+from needlemap.settings.grid import make_grid
 from needlemap.tokenizers.bundled import Bundled
 
 RESERVE_TOKENS = 200

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from needlemap.configure import configure
-from needlemap.trials import prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import prepare
 
 NEEDLE = "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day.\n"
 

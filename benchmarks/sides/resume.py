@@ -6,10 +6,10 @@ import json
 import sys
 from time import perf_counter, process_time
 
-from needlemap.configure import checked
 from needlemap.runs.session import Session
 from needlemap.runs.store import RunFolder
-from needlemap.trials import prepare
+from needlemap.settings.reading import checked
+from needlemap.trials.build import prepare
 
 wall, cpu = perf_counter(), process_time()
 settings = checked(RunFolder(sys.argv[1]).about()["settings"], sys.argv[1])

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from needlemap.configure import configure
 from needlemap.models.base import Decoding
 from needlemap.models.hf import HuggingFaceModel
 from needlemap.models.walk import Ids
 from needlemap.plan.order import ordered
-from needlemap.trials import Trial, prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import Trial, prepare
 from tinymodel import write_model
 
 ANSWER_TOKENS = 4

@@ -138,7 +138,7 @@ def run(
     """
     from needlemap.commands.run import fresh
     from needlemap.commands.settle import settle
-    from needlemap.trials import prepare
+    from needlemap.trials.build import prepare
 
     if (suite := suite_name(preset)) is not None:
         raise SettingsError(f"A suite is several runs. Type: needlemap.run_suite({suite!r}, ...)")

@@ -14,12 +14,12 @@ from needlemap.errors import NeedlemapError
 from needlemap.maps.effective import Effective, parse_rule
 from needlemap.maps.families import Families, Mean, published_length
 from needlemap.models.base import Model
-from needlemap.printable import show
 from needlemap.reports.suite import RULES, Family, families_of, suite_lines, together
 from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session
 from needlemap.runs.suite_folder import SuiteFolder, is_suite, open_suite
 from needlemap.runs.suite_session import ask_families
+from needlemap.text.printable import show
 
 if TYPE_CHECKING:
     import altair

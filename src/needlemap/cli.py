@@ -11,12 +11,12 @@ import typer
 from needlemap import __version__
 from needlemap.blas import calm
 from needlemap.errors import NeedlemapError, os_error_words
-from needlemap.flags import GroupedCommand, with_settings
 from needlemap.fleet_flags import with_fleet
 from needlemap.models.faults import hidden
-from needlemap.printable import printable, show
 from needlemap.runs.fleet import Fleet
+from needlemap.settings.flags import GroupedCommand, with_settings
 from needlemap.suites import suite_name
+from needlemap.text.printable import printable, show
 
 app = typer.Typer(
     name="needlemap",

@@ -12,13 +12,12 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from needlemap.configure import checked
 from needlemap.errors import SettingsError
-from needlemap.files import read_regular
-from needlemap.registry import find, installed
-from needlemap.settings import Settings
+from needlemap.files import read_regular, read_yaml
+from needlemap.settings.reading import checked
+from needlemap.settings.registry import find, installed
+from needlemap.settings.settings import Settings
 from needlemap.tasks.base import Dialled
-from needlemap.yaml_text import read_yaml
 
 FILE = "difficulty.yaml"
 AUTO = "auto"

@@ -1,5 +1,5 @@
 """Files that may come from a stranger: only regular ones are read, no more than so much of them, and nothing
-is written through a link.
+is written through a link; and YAML as people mean it.
 
 A run's folder may be unpacked from anywhere. In it a name can be a pipe, a device, or a link to a file of
 one's own. The folder itself may be a link: its owner typed it.
@@ -13,12 +13,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkstemp
-from typing import IO, BinaryIO
+from typing import IO, Any, BinaryIO
+
+import yaml
 
 from needlemap.errors import NeedlemapError
 
 MOST_BYTES = 64 << 20  # of a file that is read whole
 MOST_LINE = 256 << 20  # of one line, a record's: an answer of 64 MB fits, however it is written
+_SHOWN = 100  # characters of what is wrong in YAML
 _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 _MARKS = ("run.json", "suite.json")  # what makes a folder a run's
 
@@ -148,3 +151,28 @@ def _without_waiting(file: str, flags: int) -> int:
 
 def _without_links(file: str, flags: int) -> int:
     return os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, _PRIVATE_FILE)
+
+
+class _YamlLoader(yaml.SafeLoader):
+    """PyYAML's safe one, but `10:30` is a text, where YAML 1.1 takes it for the number 630 in base sixty."""
+
+
+def _yaml_number(loader: _YamlLoader, node: yaml.ScalarNode) -> object:
+    if ":" in node.value:
+        return node.value
+    whole = node.tag.endswith(":int")
+    return loader.construct_yaml_int(node) if whole else loader.construct_yaml_float(node)
+
+
+for _kind in ("int", "float"):
+    _YamlLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _yaml_number)
+
+
+def read_yaml(text: str) -> Any:
+    """The data of a YAML text. Raises yaml.YAMLError."""
+    try:
+        return yaml.load(text, Loader=_YamlLoader)
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply") from None
+    except (ValueError, OverflowError) as error:  # a number of thousands of digits, a date that is none
+        raise yaml.YAMLError(f"it holds a value that is none: {str(error)[:_SHOWN]}") from None

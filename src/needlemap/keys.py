@@ -8,7 +8,7 @@ from typing import Any
 
 from needlemap.errors import SettingsError
 from needlemap.models.faults import hidden
-from needlemap.settings import Settings
+from needlemap.settings.settings import Settings
 
 _NAMES = re.compile(
     r"(?i)(^|[_-])(api[_-]?key|secret|password|passwd|authorization|access[_-]?token|bearer)$"

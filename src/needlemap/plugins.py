@@ -4,15 +4,15 @@ alone. Where its names come from may change; these names stay."""
 from __future__ import annotations
 
 from needlemap.errors import Failure, HaystackError, SettingsError, Unmeasured, VocabularyMissing
-from needlemap.grid import Cell
 from needlemap.haystacks.base import Document, Parted, Source
 from needlemap.models.base import Answer, Decoding, Forced, Model, Teacher, Traits
-from needlemap.options import Checked
-from needlemap.placement import Needle
-from needlemap.prompts import Prompt
+from needlemap.prompts.placement import Needle
+from needlemap.prompts.prompt import Prompt
 from needlemap.scorers.base import Connected, Paid, Reference, Score, Scorer, Weigher
+from needlemap.settings.grid import Cell
+from needlemap.settings.registry import Checked
 from needlemap.tasks.base import Background, Draw, Item, Ready, Task, Whole
-from needlemap.tokens import Tokenizer, TokenText
+from needlemap.text.tokens import Tokenizer, TokenText
 
 __all__ = [
     "Answer",

@@ -11,11 +11,10 @@ from typing import Any
 
 import yaml
 
-from needlemap.configure import COMMAND, Unheeded, configure_in_part
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.files import read_regular
-from needlemap.settings import Settings, settings_of
-from needlemap.yaml_text import read_yaml
+from needlemap.files import read_regular, read_yaml
+from needlemap.settings.reading import COMMAND, Unheeded, configure_in_part
+from needlemap.settings.settings import Settings, settings_of
 
 MARK = "suite:"
 _KEYS = ("families", "settings")

@@ -6,7 +6,7 @@ import csv
 
 import pytest
 
-from needlemap.grid import percent
+from needlemap.settings.grid import percent
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from needlemap.commands.settle import settle
-from needlemap.settings import Settings
+from needlemap.settings.settings import Settings
 
 GRID = ("--lengths", "200,300", "--depths", "0,50,100")
 NEEDLE = "The locker code for Turin is 51328."

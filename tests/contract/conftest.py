@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from needlemap.configure import configure
 from needlemap.haystacks.generated import Generated
 from needlemap.plan.order import ordered
-from needlemap.trials import Trial, prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import Trial, prepare
 
 SPECIAL = ["<pad>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"]
 TEMPLATE = (

@@ -18,8 +18,8 @@ import pytest
 from needlemap.models.walk import Ids, Logits, Walk, shared_prefix
 from needlemap.plan import order
 from needlemap.plan.places import SHARING
-from needlemap.settings import Settings
-from needlemap.trials import Trial
+from needlemap.settings.settings import Settings
+from needlemap.trials.build import Trial
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")

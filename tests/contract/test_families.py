@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from needlemap.configure import configure
 from needlemap.models.walk import Walk
 from needlemap.plan.order import ordered, shared
-from needlemap.trials import prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import prepare
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, processors
 
-from needlemap.configure import configure
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding, Teacher
 from needlemap.plan.summary import Walked, summarise
-from needlemap.prompts import Prompt
+from needlemap.prompts.prompt import Prompt
 from needlemap.reports.live import Silent
 from needlemap.runs.session import Session, load_map, make_model
-from needlemap.trials import Trial, prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import Trial, prepare
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
@@ -374,7 +374,8 @@ def test_a_wrong_option_is_refused(folder: Path, options: dict[str, Any], messag
 
 def test_planning_imports_neither_torch_nor_transformers(folder: Path) -> None:
     code = (
-        "import sys; from needlemap.configure import configure; from needlemap.trials import prepare; "
+        "import sys; from needlemap.settings.reading import configure; "
+        "from needlemap.trials.build import prepare; "
         f"prepare(configure(None, {{'model': 'hf/{folder}', 'lengths': '800'}})); "
         "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     )

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from needlemap.configure import configure
 from needlemap.errors import SettingsError, VocabularyMissing
 from needlemap.models.base import Answer, Decoding
 from needlemap.runs.session import make_model
-from needlemap.trials import Trial, prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import Trial, prepare
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")

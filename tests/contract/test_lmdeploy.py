@@ -22,13 +22,13 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from needlemap.configure import configure
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding
-from needlemap.options import checked
 from needlemap.reports.live import Silent
 from needlemap.runs.session import Session, make_model
-from needlemap.trials import Trial, prepare
+from needlemap.settings.reading import configure
+from needlemap.settings.registry import checked
+from needlemap.trials.build import Trial, prepare
 
 pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 lmdeploy = pytest.importorskip("lmdeploy", reason="needs lmdeploy: see .ci/run")

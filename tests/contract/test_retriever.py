@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from needlemap.configure import configure
 from needlemap.reports.live import Silent
 from needlemap.runs.session import Session, make_model
-from needlemap.trials import prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import prepare
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")

@@ -11,8 +11,8 @@ import pytest
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.anthropic import AnthropicModel, blocks, read
 from needlemap.models.base import Answer, Decoding
-from needlemap.prompts import TEXT, Message, Prompt
-from needlemap.tokens import TokenText
+from needlemap.prompts.prompt import TEXT, Message, Prompt
+from needlemap.text.tokens import TokenText
 
 NEEDLE = "The best thing to do in San Francisco is eat a sandwich."
 SPANS = (

@@ -18,8 +18,8 @@ from needlemap.errors import SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding
 from needlemap.models.baseline import Baseline, last
 from needlemap.models.bm25 import ENDS, K1, B, Sentences, best, rank, terms
-from needlemap.prompts import Message, Prompt
-from needlemap.tokens import TokenText
+from needlemap.prompts.prompt import Message, Prompt
+from needlemap.text.tokens import TokenText
 
 NEEDLE = "The best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day."
 QUESTION = "What is the best thing to do in San Francisco?"

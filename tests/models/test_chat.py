@@ -15,8 +15,8 @@ from needlemap.errors import SettingsError, VocabularyMissing
 from needlemap.models.base import MARK
 from needlemap.models.chat import Chat
 from needlemap.models.model_files import ModelFiles
-from needlemap.prompts import TEXT
-from needlemap.tokens import TokenText
+from needlemap.prompts.prompt import TEXT
+from needlemap.text.tokens import TokenText
 
 CHATML = (
     "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"

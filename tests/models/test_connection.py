@@ -14,7 +14,7 @@ from needlemap.models.anthropic import AnthropicModel
 from needlemap.models.base import Answer, Decoding
 from needlemap.models.connection import LARGEST_BYTES, check_address
 from needlemap.models.openai import OpenAIModel
-from needlemap.prompts import Prompt
+from needlemap.prompts.prompt import Prompt
 
 KEY = "sk-test/0123+456789.abcdef"
 MODELS = {"openai": OpenAIModel, "anthropic": AnthropicModel}

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 import tokenizers
 
-from needlemap.configure import configure
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding
 from needlemap.models.demo import DATA, DemoModel, load_engine, stop_tokens
 from needlemap.models.numpy_engine import CHUNK, NumpyEngine, Weights
 from needlemap.models.walk import Walk, Walked, shared_prefix
 from needlemap.plan.order import ordered
-from needlemap.registry import find
-from needlemap.trials import Trial, prepare
+from needlemap.settings.reading import configure
+from needlemap.settings.registry import find
+from needlemap.trials.build import Trial, prepare
 
 TOOLS = Path(__file__).parents[2] / "tools"
 ANSWER_TOKENS = 24

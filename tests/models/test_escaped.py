@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from needlemap.models.base import Decoding
 from needlemap.models.escaped import Escaper
 from needlemap.models.openai import OpenAIModel, spoken
-from needlemap.prompts import TEXT, Message, Prompt
+from needlemap.prompts.prompt import TEXT, Message, Prompt
+from needlemap.text.tokens import TokenText
 from needlemap.tokenizers.catalogue import load
-from needlemap.tokens import TokenText
 
 LONG = 'He said "no\\yes".\n\tWhere\x00?\x1f\x7f 在上海，“怎么办”？\r\n🙂 e\u0301 \u2028'
 

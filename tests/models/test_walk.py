@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from needlemap.configure import configure
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models.walk import Ids, Logits, Walk, Walked, greedy
 from needlemap.plan.order import ordered
-from needlemap.trials import Trial, prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import Trial, prepare
 
 WORDS = 50
 STOP = 7

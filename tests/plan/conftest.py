@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from needlemap.boundaries import Cuts
-from needlemap.configure import configure
 from needlemap.haystacks.generated import Generated
-from needlemap.trials import Experiment, prepare
+from needlemap.settings.reading import configure
+from needlemap.text.cuts import Cuts
+from needlemap.trials.build import Experiment, prepare
 
 SMALL = {"tokenizer": "cl100k_base", "max_answer_tokens": 20}
 TEMPLATE = "{% for m in messages %}<s>{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}<s>assistant:"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from needlemap.models.anthropic import messages
 from needlemap.plan.order import ordered
 from needlemap.plan.tree import LEAST_TOKENS, broken, reused, with_breakpoints
-from needlemap.prompts import Prompt
+from needlemap.prompts.prompt import Prompt
 
 KINDS = {
     "english": {},

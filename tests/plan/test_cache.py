@@ -13,8 +13,8 @@ from needlemap.plan.cache import block_keys, cached_tokens, interleaved
 from needlemap.plan.lanes import Lanes, make_lanes
 from needlemap.plan.order import ordered
 from needlemap.plan.tree import reused, walk_order
-from needlemap.prompts import Message, Prompt
-from needlemap.tokens import TokenText
+from needlemap.prompts.prompt import Message, Prompt
+from needlemap.text.tokens import TokenText
 
 
 def brute_force(

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from needlemap.configure import configure
 from needlemap.plan.order import cut, ordered, promised
 from needlemap.plan.order import shared as shared_in
 from needlemap.plan.tree import reused
-from needlemap.trials import Trial, prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import Trial, prepare
 
 SHORT: dict[str, Any] = {"max_answer_tokens": 10, "repeats": 2}
 MULTI = {

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from needlemap.configure import configure
 from needlemap.errors import TooShort
-from needlemap.grid import Cell, make_grid
 from needlemap.plan.bins import bin_edges, chain_tokens
 from needlemap.plan.order import ordered
 from needlemap.plan.places import in_bin, places
 from needlemap.plan.tree import reused
-from needlemap.prompts import Prompt
-from needlemap.trials import Experiment, prepare
+from needlemap.prompts.prompt import Prompt
+from needlemap.settings.grid import Cell, make_grid
+from needlemap.settings.reading import configure
+from needlemap.trials.build import Experiment, prepare
 
 
 def tolerance(experiment: Experiment) -> float | None:

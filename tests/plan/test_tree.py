@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from needlemap.plan.order import ordered
 from needlemap.plan.tree import parting, reused, shared_tokens, walk_order
-from needlemap.prompts import Message, Prompt
-from needlemap.tokens import Span, TokenText
+from needlemap.prompts.prompt import Message, Prompt
+from needlemap.text.tokens import Span, TokenText
 
 
 def text(*ids: int) -> TokenText:

@@ -18,11 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from needlemap.configure import configure
 from needlemap.errors import NeedlemapError
-from needlemap.grid import make_grid
 from needlemap.interop.imports.imported import Said, imported
 from needlemap.interop.imports.sources import read
+from needlemap.prompts.templates import fill, load_template
 from needlemap.reports.closing import ended_lines
 from needlemap.reports.page.document import make_page
 from needlemap.reports.summary import summary_lines
@@ -33,9 +32,10 @@ from needlemap.runs.loaded import load_run
 from needlemap.runs.record import NeedleRecord, PromptRecord, Record, ScorerRecord
 from needlemap.runs.session import cube_of_run
 from needlemap.runs.store import RunFolder
-from needlemap.seed_names import BY_NAME
-from needlemap.settings import Settings
-from needlemap.templates import fill, load_template
+from needlemap.settings.grid import make_grid
+from needlemap.settings.older_names import BY_NAME
+from needlemap.settings.reading import configure
+from needlemap.settings.settings import Settings
 
 MADE = datetime(2026, 1, 1, tzinfo=UTC)
 READERS = settings(

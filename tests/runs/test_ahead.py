@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from needlemap.configure import configure
 from needlemap.errors import NeedlemapError
 from needlemap.runs.ahead import Ahead, look_ahead
+from needlemap.settings.reading import configure
 from needlemap.suites import load_suite
-from needlemap.trials import prepare
+from needlemap.trials.build import prepare
 
 SMALL = {"lengths": [500, 700, 900], "depths": [0, 50, 100], "repeats": 2}
 

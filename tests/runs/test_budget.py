@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from needlemap.configure import configure
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding
-from needlemap.money import Prices
-from needlemap.prompts import Prompt
+from needlemap.prompts.prompt import Prompt
 from needlemap.reports.live import Silent, Tally
 from needlemap.runs.budget import Budget
 from needlemap.runs.record import PromptRecord, Record, ScorerRecord
 from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session
-from needlemap.settings import Settings
-from needlemap.trials import prepare
+from needlemap.settings.prices import Prices
+from needlemap.settings.reading import configure
+from needlemap.settings.settings import Settings
+from needlemap.trials.build import prepare
 
 GRID = ("--lengths", "200:400:5", "--depths", "0,50,100")  # 15 trials of up to 360 tokens
 OWN = Prices("openai", "m", {"input": 2.0, "cached_input": 1.0, "output": 10.0})

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from needlemap.prompts import TEXT, Message, Prompt
+from needlemap.prompts.prompt import TEXT, Message, Prompt
 from needlemap.runs.canary import begins_twice
-from needlemap.tokens import TokenText, join
+from needlemap.text.tokens import TokenText, join
 
 GRID = ("--lengths", "200,300", "--depths", "0,50,100")
 

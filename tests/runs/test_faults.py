@@ -255,7 +255,6 @@ def test_parts_without_text_are_no_answer(typed, wire, backend, reply):
 )
 def test_an_answer_of_a_users_function_is_held_to_the_same(typed, returns, failure):
     source = f"from needlemap.plugins import Answer\n\ndef f(messages):\n    return {returns}\n"
-    source = source.replace("needlemap.plugins", "needlemap.models.base")
     name = f"odd_{abs(hash(returns))}"
     (typed.folder / f"{name}.py").write_text(source, "utf-8")
     grid = ("--lengths", "1k", "--depths", "0,50", "-o", "r")

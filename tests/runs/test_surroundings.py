@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from needlemap.configure import configure
-from needlemap.prompts import Message, PlacedNeedle, Prompt
+from needlemap.prompts.prompt import Message, PlacedNeedle, Prompt
 from needlemap.runs.recording import needle_records
 from needlemap.runs.surroundings import LETTERS, surroundings
-from needlemap.tokens import TokenText
-from needlemap.trials import prepare
+from needlemap.settings.reading import configure
+from needlemap.text.tokens import TokenText
+from needlemap.trials.build import prepare
 
 NEEDLES = ["The code of Oslo is 51328.", "利马的密码是99332。", "🙂 is the sign of Perth."]
 RUNS: dict[str, dict[str, Any]] = {

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.registry import installed
 from needlemap.runs.scoring import Scoring, bounded
 from needlemap.scorers.base import FIRST_RULE, Reference, Score, rule_of
 from needlemap.scorers.exact import Exact
+from needlemap.settings.registry import installed
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,12 +7,12 @@ from math import exp, log
 
 import pytest
 
-from needlemap.configure import configure
 from needlemap.errors import SettingsError
 from needlemap.models.base import Forced
 from needlemap.scorers.base import Reference, Weigher
 from needlemap.scorers.logprob import LOWEST, Logprob
-from needlemap.trials import prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import prepare
 
 
 def test_the_share_is_the_geometric_mean_probability_of_the_tokens():

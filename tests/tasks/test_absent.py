@@ -13,21 +13,21 @@ from typing import Any
 import pytest
 from rapidfuzz.distance import Levenshtein
 
-from needlemap.configure import configure
 from needlemap.errors import SettingsError
-from needlemap.grid import Cell
 from needlemap.plan.tree import reused, walk_order
 from needlemap.reports.page.payload import summary
 from needlemap.runs.loaded import load_run
 from needlemap.scorers.base import Score
 from needlemap.scorers.sole import Sole
+from needlemap.settings.grid import Cell
+from needlemap.settings.reading import configure
 from needlemap.tasks.absent import one_edit
 from needlemap.tasks.associations import knowledge
 from needlemap.tasks.base import Draw, Item
 from needlemap.tasks.latent import Latent
 from needlemap.tasks.magic import Magic, Multikey, Multiquery, Multivalue
 from needlemap.tasks.values import Values, words
-from needlemap.trials import Experiment, prepare
+from needlemap.trials.build import Experiment, prepare
 
 DRAWS = [Draw(Cell(4000, depth / 40), repeat) for depth in range(41) for repeat in range(5)]
 MAGIC = (Magic, Multikey, Multivalue, Multiquery)

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from needlemap.configure import configure
 from needlemap.errors import SettingsError
-from needlemap.grid import Cell
+from needlemap.settings.grid import Cell
+from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw, Item
 from needlemap.tasks.count_common import CommonWords, Words
 from needlemap.tasks.values import Values
-from needlemap.trials import Experiment, prepare
+from needlemap.trials.build import Experiment, prepare
 
 SMALL = {"task": "count-common", "max_answer_tokens": 64, "tokenizer": "cl100k_base", "depths": [50]}
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from needlemap.configure import configure
 from needlemap.errors import SettingsError
-from needlemap.grid import Cell
 from needlemap.plan.tree import reused, walk_order
+from needlemap.settings.grid import Cell
+from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw
 from needlemap.tasks.count_frequent import Coded, FrequentWords
-from needlemap.trials import Experiment, prepare
+from needlemap.trials.build import Experiment, prepare
 
 SMALL = {"task": "count-frequent", "max_answer_tokens": 64, "tokenizer": "cl100k_base", "depths": [50]}
 

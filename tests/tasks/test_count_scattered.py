@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from needlemap.configure import configure
 from needlemap.errors import SettingsError
-from needlemap.grid import Cell
 from needlemap.scorers.base import Score
 from needlemap.scorers.f1 import F1
+from needlemap.settings.grid import Cell
+from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw, Item
 from needlemap.tasks.count_scattered import ScatteredCounts
-from needlemap.trials import prepare
+from needlemap.trials.build import prepare
 
 
 def item(depth: float = 0.0, repeat: int = 0, **options: Any) -> Item:

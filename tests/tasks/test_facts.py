@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.grid import Cell
+from needlemap.settings.grid import Cell
 from needlemap.tasks.base import Draw, Item, holds_nothing
 from needlemap.tasks.facts import Facts, another, supporting
 from needlemap.tasks.world import Cast, Fact, cast, sentence, state, where, world

@@ -22,12 +22,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from needlemap.configure import configure
 from needlemap.plan.tree import reused, walk_order
+from needlemap.settings.reading import configure
 from needlemap.tasks.associations import knowledge
 from needlemap.tasks.world import world
 from needlemap.tokenizers.catalogue import load
-from needlemap.trials import Experiment, Trial, prepare
+from needlemap.trials.build import Experiment, Trial, prepare
 
 Reader = Callable[[str, str], list[str]]
 _LONGEST = 1600

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from needlemap.configure import configure
 from needlemap.errors import SettingsError, TooShort
-from needlemap.grid import Cell
 from needlemap.scorers.boxed import Boxed
+from needlemap.settings.grid import Cell
+from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw, Item
 from needlemap.tasks.kinship import Kinship
 from needlemap.tasks.lineage import Families, kinship, line, links
 from needlemap.tasks.people import Person, fresh_person
-from needlemap.trials import Trial, prepare
+from needlemap.trials.build import Trial, prepare
 
 ENGLISH = {  # which of the two names of a sentence is the child
     r"^(.+) is the (?:mother|father) of (.+)\.$": 2,

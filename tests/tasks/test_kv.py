@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from needlemap.configure import configure
 from needlemap.errors import SettingsError
-from needlemap.grid import Cell
 from needlemap.scorers.first import First
+from needlemap.settings.grid import Cell
+from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw
 from needlemap.tasks.kv import KeyValue
 from needlemap.tasks.values import Values
-from needlemap.trials import Trial, prepare
+from needlemap.trials.build import Trial, prepare
 
 DRAW = Draw(Cell(4000, 0.5))
 

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
-from needlemap.configure import configure
 from needlemap.errors import SettingsError
-from needlemap.grid import Cell
 from needlemap.haystacks.grammar import Scene
 from needlemap.haystacks.prose import rules_of
 from needlemap.models.bm25 import Sentences, rank, terms
+from needlemap.settings.grid import Cell
+from needlemap.settings.reading import configure
 from needlemap.tasks.associations import ORDERS, Association, knowledge
 from needlemap.tasks.base import Draw
 from needlemap.tasks.latent import APART, Latent
-from needlemap.trials import Trial, prepare
+from needlemap.trials.build import Trial, prepare
 
 LANGUAGES = ("english", "chinese")
 every_language = pytest.mark.parametrize("language", LANGUAGES)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.grid import Cell
+from needlemap.settings.grid import Cell
 from needlemap.tasks.base import Draw, Item
 from needlemap.tasks.magic import Magic, Multikey, Multiquery, Multivalue
 

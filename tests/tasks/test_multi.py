@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.grid import Cell
+from needlemap.settings.grid import Cell
 from needlemap.tasks.base import Draw
 from needlemap.tasks.multi import Multi, spread_depths
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from needlemap.configure import configure
 from needlemap.errors import SettingsError
-from needlemap.grid import Cell
 from needlemap.scorers.verbatim import Verbatim
+from needlemap.settings.grid import Cell
+from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw, Item
 from needlemap.tasks.ordinal import Ordinal
 from needlemap.tasks.transcript import Transcript, exchange, parts, reply, request, said
-from needlemap.trials import Trial, prepare
+from needlemap.trials.build import Trial, prepare
 
 
 def item(depth: float = 0.4, repeat: int = 0, length: int = 4000, **options: Any) -> Item:

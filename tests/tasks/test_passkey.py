@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.grid import Cell
+from needlemap.settings.grid import Cell
 from needlemap.tasks.base import Draw
 from needlemap.tasks.passkey import Passkey, key_of
 

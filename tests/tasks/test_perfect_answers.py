@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from needlemap.configure import configure, preset_files
-from needlemap.grid import Cell
 from needlemap.models.base import Traits
-from needlemap.registry import find, installed
-from needlemap.resolve import make_scorer, make_task
 from needlemap.scorers.base import Reference
+from needlemap.settings.grid import Cell
+from needlemap.settings.reading import configure, preset_files
+from needlemap.settings.registry import find, installed
 from needlemap.tasks.base import Draw
 from needlemap.tasks.formats import FORMATS
+from needlemap.trials.resolve import make_scorer, make_task
 
 KITES = {
     "needles": ["Anna keeps a red kite.", "Bob keeps a blue kite.", "Cleo keeps a green kite."],

@@ -15,12 +15,12 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from needlemap.configure import configure
 from needlemap.errors import SettingsError
 from needlemap.haystacks.generated import Generated
 from needlemap.plan.order import ordered, shared
+from needlemap.settings.reading import configure
 from needlemap.tokenizers.catalogue import load
-from needlemap.trials import Experiment, Trial, prepare
+from needlemap.trials.build import Experiment, Trial, prepare
 
 PROSE = " ".join(document.text for document in islice(Generated(seed=3).documents(), 40)).replace("\n", " ")
 SENTENCES = PROSE.split(". ")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from needlemap.configure import configure
 from needlemap.errors import SettingsError
-from needlemap.trials import Experiment, prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import Experiment, prepare
 
 SMALL: dict[str, Any] = {"lengths": [900], "depths": [0, 50, 100], "max_answer_tokens": 64}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.grid import Cell
-from needlemap.placement import Needle
+from needlemap.prompts.placement import Needle
 from needlemap.scorers.base import Reference
+from needlemap.settings.grid import Cell
 from needlemap.tasks.base import Draw
 from needlemap.tasks.single import Single, drawn
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from needlemap.configure import configure
 from needlemap.errors import SettingsError
-from needlemap.grid import Cell
 from needlemap.scorers.f1 import F1
 from needlemap.scorers.first import First
+from needlemap.settings.grid import Cell
+from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw, Item
 from needlemap.tasks.thread import Thread
-from needlemap.trials import Trial, prepare
+from needlemap.trials.build import Trial, prepare
 
 
 def item(**options: Any) -> Item:

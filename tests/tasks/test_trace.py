@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from needlemap.configure import configure
 from needlemap.errors import SettingsError
-from needlemap.grid import Cell
 from needlemap.plan.tree import reused, walk_order
 from needlemap.scorers.f1 import F1
+from needlemap.settings.grid import Cell
+from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw, Item
 from needlemap.tasks.trace import Chain, Trace
-from needlemap.trials import prepare
+from needlemap.trials.build import prepare
 
 CELL = Cell(4000, 0.3)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from needlemap.errors import SettingsError, VocabularyMissing
-from needlemap.registry import find
+from needlemap.settings.registry import find
 from needlemap.tokenizers.bundled import Bundled
 from needlemap.tokenizers.catalogue import bundled_for, load
 from needlemap.tokenizers.huggingface import HuggingFace

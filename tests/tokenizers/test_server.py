@@ -13,7 +13,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from needlemap.errors import SettingsError, VocabularyMissing
-from needlemap.settings import Settings
+from needlemap.settings.settings import Settings
 from needlemap.tokenizers.huggingface import HuggingFace
 from needlemap.tokenizers.server import Server
 
@@ -246,7 +246,7 @@ def test_a_server_that_is_down_is_said_to_be():
 
 def test_the_setting_server_needs_an_address():
     from needlemap.models.base import Traits
-    from needlemap.resolve import load_tokenizer
+    from needlemap.trials.resolve import load_tokenizer
 
     with pytest.raises(SettingsError, match="give --base-url"):
         load_tokenizer(Settings(model="openai/m", tokenizer="server"), Traits())
@@ -254,7 +254,7 @@ def test_the_setting_server_needs_an_address():
 
 def test_auto_asks_the_server_only_where_no_vocabulary_is_known(serve, vocabulary):
     from needlemap.models.base import Traits
-    from needlemap.resolve import load_tokenizer
+    from needlemap.trials.resolve import load_tokenizer
 
     address, seen = serve(like_llama(vocabulary))
     settings = Settings(model="openai/m", base_url=f"{address}/v1")

@@ -9,13 +9,13 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.maps.verdict import Verdict
-from needlemap.printable import printable, show, show_data
 from needlemap.reports.comparison import comparison_json, comparison_text
 from needlemap.reports.paired import MARGIN, compare_loaded
 from needlemap.reports.paired_suites import compare_suites
 from needlemap.reports.suite_comparison import suite_comparison_json, suite_comparison_text
 from needlemap.runs.loaded import load_run
 from needlemap.runs.suite_folder import is_suite, open_suite
+from needlemap.text.printable import printable, show, show_data
 
 
 def compare_command(

@@ -7,7 +7,7 @@ import os
 import re
 
 from needlemap.models.faults import hidden
-from needlemap.printable import printable
+from needlemap.text.printable import printable
 
 _SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")  # of names in the environment
 

@@ -33,13 +33,13 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import make_folder, write_whole
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
-from needlemap.printable import show
 from needlemap.runs.session import Session, load_map, make_model
 from needlemap.runs.store import RUN_FILE, RunFolder, records_files
 from needlemap.runs.suite_folder import budget_beside
-from needlemap.settings import Settings
+from needlemap.settings.settings import Settings
 from needlemap.suites import suite_name
-from needlemap.trials import prepare
+from needlemap.text.printable import show
+from needlemap.trials.build import prepare
 
 _PILOTS = "pilots"
 

@@ -14,12 +14,10 @@ from needlemap.commands.run import announce, fresh, interrupted, warn
 from needlemap.commands.settle import settle
 from needlemap.commands.suite import show_suite
 from needlemap.commands.termination import terminable
-from needlemap.configure import checked
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import make_folder
 from needlemap.keys import check_key_names
 from needlemap.models.base import Model
-from needlemap.printable import show
 from needlemap.reports.live import Silent
 from needlemap.runs.begun import is_replaced, set_aside
 from needlemap.runs.fleet import Fleet
@@ -34,7 +32,9 @@ from needlemap.runs.session import Session, about, make_model
 from needlemap.runs.store import RUN_FILE, RunFolder, write_json
 from needlemap.runs.suite_folder import is_suite, open_suite
 from needlemap.runs.work import lay_out, load_work, next_folder, units_of, work_folder
-from needlemap.trials import prepare
+from needlemap.settings.reading import checked
+from needlemap.text.printable import show
+from needlemap.trials.build import prepare
 
 
 def fleet_command(

@@ -15,15 +15,15 @@ from needlemap.commands.run import fresh, interrupted
 from needlemap.commands.suite import OVER, begun, end_suite, refuse_for_suite, say_unprepared
 from needlemap.commands.termination import INTERRUPTED, TERMINATED
 from needlemap.errors import NeedlemapError
-from needlemap.printable import show
 from needlemap.runs.fleet import Fleet
 from needlemap.runs.presence import began_s
 from needlemap.runs.session import Session
 from needlemap.runs.suite_folder import SuiteFolder, budget_beside
 from needlemap.runs.work import next_folder
-from needlemap.settings import Settings
+from needlemap.settings.settings import Settings
 from needlemap.suites import load_suite
-from needlemap.trials import prepare
+from needlemap.text.printable import show
+from needlemap.trials.build import prepare
 
 _ENDING = (*OVER, INTERRUPTED, TERMINATED)  # exit codes after which no further family is asked
 

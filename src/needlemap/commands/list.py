@@ -5,12 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 from importlib.metadata import EntryPoint
 
-from needlemap.configure import preset_about, preset_files
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.printable import show
-from needlemap.registry import installed
+from needlemap.prompts.templates import template_files
+from needlemap.settings.reading import preset_about, preset_files
+from needlemap.settings.registry import installed
 from needlemap.suites import MARK, load_suite, suite_files
-from needlemap.templates import template_files
+from needlemap.text.printable import show
 from needlemap.tokenizers.catalogue import BUNDLED
 
 _EXTENSIONS = ("models", "tasks", "scorers", "haystacks")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from needlemap.commands.run import page_of, show_result, show_usage, verdict, view_of
 from needlemap.commands.termination import INTERRUPTED, terminable
-from needlemap.printable import show
 from needlemap.reports.live import Silent, View
 from needlemap.runs.budget import Budget
 from needlemap.runs.claims import MOST_DEATHS
@@ -24,6 +23,7 @@ from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session, load_map
 from needlemap.runs.store import RUN_FILE, RunFolder, write_json
 from needlemap.runs.work import work_folder
+from needlemap.text.printable import show
 
 _LOOK_S = 0.3  # between looks at the records
 _SECOND_S = 5.0  # for the second Ctrl-C

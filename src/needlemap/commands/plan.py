@@ -8,16 +8,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from needlemap.configure import checked
 from needlemap.errors import SettingsError
-from needlemap.money import price_source
 from needlemap.plan.bins import lower_bound
 from needlemap.plan.cost import Shape
 from needlemap.plan.places import make_bins_of
 from needlemap.plan.summary import WORTH, Summary, Walked, summarise
-from needlemap.printable import counted, show
-from needlemap.settings import Settings
-from needlemap.trials import Experiment, prepare
+from needlemap.settings.prices import price_source
+from needlemap.settings.reading import checked
+from needlemap.settings.settings import Settings
+from needlemap.text.printable import counted, show
+from needlemap.trials.build import Experiment, prepare
 
 MODES = ("single", "exact", "bins", "lattice")
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from needlemap.commands.settle import settle, tell_notes
 from needlemap.files import refuse_link
-from needlemap.grid import percent
 from needlemap.plan.order import ordered
-from needlemap.printable import show, show_data
-from needlemap.trials import Trial, prepare
+from needlemap.settings.grid import percent
+from needlemap.text.printable import show, show_data
+from needlemap.trials.build import Trial, prepare
 
 
 def prompts_command(preset: str | None, out: Path | None, flags: Mapping[str, Any]) -> None:

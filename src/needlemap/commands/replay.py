@@ -9,22 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from needlemap.configure import checked
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.grid import percent, setting, tokens
 from needlemap.keys import check_key_names
 from needlemap.models.base import Answer
-from needlemap.printable import show, show_data
 from needlemap.reports.labels import score_label
-from needlemap.resolve import ready_prompts
 from needlemap.runs.begun import GRID_MODES
 from needlemap.runs.origin import check_origin, is_ours
 from needlemap.runs.record import Record
 from needlemap.runs.runner import decoding_of
 from needlemap.runs.session import make_model
 from needlemap.runs.store import RunFolder
-from needlemap.settings import Settings
-from needlemap.trials import Trial, prepare
+from needlemap.settings.grid import percent, setting
+from needlemap.settings.reading import checked
+from needlemap.settings.settings import Settings
+from needlemap.settings.units import tokens
+from needlemap.text.printable import show, show_data
+from needlemap.trials.build import Trial, prepare
+from needlemap.trials.resolve import ready_prompts
 
 _NEAR = 1e-3  # percent: what people leave out when they type a depth
 

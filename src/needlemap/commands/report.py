@@ -15,7 +15,6 @@ from needlemap.errors import SettingsError
 from needlemap.interop.imports.imported import title as their_title
 from needlemap.maps.effective import RULES, parse_rules
 from needlemap.maps.map import Map
-from needlemap.printable import printable, show
 from needlemap.reports.closing import ended_lines
 from needlemap.reports.figure import FIGURES, figure_of, write_figure
 from needlemap.reports.page.document import write_page
@@ -29,6 +28,7 @@ from needlemap.runs.loaded import Loaded, load_run
 from needlemap.runs.session import cube_of_run
 from needlemap.runs.store import RunFolder
 from needlemap.runs.suite_folder import is_suite, open_suite
+from needlemap.text.printable import printable, show
 
 
 @dataclass(frozen=True, slots=True)

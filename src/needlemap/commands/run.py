@@ -18,10 +18,8 @@ from needlemap.commands.termination import Ending, terminable
 from needlemap.errors import SettingsError
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
-from needlemap.money import price_source
 from needlemap.plan.order import by_length
 from needlemap.plan.summary import judged_usd
-from needlemap.printable import counted, show
 from needlemap.reports.closing import ended_lines
 from needlemap.reports.live import Lines, LiveMap, Silent, Tally, Together, View
 from needlemap.reports.terminal import plain_summary, terminal_map
@@ -36,8 +34,10 @@ from needlemap.runs.session import Session, about, load_map, make_model, map_of
 from needlemap.runs.store import RunFolder
 from needlemap.runs.watcher import Watcher
 from needlemap.scorers.base import rule_of
-from needlemap.settings import Settings
-from needlemap.trials import Experiment, prepare
+from needlemap.settings.prices import price_source
+from needlemap.settings.settings import Settings
+from needlemap.text.printable import counted, show
+from needlemap.trials.build import Experiment, prepare
 
 
 def run_command(preset: str | None, out: Path | None, flags: Mapping[str, Any], live: bool = False) -> int:

@@ -11,10 +11,7 @@ from typing import Any
 from needlemap.commands.run import show_result
 from needlemap.errors import NeedlemapError, SettingsError, Unmeasured, did_you_mean
 from needlemap.files import write_report
-from needlemap.flags import parsed
 from needlemap.models.thinking import parted
-from needlemap.printable import show, show_data
-from needlemap.registry import find
 from needlemap.reports.usage import judge_lines
 from needlemap.runs.contrast import how_to_score
 from needlemap.runs.rescoring import rescore, with_scorer
@@ -22,6 +19,9 @@ from needlemap.runs.scoring import Scoring
 from needlemap.runs.session import load_map
 from needlemap.runs.store import RunFolder
 from needlemap.scorers.base import Connected, Reference, Scorer
+from needlemap.settings.flags import parsed
+from needlemap.settings.registry import find
+from needlemap.text.printable import show, show_data
 
 _ANSWERS = ("answer", "prediction", "response")
 _REFERENCES = ("reference", "needle")

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from needlemap.configure import configure, older_rules
-from needlemap.identity import FREE
-from needlemap.printable import show
-from needlemap.settings import Settings
-from needlemap.trials import Experiment
+from needlemap.settings.reading import configure, older_rules
+from needlemap.settings.settings import Settings
+from needlemap.text.printable import show
+from needlemap.trials.build import Experiment
+from needlemap.trials.keys import FREE
 
 DEFAULT = "demo"
 

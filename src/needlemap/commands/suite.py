@@ -17,10 +17,8 @@ from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import refuse_link
 from needlemap.models.base import Model
-from needlemap.money import price_source
 from needlemap.plan.order import ordered
 from needlemap.plan.summary import Summary
-from needlemap.printable import show, show_data
 from needlemap.reports.live import Together
 from needlemap.reports.suite import RULES, families_of, suite_lines
 from needlemap.runs.ahead import Ahead, look_ahead
@@ -30,9 +28,11 @@ from needlemap.runs.session import Session
 from needlemap.runs.suite_folder import SuiteFolder, is_suite, make_suite, open_suite
 from needlemap.runs.suite_session import ask_families
 from needlemap.runs.watcher import Watcher
-from needlemap.settings import Settings
+from needlemap.settings.prices import price_source
+from needlemap.settings.settings import Settings
 from needlemap.suites import Suite, load_suite
-from needlemap.trials import Experiment, prepare
+from needlemap.text.printable import show, show_data
+from needlemap.trials.build import Experiment, prepare
 
 _SUMMED = (
     *("cells", "prompts", "asked", "computed", "cached", "cut_loss"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from needlemap.tokens import Tokenizer
+from needlemap.text.tokens import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ from needlemap.models.connection import (
     sent_tokens,
     texts_of,
 )
-from needlemap.options import Checked
-from needlemap.prompts import TEXT, Message, Prompt
+from needlemap.prompts.prompt import TEXT, Message, Prompt
+from needlemap.settings.registry import Checked
 
 HOST = "api.anthropic.com"
 KEY = "ANTHROPIC_API_KEY"

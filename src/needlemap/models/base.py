@@ -16,8 +16,8 @@ from needlemap.errors import Failure, Unmeasured
 from needlemap.models.allowance import Allowance
 
 if TYPE_CHECKING:  # arrays: not for those who only ask for help
-    from needlemap.prompts import Prompt
-    from needlemap.tokens import TokenText
+    from needlemap.prompts.prompt import Prompt
+    from needlemap.text.tokens import TokenText
 
 MOST_TOKENS = 2**53  # no larger count is kept: beyond it JSON readers disagree about whole numbers
 LONGEST_NAME = 200  # characters of a model's name, of a finish reason, and of each text in a usage report

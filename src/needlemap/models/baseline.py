@@ -14,9 +14,9 @@ from typing import Any
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
 from needlemap.models.base import Answer, Decoding, Traits
 from needlemap.models.bm25 import B, Sentences, best
-from needlemap.options import Checked
-from needlemap.prompts import Prompt
-from needlemap.tokens import Span
+from needlemap.prompts.prompt import Prompt
+from needlemap.settings.registry import Checked
+from needlemap.text.tokens import Span
 
 NAMES = ("bm25", "random")
 

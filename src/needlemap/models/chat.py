@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer as Vocabulary
 
-from needlemap.boundaries import index_behind
 from needlemap.errors import SettingsError
 from needlemap.models.base import MARK
 from needlemap.models.model_files import ModelFiles
 from needlemap.models.rendering import RENDERER, Unbounded
-from needlemap.printable import printable
-from needlemap.prompts import TEXT, Prompt
+from needlemap.prompts.prompt import TEXT, Prompt
+from needlemap.text.cuts import index_behind
+from needlemap.text.printable import printable
+from needlemap.text.tokens import TokenText, join
 from needlemap.tokenizers.huggingface import MOST_TOKENS, HuggingFace, encoded, read_vocabulary
-from needlemap.tokens import TokenText, join
 
 Row = tuple[str, str]  # role, text
 _END = "\0end\0 "  # behind an answer's first words; its blank shows whether the template trims

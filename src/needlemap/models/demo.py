@@ -26,10 +26,10 @@ from needlemap.models.base import MARK, Answer, Decoding, Forced, Render, Traits
 from needlemap.models.numpy_engine import NumpyEngine, Weights
 from needlemap.models.walk import Walk
 from needlemap.models.weights import weights_fingerprint
-from needlemap.options import Checked
-from needlemap.prompts import TEXT, Prompt
+from needlemap.prompts.prompt import TEXT, Prompt
+from needlemap.settings.registry import Checked
+from needlemap.text.tokens import Tokenizer, TokenText
 from needlemap.tokenizers.catalogue import load
-from needlemap.tokens import Tokenizer, TokenText
 
 NAMES = ("retriever",)
 WEIGHTS, TOKENIZER = "retriever.npz", "tokenizer.json"

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 from pydantic_core import to_json
 
-from needlemap.tokens import Span, TokenText
+from needlemap.text.tokens import Span, TokenText
 
 _LONG_BYTES = 65_536  # shorter texts are not worth remembering
 _GROWTH = np.zeros(256, np.int64)  # bytes that escaping adds to each byte

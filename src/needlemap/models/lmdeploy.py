@@ -22,8 +22,8 @@ from needlemap.models.sampling import Stops, stop_strings
 from needlemap.models.thinking import opened_in, told_apart
 from needlemap.models.walk import Ids
 from needlemap.models.weights import weights_fingerprint
-from needlemap.options import Checked, checked
-from needlemap.prompts import Prompt
+from needlemap.prompts.prompt import Prompt
+from needlemap.settings.registry import Checked, checked
 from needlemap.tokenizers.huggingface import read_vocabulary
 
 # Arguments that are not the engine's.

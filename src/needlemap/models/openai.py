@@ -30,10 +30,10 @@ from needlemap.models.connection import (
 )
 from needlemap.models.escaped import Escaper
 from needlemap.models.thinking import told_apart
-from needlemap.options import Checked
-from needlemap.prompts import TEXT, Message, Prompt
+from needlemap.prompts.prompt import TEXT, Message, Prompt
+from needlemap.settings.registry import Checked
+from needlemap.text.tokens import Span, TokenText
 from needlemap.tokenizers.catalogue import bundled_for
-from needlemap.tokens import Span, TokenText
 
 HOST = "api.openai.com"
 KEY = "OPENAI_API_KEY"

@@ -19,8 +19,8 @@ from typing import Any
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
 from needlemap.models import faults
 from needlemap.models.base import Answer, Decoding, Traits
-from needlemap.options import Checked
-from needlemap.prompts import Prompt
+from needlemap.prompts.prompt import Prompt
+from needlemap.settings.registry import Checked
 
 
 class PythonModel(metaclass=Checked):

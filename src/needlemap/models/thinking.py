@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from needlemap.models.base import Answer, Decoding
-from needlemap.prompts import Prompt
+from needlemap.prompts.prompt import Prompt
 
 _MARK_BYTES = 64  # of a prompt's end: enough to see whether its template opens the thinking
 # DeepSeek, Qwen, GLM, MiniMax, Nemotron; Mistral; Kimi; Seed

@@ -23,8 +23,8 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from needlemap.boundaries import Cuts
 from needlemap.plan.bins import Bins, Ints, bin_columns, chain_tokens, legal_positions
+from needlemap.text.cuts import Cuts
 
 _TORN = (3, 12)  # chains a round
 _BLURS = (0.0, 0.1, 0.3)

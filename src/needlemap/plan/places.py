@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from needlemap.boundaries import Cuts
-from needlemap.grid import Cell, Grid
 from needlemap.plan.bins import Bins, bin_edges, make_bins
 from needlemap.plan.cover import positions
+from needlemap.settings.grid import Cell, Grid
+from needlemap.text.cuts import Cuts
 
 SHARING = ("exact", "bins", "lattice")  # modes whose prompts are asked as a walk of their prefix tree
 _SLACK = 3  # tokens by which a haystack's final size may differ from the first guess

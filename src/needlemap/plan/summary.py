@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from needlemap.money import Prices, summed
 from needlemap.plan.cache import block_keys, cached_tokens, interleaved
 from needlemap.plan.cost import Shape, prefill_flops
 from needlemap.plan.lanes import Lanes, speed_up, useful
 from needlemap.plan.order import cut, ordered, shared
 from needlemap.scorers.base import Paid
-from needlemap.trials import Experiment, Trial
+from needlemap.settings.prices import Prices, summed
+from needlemap.trials.build import Experiment, Trial
 
 WORTH = 0.9
 _LEAST_CACHED, _CACHED_STEP = 1024, 128  # what providers sell as cached: in steps, from a least length on

@@ -18,8 +18,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from needlemap.prompts import Message, Prompt
-from needlemap.tokens import Span
+from needlemap.prompts.prompt import Message, Prompt
+from needlemap.text.tokens import Span
 
 
 def parting(left: Prompt, right: Prompt) -> tuple[int, int]:

@@ -49,7 +49,7 @@ def _rate(rate: Rate) -> str:
 
 
 def placeless_lines(about: Mapping[str, Any], records: Iterable[Record]) -> list[str]:
-    """One line where all prompts of a set stand at depth 0, as `wholes.py` places those of unknown depth."""
+    """One line where all prompts of a set stand at depth 0, as `trials/published.py` does it."""
     if about["settings"].get("task") != "published" or {record.depth for record in records} != {0.0}:
         return []
     return ["depth is unknown: the set does not tell where answers stand, so all its prompts are at depth 0"]

@@ -15,7 +15,6 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import write_report
 from needlemap.maps.comparison import CellChange, Comparison, LengthDifference
 from needlemap.maps.map import Map
-from needlemap.printable import printable
 from needlemap.reports.chart import Panel, dressed, map_panel, map_title, panel
 from needlemap.reports.comparison import interval, points
 from needlemap.reports.labels import told_apart
@@ -24,6 +23,7 @@ from needlemap.reports.marks import Measure, Pen, Spec
 from needlemap.reports.paired import compare_loaded
 from needlemap.reports.style import CHANGES, PRINT, SCREEN, Style
 from needlemap.runs.loaded import Loaded
+from needlemap.text.printable import printable
 
 SCREEN_PPI, PRINT_PPI = 144, 360  # whole pixels to a point: two, and five
 TRIES = 8  # to come to a width: letters that are wider than they are taken to be need some

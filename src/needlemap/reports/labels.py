@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from needlemap.grid import percent
 from needlemap.maps.map import CellScore, Map
 from needlemap.maps.noise import NoiseFloor
 from needlemap.maps.position import DepthScore
+from needlemap.settings.grid import percent
 
 NOT_ASKED = "not asked"
 WHOLE = "whole text"

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from needlemap.grid import percent
 from needlemap.maps.map import CellScore, Map
 from needlemap.plan.bins import bin_edges
 from needlemap.reports.labels import (
@@ -25,6 +24,7 @@ from needlemap.reports.labels import (
     score_label,
 )
 from needlemap.reports.style import SCREEN, Style
+from needlemap.settings.grid import percent
 
 T = TypeVar("T")
 

@@ -12,13 +12,13 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from needlemap.durations import duration_label
 from needlemap.maps.map import Map
-from needlemap.printable import show
 from needlemap.reports.terminal import terminal_map
 from needlemap.runs.record import Record
 from needlemap.runs.watcher import Watcher
-from needlemap.trials import Trial
+from needlemap.settings.units import duration_label
+from needlemap.text.printable import show
+from needlemap.trials.build import Trial
 
 _PLAIN_EVERY_S = 10.0
 _REDRAW_EVERY_S = 0.5

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import SettingsError
-from needlemap.grid import Cell, percent
 from needlemap.maps.map import Map
 from needlemap.reports.labels import told_apart
 from needlemap.reports.table import FORMULA_STARTS
+from needlemap.settings.grid import Cell, percent
 
 HEADER = ("dataset", "version", "metric", "mode")
 SECTION = "csv format"  # of the TXT, whose table is the CSV's

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.grid import percent
 from needlemap.maps.comparison import Comparison, compare_pairs
 from needlemap.maps.pairs import Pairs, pair_up
 from needlemap.reports.comparison import Names
 from needlemap.runs.contrast import contrast, how_to_score, outdated, phrase, prompt_contrast
 from needlemap.runs.loaded import Loaded
 from needlemap.runs.session import called, one_haystack
+from needlemap.settings.grid import percent
 
 MARGIN = 2.0  # points
 _ASKS = "logprob"  # reads probabilities, which no kept answer has

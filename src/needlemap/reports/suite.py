@@ -11,12 +11,12 @@ from needlemap.maps.cube import Cube
 from needlemap.maps.effective import parse_rule
 from needlemap.maps.families import PUBLISHED, Families, Mean, published_length
 from needlemap.maps.map import Map
-from needlemap.printable import printable
 from needlemap.reports.labels import interval_label, length_labels, score_label
 from needlemap.reports.summary import effective_label
 from needlemap.runs.loaded import load_run
 from needlemap.runs.session import cube_of_run
 from needlemap.runs.suite_folder import SuiteFolder
+from needlemap.text.printable import printable
 
 RULES = (f"absolute:{100 * PUBLISHED:g}", "absolute:85", "relative:85", "auc")
 _WIDTH = 6

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from needlemap.maps.suite_comparison import FamilyComparison, SuiteComparison
-from needlemap.printable import printable
 from needlemap.reports.comparison import (
     Names,
     bounds_lines,
@@ -23,6 +22,7 @@ from needlemap.reports.comparison import (
     verdict_word,
 )
 from needlemap.reports.labels import score_label
+from needlemap.text.printable import printable
 
 
 @dataclass(frozen=True, slots=True)

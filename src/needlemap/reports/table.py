@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from needlemap.grid import percent
 from needlemap.maps.map import CellScore, Map
 from needlemap.runs.loaded import Loaded
 from needlemap.runs.record import Record
+from needlemap.settings.grid import percent
 
 Value = str | int | float | None
 

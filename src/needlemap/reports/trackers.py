@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
-from needlemap.grid import percent
 from needlemap.maps.effective import RULES, effective_length, parse_rule
 from needlemap.reports.figure import Figure, Shown, figure_bytes
 from needlemap.reports.labels import told_apart
@@ -26,6 +25,7 @@ from needlemap.reports.page.payload import fact_rows, value_text
 from needlemap.reports.table import Table, cells_table
 from needlemap.runs.loaded import Loaded
 from needlemap.runs.session import cube_of_run
+from needlemap.settings.grid import percent
 
 
 @dataclass(frozen=True, slots=True)

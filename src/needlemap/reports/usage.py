@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from needlemap.runs.record import Record
-from needlemap.settings import LEAST_FRAMING
+from needlemap.settings.settings import LEAST_FRAMING
 
 _TOLERANCE = 0.02  # share by which a server's count may differ from the length asked
 _ALIKE_TOKENS = 2  # differences that vary by no more than this are a chat template's

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from needlemap.grid import setting
-from needlemap.resolve import Resolved, resolve
 from needlemap.runs.begun import GRID_MODES, check_same, is_unanswered, unscored
 from needlemap.runs.session import check_judge
 from needlemap.runs.store import RunFolder
-from needlemap.settings import Settings
-from needlemap.trials import prepare
+from needlemap.settings.grid import setting
+from needlemap.settings.settings import Settings
+from needlemap.trials.build import prepare
+from needlemap.trials.resolve import Resolved, resolve
 
 
 @dataclass(frozen=True, slots=True)

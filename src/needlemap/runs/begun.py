@@ -12,15 +12,15 @@ from itertools import chain
 from typing import Any
 
 from needlemap.errors import NeedlemapError
-from needlemap.grid import percent
-from needlemap.identity import FREE, SCORING, place
-from needlemap.resolve import Resolved
 from needlemap.runs.contrast import how_to_score
 from needlemap.runs.record import Record
 from needlemap.runs.run_file import is_ruled_otherwise, ruled
 from needlemap.runs.store import RUN_FILE, RunFolder, records_files, scorer_of
 from needlemap.scorers.base import Scorer, rule_of
-from needlemap.trials import Experiment, Trial
+from needlemap.settings.grid import percent
+from needlemap.trials.build import Experiment, Trial
+from needlemap.trials.keys import FREE, SCORING, place
+from needlemap.trials.resolve import Resolved
 
 GRID_MODES = ("bins", "lattice")  # the whole grid decides where needles go, so the first start fixes it
 _GRID = ("lengths", "depths", "sigmoid_ends", "depth_rounding")  # all but its repeats

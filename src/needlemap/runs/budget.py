@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
 
-from needlemap.durations import duration_label
-from needlemap.money import Prices
 from needlemap.runs.record import Record, UnreadRecord
-from needlemap.settings import Settings
+from needlemap.settings.prices import Prices
+from needlemap.settings.settings import Settings
+from needlemap.settings.units import duration_label
 
 
 @dataclass(frozen=True, slots=True)

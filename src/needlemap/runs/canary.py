@@ -12,15 +12,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from needlemap.errors import Failure
-from needlemap.grid import percent
 from needlemap.models.faults import scrub
 from needlemap.plan.places import SHARING
-from needlemap.prompts import Prompt
+from needlemap.prompts.prompt import Prompt
 from needlemap.runs.outcomes import ANSWER_SPENT, REFUSED, THINKING_SPENT
 from needlemap.runs.record import Record
 from needlemap.runs.runner import Runner
-from needlemap.settings import Settings
-from needlemap.trials import Trial
+from needlemap.settings.grid import percent
+from needlemap.settings.settings import Settings
+from needlemap.trials.build import Trial
 
 SMALL_TOKENS = 1_500  # up to which a missed needle is suspicious
 ENOUGH = 3  # small trials that all scored 0

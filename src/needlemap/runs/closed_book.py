@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import IO
 
 from needlemap.files import is_regular, open_inside
-from needlemap.grid import Cell
-from needlemap.identity import asked_alone, scored_key
 from needlemap.models.base import Model
 from needlemap.plan.lanes import make_lanes
-from needlemap.printable import printable
-from needlemap.prompts import TEXT, Message, Prompt
+from needlemap.prompts.prompt import TEXT, Message, Prompt
 from needlemap.runs.begun import to_be_scored
 from needlemap.runs.budget import Budget
 from needlemap.runs.record import Record
 from needlemap.runs.run_file import ruled
 from needlemap.runs.runner import Runner
 from needlemap.runs.store import RunFolder, scorer_of
-from needlemap.trials import Experiment, Trial
+from needlemap.settings.grid import Cell
+from needlemap.text.printable import printable
+from needlemap.trials.build import Experiment, Trial
+from needlemap.trials.keys import asked_alone, scored_key
 
 FILE = "closed-book.jsonl"
 RIGHT = 0.5  # of a score, from which an answer counts as right

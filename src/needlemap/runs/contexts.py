@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from needlemap.files import make_inside, write_whole
-from needlemap.grid import percent
 from needlemap.runs.record import Record
-from needlemap.trials import Trial
+from needlemap.settings.grid import percent
+from needlemap.trials.build import Trial
 
 
 class SavingContexts:

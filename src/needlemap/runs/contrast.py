@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from needlemap.identity import FREE, SCORING
-from needlemap.registry import find
 from needlemap.runs.run_file import ruled
 from needlemap.scorers.base import rule_of
+from needlemap.settings.registry import find
+from needlemap.trials.keys import FREE, SCORING
 
 About = Mapping[str, Any]  # what run.json holds
 Contrast = Mapping[str, tuple[Any, Any]]  # by name, what the two runs say

@@ -8,7 +8,7 @@ from needlemap.runs.budget import Budget
 from needlemap.runs.launch_file import read_launch
 from needlemap.runs.presence import began_s
 from needlemap.runs.suite_folder import budget_beside
-from needlemap.settings import Settings
+from needlemap.settings.settings import Settings
 
 
 def launched_budget(run: Path, folder: Path, settings: Settings) -> Budget:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from math import inf
 from time import monotonic
 
-from needlemap.durations import duration_label
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models.allowance import Allowance
 from needlemap.runs.bucket import Bucket
+from needlemap.settings.units import duration_label
 
 _DECREASE = 0.7  # of the open requests at a refusal
 _FIRST_PAUSE_S = 1.0  # after a refusal that does not say for how long

@@ -19,9 +19,9 @@ from pydantic import (
     model_validator,
 )
 
-from needlemap.money import summed
 from needlemap.runs.outcomes import outcome_of
 from needlemap.scorers.base import FIRST_RULE
+from needlemap.settings.prices import summed
 
 SCHEMA = 1
 MOST = 2**53  # of a whole number: what JSON, tables and figures of any program hold exactly

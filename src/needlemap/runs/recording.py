@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from needlemap.errors import Unmeasured
-from needlemap.identity import run_hash
 from needlemap.models.base import Answer
-from needlemap.money import Prices
 from needlemap.runs.record import NeedleRecord, PromptRecord, Record, ScorerRecord, UnreadRecord
 from needlemap.runs.surroundings import Surroundings, surroundings
 from needlemap.scorers.base import Score, Scorer, rule_of
-from needlemap.settings import Settings
-from needlemap.trials import Trial
+from needlemap.settings.prices import Prices
+from needlemap.settings.settings import Settings
+from needlemap.trials.build import Trial
+from needlemap.trials.keys import run_hash
 
 LONGEST_THINKING = 20_000  # characters
 NONE_UNREAD = UnreadRecord(prompt_tokens=0, usd=0.0)

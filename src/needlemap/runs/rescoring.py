@@ -12,12 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from needlemap.configure import checked
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
-from needlemap.grid import percent, setting
-from needlemap.identity import scored_key
-from needlemap.money import Prices
-from needlemap.resolve import ready_prompts
 from needlemap.runs.begun import GRID_MODES, check_same, scorer_about
 from needlemap.runs.origin import signed
 from needlemap.runs.pacer import Pacer
@@ -29,8 +24,13 @@ from needlemap.runs.scoring import Scoring
 from needlemap.runs.session import make_ready
 from needlemap.runs.store import RunFolder, Writer
 from needlemap.scorers.base import Score, Scorer, Weigher
-from needlemap.settings import Settings
-from needlemap.trials import Experiment, Trial, prepare
+from needlemap.settings.grid import percent, setting
+from needlemap.settings.prices import Prices
+from needlemap.settings.reading import checked
+from needlemap.settings.settings import Settings
+from needlemap.trials.build import Experiment, Trial, prepare
+from needlemap.trials.keys import scored_key
+from needlemap.trials.resolve import ready_prompts
 
 
 def with_scorer(folder: RunFolder, scorer: str, options: Mapping[str, Any]) -> Experiment:

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from needlemap.grid import MOST_TRIALS
 from needlemap.runs.record import MOST, MOST_TOKENS, SCHEMA
 from needlemap.scorers.base import FIRST_RULE
+from needlemap.settings.grid import MOST_TRIALS
 
 _MOST_PLACES = 10_000_000  # lengths x depths x repeats
 _NAMED = ("model", "task", "mode")  # settings that every report shows

@@ -16,7 +16,6 @@ from zlib import crc32
 from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
 from needlemap.models.base import Answer, Decoding, Model, Teacher
 from needlemap.models.faults import raised_by
-from needlemap.money import Prices
 from needlemap.plan.lanes import LaneQueue, Lanes
 from needlemap.runs.budget import Budget, Reserved
 from needlemap.runs.pacer import LONGEST_WAIT_S, Pacer
@@ -26,8 +25,9 @@ from needlemap.runs.retry import attempts
 from needlemap.runs.scoring import Scoring
 from needlemap.runs.watcher import Keeper, Watcher
 from needlemap.scorers.base import Connected, Score, Scorer, Weigher
-from needlemap.settings import Settings
-from needlemap.trials import Trial
+from needlemap.settings.prices import Prices
+from needlemap.settings.settings import Settings
+from needlemap.trials.build import Trial
 
 _JUDGED_S = 60.0  # for verdicts on what was answered in time
 _UNSCORED = 4  # answers of one lane that may wait for their score

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from unicodedata import normalize
 
 from needlemap.errors import Unmeasured
-from needlemap.money import summed
 from needlemap.runs.pacer import Pacer
 from needlemap.runs.retry import attempts
 from needlemap.scorers.base import Connected, Reference, Score, Scorer
+from needlemap.settings.prices import summed
 
 LONGEST = 40_000  # characters of an answer that are scored: the first and the last half of them
 JUDGED = 200_000  # that a judge reads

@@ -18,18 +18,13 @@ from typing import Any
 
 from needlemap import __version__
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.identity import run_hash
 from needlemap.maps.cube import Cube, make_cube
 from needlemap.maps.map import Map, make_map, with_skipped
 from needlemap.models.base import Model
-from needlemap.money import Prices
 from needlemap.plan.lanes import Lanes
 from needlemap.plan.order import Side, by_length, cut, ordered, promised
 from needlemap.plan.places import SHARING
 from needlemap.plan.tree import with_breakpoints, with_partings
-from needlemap.printable import printable
-from needlemap.registry import find
-from needlemap.resolve import model_options
 from needlemap.runs.begun import GRID_MODES, is_replaced, scorer_about, set_aside, to_be_scored, unscored
 from needlemap.runs.budget import Budget, Reserved
 from needlemap.runs.canary import send
@@ -41,9 +36,14 @@ from needlemap.runs.runner import Outcome, Runner, raised
 from needlemap.runs.store import RunFolder, Writer
 from needlemap.runs.watcher import Watcher
 from needlemap.scorers.base import Connected, Paid, Scorer, Weigher
-from needlemap.settings import Settings
+from needlemap.settings.prices import Prices
+from needlemap.settings.registry import find
+from needlemap.settings.settings import Settings
 from needlemap.tasks.base import is_depthless
-from needlemap.trials import Experiment, Trial
+from needlemap.text.printable import printable
+from needlemap.trials.build import Experiment, Trial
+from needlemap.trials.keys import run_hash
+from needlemap.trials.resolve import model_options
 
 _PACKAGES = ("httpx", "quicktok-v1", "tokenizers", "rapidfuzz", "numpy")
 

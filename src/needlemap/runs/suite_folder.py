@@ -16,7 +16,7 @@ from needlemap.files import is_regular, make_folder, read_regular
 from needlemap.runs.budget import Budget
 from needlemap.runs.closed_book import every_record
 from needlemap.runs.store import RUN_FILE, RunFolder, write_json
-from needlemap.settings import Settings
+from needlemap.settings.settings import Settings
 from needlemap.suites import Suite, plain_name
 
 NAME = "suite.json"

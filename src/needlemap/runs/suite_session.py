@@ -15,8 +15,8 @@ from needlemap.errors import NeedlemapError
 from needlemap.models.base import Model
 from needlemap.runs.session import Session, make_model
 from needlemap.runs.suite_folder import SuiteFolder, budget_beside
-from needlemap.settings import Settings
-from needlemap.trials import prepare
+from needlemap.settings.settings import Settings
+from needlemap.trials.build import prepare
 
 
 class Asking(Protocol):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from needlemap.prompts import Prompt
-from needlemap.tokens import Span
+from needlemap.prompts.prompt import Prompt
+from needlemap.text.tokens import Span
 
 LETTERS = 300  # characters kept either side
 _BYTES = 4 * (LETTERS + 1)  # as many characters at least, and one that may be cut in two

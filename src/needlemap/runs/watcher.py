@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from needlemap.runs.record import Record
-from needlemap.trials import Trial
+from needlemap.trials.build import Trial
 
 
 class Watcher(Protocol):

@@ -18,7 +18,7 @@ from needlemap.plan.order import ordered, shared
 from needlemap.plan.units import Unit, make_units
 from needlemap.runs.claims import Claims
 from needlemap.runs.store import write_json
-from needlemap.trials import Experiment, Trial
+from needlemap.trials.build import Experiment, Trial
 
 _LAUNCHES = "launches"
 _FILE = "units.json"

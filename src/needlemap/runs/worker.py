@@ -19,12 +19,10 @@ from pathlib import Path
 from time import monotonic
 from types import FrameType
 
-from needlemap.configure import checked
 from needlemap.errors import NeedlemapError
 from needlemap.models.base import Model
 from needlemap.plan.order import cut, promised
 from needlemap.plan.units import next_unit
-from needlemap.printable import show
 from needlemap.reports.live import Lines, Tally, Together
 from needlemap.runs.begun import to_be_scored, unscored
 from needlemap.runs.claims import Claim, Claims, Ending
@@ -39,8 +37,10 @@ from needlemap.runs.store import RunFolder, Writer
 from needlemap.runs.tail import Tail
 from needlemap.runs.watcher import Watcher
 from needlemap.runs.work import load_work, unit_trials
-from needlemap.settings import Settings
-from needlemap.trials import Experiment, Trial, prepare
+from needlemap.settings.reading import checked
+from needlemap.settings.settings import Settings
+from needlemap.text.printable import show
+from needlemap.trials.build import Experiment, Trial, prepare
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)
 _DEAR_S, _SELDOM_S = 0.005, 0.5  # a look at the others that takes longer is taken so seldom

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from needlemap.errors import SettingsError
-from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
 from needlemap.scorers.recall import Rule, said
+from needlemap.settings.registry import Checked
 
 
 class Alternatives(metaclass=Checked):

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 from unicodedata import normalize
 
-from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
 from needlemap.scorers.matching import plain
 from needlemap.scorers.numerals import in_digits
+from needlemap.settings.registry import Checked
 
 _OPEN = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _DRESS = re.compile(  # LaTeX that changes how its words look, not what they say; quotes of all kinds

@@ -14,8 +14,8 @@ from typing import Any
 from unicodedata import normalize
 
 from needlemap.errors import SettingsError
-from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
+from needlemap.settings.registry import Checked
 
 _MARKS = re.compile(r"[*`\"“”$#|<>]|\\(?:text|math)\w*")
 _BOXED = re.compile(r"\\boxed\s*\{((?:[^{}]|\{[^{}]*\})*)\}")

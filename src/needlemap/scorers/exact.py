@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
+from needlemap.settings.registry import Checked
 
 
 class Exact(metaclass=Checked):

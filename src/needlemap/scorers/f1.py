@@ -12,10 +12,10 @@ from typing import Any
 from rapidfuzz.distance import LCSseq
 
 from needlemap.errors import SettingsError
-from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
 from needlemap.scorers.listing import alike, alone, beside, items
 from needlemap.scorers.matching import named, place, plain, ungrouped
+from needlemap.settings.registry import Checked
 
 _SHORT = 3  # digits of numbers that a list without spaces cannot tell from thousands
 

@@ -14,10 +14,10 @@ from typing import Any
 from rapidfuzz.distance import Levenshtein
 
 from needlemap.errors import SettingsError
-from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
 from needlemap.scorers.matching import named, plain, ungrouped
 from needlemap.scorers.shape import shape
+from needlemap.settings.registry import Checked
 
 _DASH = "\u2014"  # parts words, where `plain` takes it for a hyphen
 _ANY = "[0-9]+"  # where an answer has no number like the reference: how near it came all the same

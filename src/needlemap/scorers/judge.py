@@ -15,11 +15,10 @@ from typing import Any
 from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
 from needlemap.models.base import Answer, Decoding, Model
 from needlemap.models.faults import scrub
-from needlemap.money import Prices, summed
-from needlemap.options import Checked
-from needlemap.prompts import Prompt
-from needlemap.registry import find
+from needlemap.prompts.prompt import Prompt
 from needlemap.scorers.base import Reference, Score
+from needlemap.settings.prices import Prices, summed
+from needlemap.settings.registry import Checked, find
 
 LOWEST, HIGHEST = 1, 10
 _LEAST_BYTES = 3  # of text in a token, for upper bounds: English has 4 to 5, Chinese 3 to 4

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from needlemap.errors import SettingsError
-from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
 from needlemap.scorers.levenshtein import edit_score, stripped
 from needlemap.scorers.substring import not_held
+from needlemap.settings.registry import Checked
 
 CONSOLATION = 0.2  # share of the edit-distance score that an answer without the keywords keeps
 

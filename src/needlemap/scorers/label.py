@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from needlemap.errors import SettingsError
-from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
 from needlemap.scorers.matching import named, plain
 from needlemap.scorers.shape import any_of
+from needlemap.settings.registry import Checked
 
 _END = re.compile(r"[.!](?=[\s*_\"'”’)\]]|$)|(?<=\?)(?=[\s*_\"'”’)\]])|[。！]|(?<=？)|\n")
 _HEADING = (":", "：")

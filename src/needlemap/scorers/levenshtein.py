@@ -12,8 +12,8 @@ from typing import Any
 
 from rapidfuzz.distance import Levenshtein as _Levenshtein
 
-from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
+from needlemap.settings.registry import Checked
 
 _WHITESPACE = re.compile(r"\s+")
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from needlemap.errors import SettingsError
 from needlemap.models.base import Forced
-from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
+from needlemap.settings.registry import Checked
 
 LOWEST = -100.0  # a mean below it is as good as this; exp of it is 0 on any map
 

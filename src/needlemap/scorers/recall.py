@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from needlemap.errors import SettingsError
-from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
 from needlemap.scorers.matching import held, named, plain
+from needlemap.settings.registry import Checked
 
 Rule = Literal["words", "inside", "ruler"]
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from needlemap.errors import SettingsError
-from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
 from needlemap.scorers.matching import named, place, plain, ungrouped
 from needlemap.scorers.recall import said
+from needlemap.settings.registry import Checked
 
 _SENTENCE = re.compile(r"[.!?](?=\s|$)|[。！？\n]")
 _REPEATED = 8  # characters: a shorter sentence may be an answer

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from needlemap.errors import SettingsError
-from needlemap.options import Checked
 from needlemap.scorers.base import Reference, Score
 from needlemap.scorers.matching import held, plain
+from needlemap.settings.registry import Checked
 
 
 class Substring(metaclass=Checked):

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from needlemap.yaml_text import read_yaml
+from needlemap.files import read_yaml
 
 ORDERS = ("direct", "inverted")  # whether the name or the anchor comes first
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from needlemap.grid import Cell
 from needlemap.haystacks.base import Source
-from needlemap.placement import Needle
+from needlemap.prompts.placement import Needle
 from needlemap.scorers.base import Reference
+from needlemap.settings.grid import Cell
 
 Scope = Literal["trial", "length", "repeat"]
 
@@ -100,7 +100,7 @@ class Background:
     """A haystack that a task brings along: a source read in its own order from the start.
 
     A source that ends, as one document, is asked whole: prompts are then shorter than their length.
-    unit: what a needle may not split, a name in `boundaries.UNITS`. With 'sentence' prompts have exactly the
+    unit: what a needle may not split, a name in `cuts.UNITS`. With 'sentence' prompts have exactly the
     asked length; with the others the haystack ends with a whole unit.
     """
 

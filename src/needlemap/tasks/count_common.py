@@ -14,9 +14,9 @@ from typing import Literal
 
 from needlemap.errors import SettingsError
 from needlemap.haystacks.base import Document
-from needlemap.options import Checked
-from needlemap.placement import Needle
+from needlemap.prompts.placement import Needle
 from needlemap.scorers.base import Reference
+from needlemap.settings.registry import Checked
 from needlemap.tasks.base import Background, Draw, Item, holds_nothing
 from needlemap.tasks.values import Values
 from needlemap.tasks.wording import solved, worded

@@ -18,8 +18,8 @@ from typing import Literal
 
 from needlemap.errors import SettingsError
 from needlemap.haystacks.base import Document
-from needlemap.options import Checked
 from needlemap.scorers.base import Reference
+from needlemap.settings.registry import Checked
 from needlemap.tasks.base import Background, Draw, Item
 from needlemap.tasks.wording import worded
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.options import Checked
-from needlemap.placement import Needle
+from needlemap.prompts.placement import Needle
 from needlemap.scorers.base import Reference
+from needlemap.settings.registry import Checked
 from needlemap.tasks.base import Draw, Item
 from needlemap.tasks.values import Values
 from needlemap.tasks.wording import worded

@@ -13,9 +13,9 @@ from random import Random
 from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.options import Checked
-from needlemap.placement import Needle
+from needlemap.prompts.placement import Needle
 from needlemap.scorers.base import Reference
+from needlemap.settings.registry import Checked
 from needlemap.tasks.base import Draw, Item, Scope
 from needlemap.tasks.spread import anywhere, behind, share
 from needlemap.tasks.world import Cast, Fact, cast, sentence, state, world

@@ -13,8 +13,8 @@ from random import Random
 from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.options import Checked
 from needlemap.scorers.base import Reference
+from needlemap.settings.registry import Checked
 from needlemap.tasks.base import Background, Draw, Item, Scope, holds_nothing
 from needlemap.tasks.lineage import Families, Line, Lines, kinship, line, links, sample_lines
 from needlemap.tasks.people import Person, fresh_person

@@ -10,10 +10,10 @@ from random import Random
 from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.options import Checked
-from needlemap.placement import Needle
+from needlemap.prompts.placement import Needle
 from needlemap.scorers.base import Reference
 from needlemap.scorers.shape import any_of
+from needlemap.settings.registry import Checked
 from needlemap.tasks.absent import Absence
 from needlemap.tasks.associations import ORDERS, Association, knowledge, with_so_many
 from needlemap.tasks.base import Draw, Item, Scope

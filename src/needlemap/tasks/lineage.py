@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from needlemap.haystacks.base import Document
-from needlemap.placement import Needle
+from needlemap.prompts.placement import Needle
 from needlemap.tasks.base import holds_nothing
 from needlemap.tasks.people import Person, fresh_person
 

@@ -11,10 +11,10 @@ from random import Random
 from typing import Any, Literal
 
 from needlemap.errors import SettingsError
-from needlemap.options import Checked
-from needlemap.placement import Needle
+from needlemap.prompts.placement import Needle
 from needlemap.scorers.base import Reference
 from needlemap.scorers.shape import but
+from needlemap.settings.registry import Checked
 from needlemap.tasks.absent import Absence, one_edit
 from needlemap.tasks.backgrounds import Noise, Pairs
 from needlemap.tasks.base import Background, Draw, Item, Scope

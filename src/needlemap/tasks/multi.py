@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.options import Checked
-from needlemap.placement import Needle
+from needlemap.prompts.placement import Needle
+from needlemap.prompts.templates import fill
 from needlemap.scorers.base import Reference
+from needlemap.settings.registry import Checked
 from needlemap.tasks.base import Draw, Item
 from needlemap.tasks.single import WORDING, drawn, is_part
-from needlemap.templates import fill
 
 SPREADS = ("chain", "chain-as-coded", "even")
 

@@ -13,9 +13,9 @@ from string import ascii_letters, digits
 from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.options import Checked
-from needlemap.placement import Needle
+from needlemap.prompts.placement import Needle
 from needlemap.scorers.base import Reference
+from needlemap.settings.registry import Checked
 from needlemap.tasks.base import Background, Draw, Item, Scope
 from needlemap.tasks.transcript import Request, Transcript, exchange, reply, request, said
 from needlemap.tasks.wording import worded

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.options import Checked
+from needlemap.settings.registry import Checked
 from needlemap.tasks.base import Draw, Item, Whole
 from needlemap.tasks.formats import FORMATS, told_format
 from needlemap.tasks.rows import read_rows

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from needlemap.errors import SettingsError
-from needlemap.options import Checked
-from needlemap.placement import Needle
+from needlemap.prompts.placement import Needle
+from needlemap.prompts.templates import fill
 from needlemap.scorers.base import Reference
 from needlemap.scorers.matching import held, plain
+from needlemap.settings.registry import Checked
 from needlemap.tasks.base import Draw, Item
-from needlemap.templates import fill
 
 WORDING = "levenshtein"  # where nobody says what a right answer must hold
 

@@ -9,7 +9,7 @@ from random import Random
 from typing import Literal, TypeVar
 
 from needlemap.errors import SettingsError
-from needlemap.placement import Needle
+from needlemap.prompts.placement import Needle
 
 Order = Literal["forward", "backward", "random"]
 Piece = TypeVar("Piece")

@@ -11,8 +11,8 @@ from random import Random
 from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.options import Checked
 from needlemap.scorers.base import Reference
+from needlemap.settings.registry import Checked
 from needlemap.tasks.backgrounds import Pairs
 from needlemap.tasks.base import Background, Draw, Item, Scope
 from needlemap.tasks.spread import Order, following, ordered, scattered, share

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from needlemap.errors import SettingsError
-from needlemap.templates import fill
+from needlemap.prompts.templates import fill
 
 
 @dataclass(frozen=True, slots=True)

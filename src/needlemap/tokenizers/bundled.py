@@ -10,7 +10,7 @@ import quicktok
 from numpy.typing import NDArray
 
 from needlemap.errors import VocabularyMissing, did_you_mean
-from needlemap.tokens import TokenText
+from needlemap.text.tokens import TokenText
 
 # A probe text's token ids, hashed when the vocabulary was last checked against its reference implementation:
 # a wrong build would change lengths without a word.

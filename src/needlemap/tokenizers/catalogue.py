@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 
 from needlemap.errors import VocabularyMissing, did_you_mean
-from needlemap.registry import find, installed
-from needlemap.tokens import Tokenizer
+from needlemap.settings.registry import find, installed
+from needlemap.text.tokens import Tokenizer
 
 _LLAMA_3 = ("", ".1", ".2", ".3")
 BUNDLED = ("cl100k_base", "o200k_base", "o200k_harmony", "llama3", "qwen3")

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from needlemap.boundaries import count_behind
 from needlemap.errors import VocabularyMissing
-from needlemap.printable import printable
-from needlemap.tokens import TokenText, join, tiled
+from needlemap.text.cuts import count_behind
+from needlemap.text.printable import printable
+from needlemap.text.tokens import TokenText, join, tiled
 
 MOST_TOKENS = 2**23  # of a vocabulary; the largest today have 2**18
 _CHUNK_BYTES = 65_536  # the library needs 100 times a long string's size in memory; pieces are faster too
@@ -113,7 +113,7 @@ def _unusable(name: str, what: str, error: BaseException) -> BaseException:
 
 
 def _pieces(text: str) -> list[str]:
-    """A text in pieces of about 64,000 characters, cut where counts add up (see `boundaries.safe_cuts`)."""
+    """A text in pieces of about 64,000 characters, cut where counts add up (see `cuts.safe_cuts`)."""
     pieces, start = [], 0
     while len(text) - start > _CHUNK_BYTES:
         cut = start + _CHUNK_BYTES

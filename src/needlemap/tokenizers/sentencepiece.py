@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import sentencepiece
 
-from needlemap.boundaries import count_behind
-from needlemap.tokens import TokenText, tiled
+from needlemap.text.cuts import count_behind
+from needlemap.text.tokens import TokenText, tiled
 
 
 class SentencePiece:

@@ -18,12 +18,12 @@ from weakref import finalize
 
 import numpy as np
 
-from needlemap.boundaries import count_behind
 from needlemap.errors import VocabularyMissing
 from needlemap.models.connection import LARGEST_BYTES, check_address, from_environment, text_of
 from needlemap.models.faults import from_status, scrub
 from needlemap.secrets import Secrets
-from needlemap.tokens import TokenText
+from needlemap.text.cuts import count_behind
+from needlemap.text.tokens import TokenText
 
 KEY = "OPENAI_API_KEY"
 _TIMEOUT_S = 120.0  # for a connection, and between two pieces of a reply

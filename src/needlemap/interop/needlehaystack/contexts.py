@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from needlemap.errors import HaystackError, SettingsError
 from needlemap.interop.keyed import Keyed
+from needlemap.text.tokens import Span, Tokenizer, TokenText
 from needlemap.tokenizers.catalogue import load as load_tokenizer
-from needlemap.tokens import Span, Tokenizer, TokenText
 
 Encode = Callable[[str], Sequence[int]]
 Decode = Callable[[list[int]], str]

@@ -19,9 +19,9 @@ from random import Random
 
 from needlemap.errors import HaystackError, SettingsError, did_you_mean
 from needlemap.interop.keyed import Keyed
-from needlemap.templates import guided, load_template
+from needlemap.prompts.templates import guided, load_template
+from needlemap.text.tokens import Span, Tokenizer, TokenText, join
 from needlemap.tokenizers.catalogue import load as load_tokenizer
-from needlemap.tokens import Span, Tokenizer, TokenText, join
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.grid import DEPTH_SCALES, sigmoid, spaced
 from needlemap.interop.opencompass.prompts import Lines, Wording, chain, context, read, utf8
+from needlemap.settings.grid import DEPTH_SCALES, sigmoid, spaced
+from needlemap.text.tokens import Span, TokenText, join
 from needlemap.tokenizers.catalogue import load as load_tokenizer
-from needlemap.tokens import Span, TokenText, join
 
 
 def depth_percents(intervals: int, interval_type: str = "linear") -> list[float]:

@@ -25,13 +25,13 @@ from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 from needlemap.maps.answers import latest_records
-from needlemap.printable import show
 from needlemap.reports.live import Silent, Tally
 from needlemap.reports.page.document import as_json, fitted, page_html
 from needlemap.reports.page.payload import summary
 from needlemap.runs.loaded import Loaded
 from needlemap.runs.record import Record
 from needlemap.runs.session import Session, about
+from needlemap.text.printable import show
 
 AT_LEAST_S = 1.0  # from the end of one build to the next
 TIMES_AS_LONG = 20  # as the last build took, so that builds take 5 % of the time at most

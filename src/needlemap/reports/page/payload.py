@@ -32,7 +32,7 @@ from needlemap.runs.loaded import Loaded
 from needlemap.runs.outcomes import outcome_counts, outcome_lines
 from needlemap.runs.record import Record
 from needlemap.runs.session import cube_of_run
-from needlemap.settings import Settings
+from needlemap.settings.settings import Settings
 
 FORMAT = 1
 

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from needlemap.errors import SettingsError
 from needlemap.models.base import MARK, Render
-from needlemap.placement import Frame
-from needlemap.prompts import TEXT, Message
-from needlemap.templates import Part, Template, guided
-from needlemap.tokens import Span, Tokenizer, TokenText
+from needlemap.prompts.placement import Frame
+from needlemap.prompts.prompt import TEXT, Message
+from needlemap.prompts.templates import Part, Template, guided
+from needlemap.text.tokens import Span, Tokenizer, TokenText
 
 
 class Indexer(Protocol):

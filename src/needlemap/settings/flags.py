@@ -15,9 +15,9 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
 from needlemap.errors import SettingsError
-from needlemap.seed_names import TABLE
-from needlemap.settings import Settings
-from needlemap.yaml_text import read_yaml
+from needlemap.files import read_yaml
+from needlemap.settings.older_names import TABLE
+from needlemap.settings.settings import Settings
 
 _LISTS = ("context_lengths", "document_depth_percents", "substr_validation_words")  # of several words
 
@@ -97,7 +97,7 @@ def _truth(words: Sequence[str]) -> bool | None:
 
 
 def _names_preset(word: str) -> bool:
-    from needlemap.configure import preset_files  # late: help needs none
+    from needlemap.settings.reading import preset_files  # late: help needs none
 
     return word.endswith((".yaml", ".yml")) or word.startswith("suite:") or word in preset_files()
 

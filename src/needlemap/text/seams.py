@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from needlemap.boundaries import Cuts
-from needlemap.tokens import Span, Tokenizer, TokenText
+from needlemap.text.cuts import Cuts
+from needlemap.text.tokens import Span, Tokenizer, TokenText
 
 MARGIN = 16  # tokens on either side of a seam that are always counted again
 _Piece = tuple[TokenText, int, int]  # a span as a plain tuple, which costs less to make and to look up

@@ -1,6 +1,6 @@
 """Every setting of a run, once: presets, YAML files, flags and Python arguments all use these names.
 
-Merging and reading them is in `configure.py`; the older tools' names for them are in `seed_names.py`.
+How they are read and merged is in `reading.py`; the older tools' names for them are in `older_names.py`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from needlemap.durations import duration_s
 from needlemap.errors import SettingsError
-from needlemap.grid import tokens
+from needlemap.settings.units import duration_s, tokens
 
 MOST_TOKENS = 100_000_000  # of an answer or a reserve: ten times the longest context that is sold
 MOST_REPEATS = 100_000

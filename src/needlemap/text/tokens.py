@@ -1,8 +1,8 @@
 """Tokenised text: a text is tokenised once, and prompts are cut out of it.
 
 `TokenText` holds a text's bytes, its token ids and where each token starts; `Span` is a run of its tokens.
-A span is three references and copies nothing. Where a text may be cut is in `boundaries.py`, how
-many tokens a joined text has is in `seams.py`, and vocabularies are in `tokenizers/`.
+A span is three references and copies nothing. Where a text may be cut is in `text/cuts.py`, how
+many tokens a joined text has is in `text/seams.py`, and vocabularies are in `tokenizers/`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Span:
 def join(texts: Sequence[TokenText]) -> TokenText:
     """One text from several, tokens kept as they are: nothing merges across the joints.
 
-    Equal to tokenising the joined bytes only where each joint is additive (see `boundaries.safe_cuts`).
+    Equal to tokenising the joined bytes only where each joint is additive (see `cuts.safe_cuts`).
     """
     if len(texts) == 1:
         return texts[0]
@@ -100,7 +100,7 @@ class Tokenizer(Protocol):
     """What a tokenizer plug-in gives. Texts are UTF-8 bytes; special-token text in them is plain text.
 
     name: as the user named it. fingerprint: hash of the vocabulary and rules, part of every key.
-    additive: whether a text's token count is the sum of its parts' when cut at `boundaries.safe_cuts`.
+    additive: whether a text's token count is the sum of its parts' when cut at `cuts.safe_cuts`.
     """
 
     name: str

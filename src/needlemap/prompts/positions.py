@@ -13,8 +13,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from needlemap.prompts import PlacedNeedle, Prompt
-from needlemap.tokens import Span, Tokenizer, TokenText
+from needlemap.prompts.prompt import PlacedNeedle, Prompt
+from needlemap.text.tokens import Span, Tokenizer, TokenText
 
 
 class Hidden(Protocol):

@@ -11,7 +11,7 @@ from typing import Any
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import read_regular
-from needlemap.prompts import TEXT
+from needlemap.prompts.prompt import TEXT
 
 _PLACEHOLDERS = ("haystack", "question")
 _KEYS = (
@@ -133,7 +133,7 @@ def _names() -> str:
 def _yaml(raw: bytes, name: str) -> dict[str, Any]:
     import yaml  # 0.05 s: not for templates that are data already
 
-    from needlemap.yaml_text import read_yaml
+    from needlemap.files import read_yaml
 
     try:
         data = read_yaml(raw.decode("utf-8"))

@@ -3,7 +3,7 @@
 OpenCompass counts gpt-4's tokens whatever the model. The prompt is then text; what the model is fed are the
 ids of the whole text, its chat template included, as its own tokenizer makes them. A haystack is tokenised
 once: of a prompt only the windows around its seams are, from a safe cut before each to one behind it, as in
-`seams.py`. Where that cannot be trusted, whole prompts are tokenised.
+`text/seams.py`. Where that cannot be trusted, whole prompts are tokenised.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from needlemap.boundaries import Cuts, index_behind
 from needlemap.models.base import MARK, Render
-from needlemap.prompts import TEXT, Prompt
-from needlemap.seams import MARGIN, adds_up
-from needlemap.tokens import Span, Tokenizer, TokenText
+from needlemap.prompts.prompt import TEXT, Prompt
+from needlemap.text.cuts import Cuts, index_behind
+from needlemap.text.seams import MARGIN, adds_up
+from needlemap.text.tokens import Span, Tokenizer, TokenText
 
 _ENDS = 4  # tokens at either end of a window that must be the haystack's own
 Rows = tuple[tuple[str, str], ...]

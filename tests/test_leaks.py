@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from needlemap.giveaway import given_away
 from needlemap.scorers.base import Reference
 from needlemap.tasks.base import Item
+from needlemap.trials.leaks import given_away
 
 
 def item(question: str, answer: str, *keywords: str) -> Item:

@@ -16,12 +16,11 @@ from string import Formatter
 from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.options import option_names
-from needlemap.registry import find, installed
-from needlemap.resolve import make_background, make_task
 from needlemap.scorers.base import Connected, Weigher
-from needlemap.settings import Settings, reason_of
+from needlemap.settings.registry import find, installed, option_names
+from needlemap.settings.settings import Settings, reason_of
 from needlemap.tasks.base import Background, Ready
+from needlemap.trials.resolve import make_background, make_task
 
 _ANSWERED = ("temperature", "thinking_tokens", "request")  # void where answers are weighed, not asked for
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.settings import Settings
+from needlemap.settings.settings import Settings
 
 PARTS = ("input", "cached_input", "output")
 

@@ -1,12 +1,17 @@
-"""Options of an extension: a misspelt name or a value of the wrong type is refused when it is built.
+"""One door for every extension: Python entry points, and options checked by the constructor's signature.
 
-`class Levenshtein(metaclass=Checked)` is all it takes: the constructor's own signature says what is allowed.
+Groups: needlemap.models, needlemap.tasks, needlemap.scorers, needlemap.haystacks, needlemap.tokenizers.
+Built-ins use it too. Nothing is imported before it is named; a plug-in that cannot be imported is an error
+when it is named. `class Levenshtein(metaclass=Checked)` is all it takes for options: a misspelt name or a
+value of the wrong type is refused when it is built.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -20,6 +25,34 @@ _KINDS = {  # what is allowed, by how the name of a validation error begins
     "bool": "true or false",
     "string": "text",
 }
+
+
+@cache
+def installed(kind: str) -> dict[str, EntryPoint]:
+    """The extensions of a kind ('models', 'tasks', ...) by name, not yet imported."""
+    return {point.name: point for point in _all().select(group=f"needlemap.{kind}")}
+
+
+@cache
+def _all() -> Any:
+    """Every installed package's `EntryPoints`: one look at their files serves all kinds."""
+    return entry_points()
+
+
+def find(kind: str, name: str) -> Any:
+    """The class that an extension registers. Raises SettingsError with the nearest known name."""
+    known = installed(kind)
+    if name not in known:
+        noun = kind.removesuffix("s")
+        raise SettingsError(f"Unknown {noun} '{name}'. {did_you_mean(name, known)}")
+    try:
+        return known[name].load()
+    except ImportError as error:
+        missing = error.name or str(error)
+        raise SettingsError(
+            f"{kind.removesuffix('s').capitalize()} '{name}' needs '{missing}', which is not installed. "
+            f"Run: pip install 'needlemap[{name}]'"
+        ) from error
 
 
 class Checked(type):

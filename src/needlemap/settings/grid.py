@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from needlemap.errors import SettingsError, did_you_mean
+from needlemap.settings.units import tokens
 
 LENGTH_SCALES = ("linear", "log")
 DEPTH_SCALES = ("linear", "sigmoid")
@@ -18,7 +19,6 @@ MOST_LENGTH = 100_000_000  # tokens: ten times the longest context that is sold
 MOST_TRIALS = 1_000_000  # of a run
 MOST_VALUES = 100_000  # of one axis: a slip of the finger, not a grid
 MOST = 1e12  # tokens, or percent
-_SHOWN = 60  # characters of what is no number
 _KEYS = ("min", "max", "count", "scale")
 
 
@@ -106,33 +106,6 @@ def sigmoid(value: float, ends: str = "keep") -> float:
     if ends == "keep" and value in (0, 100):
         return float(value)
     return round(100 / (1 + math.exp(min(-0.1 * (value - 50), 700))), 3)
-
-
-def tokens(text: object) -> float:
-    """A number of tokens: '128k' -> 128000, '1M' -> 1000000, '1e5' -> 100000."""
-    word = text.strip().lower().replace("_", "") if isinstance(text, str) else text
-    if not isinstance(word, str):
-        return _plain_number(word)
-    factor = {"k": 1_000, "m": 1_000_000}.get(word[-1:], 1)
-    try:
-        value = float(word[:-1] if factor > 1 else word) * factor
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise SettingsError(f"'{str(text)[:_SHOWN]}' is not a number. Write 4000, 4k or 1M.")
-    return value
-
-
-def _plain_number(value: object) -> float:
-    """A number as YAML and Python give it. Raises SettingsError for anything else, and for too long ones."""
-    try:
-        found = float(value) if isinstance(value, int | float) else float(str(value))
-    except (ValueError, OverflowError):
-        found = math.nan
-    if not math.isfinite(found):
-        kind = "a number of too many digits" if isinstance(value, int) else f"'{str(value)[:_SHOWN]}'"
-        raise SettingsError(f"{kind} is not a number. Write 4000, 4k or 1M.")
-    return found
 
 
 def check_size(trials: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from needlemap.tokens import TokenText
+from needlemap.text.tokens import TokenText
 
 Mask = NDArray[np.bool_]
 Index = NDArray[np.int32]

@@ -13,15 +13,15 @@ from math import log, log2, sqrt
 import numpy as np
 
 from needlemap.errors import SettingsError
-from needlemap.feeding import Feeder
-from needlemap.framing import Remembering
-from needlemap.grid import Cell, Grid
 from needlemap.models.base import MARK, Traits
-from needlemap.prompts import TEXT, Message, Prompt
-from needlemap.resolve import Resolved
-from needlemap.settings import Settings
+from needlemap.prompts.feeding import Feeder
+from needlemap.prompts.frame import Remembering
+from needlemap.prompts.prompt import TEXT, Message, Prompt
+from needlemap.settings.grid import Cell, Grid
+from needlemap.settings.settings import Settings
 from needlemap.tasks.base import Whole
-from needlemap.tokens import Span, TokenText
+from needlemap.text.tokens import Span, TokenText
+from needlemap.trials.resolve import Resolved
 
 _REACH = sqrt(2)  # times beyond the shortest and longest asked length that a prompt may be
 _MODES = ("exact", "single")

@@ -14,13 +14,13 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-from needlemap.grid import Cell
-from needlemap.placement import Frame
-from needlemap.prompts import Prompt
+from needlemap.prompts.placement import Frame
+from needlemap.prompts.prompt import Prompt
 from needlemap.scorers.base import FIRST_RULE, Scorer, rule_of
-from needlemap.settings import Settings
+from needlemap.settings.grid import Cell
+from needlemap.settings.settings import Settings
 from needlemap.tasks.base import Item
-from needlemap.tokens import TokenText
+from needlemap.text.tokens import TokenText
 
 # Every setting is in exactly one of ASKED, BUILT and FREE. ASKED: who is asked and how, in the key by value.
 ASKED = (

@@ -17,10 +17,20 @@ import numpy as np
 
 from needlemap.errors import HaystackError, TooShort
 from needlemap.haystacks.assembly import Haystack
-from needlemap.positions import around, behind_stop, by_depth, chained, dots, moved, placed, restored, touch
-from needlemap.prompts import Message, Prompt
-from needlemap.seams import SeamCounter, SpanCounter
-from needlemap.tokens import Span, Tokenizer
+from needlemap.prompts.positions import (
+    around,
+    behind_stop,
+    by_depth,
+    chained,
+    dots,
+    moved,
+    placed,
+    restored,
+    touch,
+)
+from needlemap.prompts.prompt import Message, Prompt
+from needlemap.text.seams import SeamCounter, SpanCounter
+from needlemap.text.tokens import Span, Tokenizer
 
 _PADS = ("\n", " .", "\n\n", " . .", "\n\n\n", " . . .", "。", "……")
 _TRIES = 8

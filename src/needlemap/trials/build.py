@@ -6,25 +6,32 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from needlemap.collisions import Held, collided, collisions, hidden_words
 from needlemap.errors import SettingsError
-from needlemap.feeding import Feed
-from needlemap.framing import Remembering, make_frame
-from needlemap.giveaway import given_away, refuse_given_away, refuse_unheard
-from needlemap.grid import Cell, Grid
 from needlemap.haystacks.base import Parted
-from needlemap.identity import asked_hash, asked_whole, prefix_hashes, scored_key
 from needlemap.models.base import Traits
-from needlemap.placement import Builder, Frame
 from needlemap.plan.places import in_bin, places
-from needlemap.prompts import Prompt
-from needlemap.resolve import Resolved, make_background, make_builder, resolve
+from needlemap.prompts.feeding import Feed
+from needlemap.prompts.frame import Remembering, make_frame
+from needlemap.prompts.placement import Builder, Frame
+from needlemap.prompts.prompt import Prompt
 from needlemap.scorers.base import Scorer
-from needlemap.settings import Settings
+from needlemap.settings.grid import Cell, Grid
+from needlemap.settings.settings import Settings
 from needlemap.tasks.base import Background, Draw, Item, Ready, Task, holds_nothing
 from needlemap.tasks.single import WORDING
-from needlemap.tokens import Tokenizer
-from needlemap.wholes import place_wholes
+from needlemap.text.tokens import Tokenizer
+from needlemap.trials.keys import asked_hash, asked_whole, prefix_hashes, scored_key
+from needlemap.trials.leaks import (
+    Held,
+    collided,
+    collisions,
+    given_away,
+    hidden_words,
+    refuse_given_away,
+    refuse_unheard,
+)
+from needlemap.trials.published import place_wholes
+from needlemap.trials.resolve import Resolved, make_background, make_builder, resolve
 
 _LONGER = {"hf": "allow_beyond=true", "lmdeploy": "session_len={}"}  # options that take longer prompts
 _WORDLESS = ("judge", "levenshtein", "exact", "first", "logprob")  # scorers that read no key words

@@ -1,19 +1,23 @@
-"""Answers that a haystack already holds: taken from there, they would prove nothing."""
+"""Answers that leak: haystacks that hold them already, questions that give them away, words in no answer."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+import shlex
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from itertools import groupby, takewhile
 
-from needlemap.errors import HaystackError
+from needlemap.errors import HaystackError, SettingsError
+from needlemap.scorers.matching import held as holds_word
+from needlemap.scorers.matching import plain
 from needlemap.tasks.base import Item
-from needlemap.tokens import TokenText
+from needlemap.text.tokens import TokenText
 
 _RUNS = bytes(  # ASCII but letters, digits, - and _ becomes a space
     code if code >= 128 or chr(code).isalnum() or chr(code) in "-_" else 32 for code in range(256)
 )
+_MEND = "Give one that does with --keywords, or with --answer the answer that holds it."
 _MANY = 8  # words, for which searching the text each time takes longer than looking at its runs once
 
 
@@ -94,3 +98,44 @@ def collided(name: str, word: str, place: int) -> HaystackError:
         f"The haystack '{name}' already holds '{word}' (byte {place}), so an answer could come from there. "
         f"Change the needle or the haystack, or allow it with --collisions warn."
     )
+
+
+def given_away(items: Iterable[Item], words: Sequence[str] = ()) -> list[str]:
+    """Questions that hold all that their answers are told by. words: what the scorer looks for instead of an
+    item's key words."""
+    rows = {
+        (item.question, tuple(words) or item.reference.keywords, item.reference.answer)
+        for item in items
+        if item.reference.keywords or not item.reference.none  # 'none' is offered to everybody
+    }
+    return sorted({question for question, keys, answer in rows if _gives_away(question, keys or (answer,))})
+
+
+def refuse_given_away(questions: Sequence[str]) -> None:
+    """Raises SettingsError for the first of such questions."""
+    if questions:
+        raise SettingsError(
+            f"The question '{questions[0]}' holds the answer already, so repeating it would be right. Change "
+            f"--question or --keywords, or allow it with --collisions warn."
+        )
+
+
+def refuse_unheard(items: Iterable[Item], words: Sequence[str]) -> None:
+    """Raises SettingsError for a key word that stands in neither needle nor answer: a right answer would
+    score as a wrong one. words: what the scorer looks for instead of an item's key words."""
+    for item in items:
+        texts = [plain(text) for text in (*(needle.text for needle in item.needles), item.reference.answer)]
+        for word in words or item.reference.keywords:
+            if not any(holds_word(text, plain(word)) for text in texts):
+                parts = [part.strip() for part in word.split(",") if part.strip()]
+                flags = " ".join(f"--keywords {shlex.quote(part)}" for part in parts)
+                advice = f"Several are given as several: {flags}" if len(parts) > 1 else _MEND
+                raise SettingsError(
+                    f"Key word '{word}' stands in neither the needle nor the answer: no right answer would "
+                    f"hold it. {advice}"
+                )
+
+
+def _gives_away(question: str, texts: Sequence[str]) -> bool:
+    wanted = [text.strip().lower() for text in texts if text.strip()]
+    return bool(wanted) and all(text in question.lower() for text in wanted)

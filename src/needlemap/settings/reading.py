@@ -15,13 +15,12 @@ import yaml
 from pydantic import ValidationError
 
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.files import read_regular
-from needlemap.grid import make_grid
+from needlemap.files import read_regular, read_yaml
 from needlemap.haystacks.folder import source_of
 from needlemap.keys import check_key_names, refuse_keys
-from needlemap.seed_names import BY_NAME, ELSEWHERE, Implied, implied, translate
-from needlemap.settings import Settings, spelt_out
-from needlemap.yaml_text import read_yaml
+from needlemap.settings.grid import make_grid
+from needlemap.settings.older_names import BY_NAME, ELSEWHERE, Implied, implied, translate
+from needlemap.settings.settings import Settings, spelt_out
 
 # What is hidden when nobody says what: values drawn afresh for each repeat, so that no model knows them.
 _CITIES = [
@@ -153,7 +152,7 @@ def _heeded(
     settled: dict[str, Any], givers: Mapping[str, int], layers: Sequence[Layer], where: str
 ) -> tuple[Settings, list[Unheeded]]:
     """Settings without those that nothing would read. What is left out may leave others unread: again."""
-    from needlemap.unread import find_unread, what_stays  # late: it needs what a run needs
+    from needlemap.settings.unread import find_unread, what_stays  # late: it needs what a run needs
 
     unheeded: list[Unheeded] = []
     while True:

@@ -6,22 +6,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
-from needlemap.feeding import Feeder
-from needlemap.grid import Grid, check_size, make_grid
 from needlemap.haystacks.assembly import Haystack, assemble, bytes_a_token
 from needlemap.haystacks.base import Source
-from needlemap.identity import settings_hash
 from needlemap.models.base import Traits
 from needlemap.models.sampling import stop_strings
-from needlemap.options import option_names
-from needlemap.placement import Builder
-from needlemap.registry import find, installed
+from needlemap.prompts.feeding import Feeder
+from needlemap.prompts.placement import Builder
+from needlemap.prompts.templates import Template, load_template
 from needlemap.scorers.base import Scorer, Weigher
-from needlemap.settings import Settings, settings_of
+from needlemap.settings.grid import Grid, check_size, make_grid
+from needlemap.settings.registry import find, installed, option_names
+from needlemap.settings.settings import Settings, settings_of
 from needlemap.tasks.base import Background, Backgrounded, Ready, Scored, Task, is_depthless
-from needlemap.templates import Template, load_template
+from needlemap.text.tokens import Tokenizer
 from needlemap.tokenizers.catalogue import BUNDLED, load
-from needlemap.tokens import Tokenizer
+from needlemap.trials.keys import settings_hash
 
 _SUFFIX = {"english": "en", "chinese": "zh"}
 _DIGITS = {"none": None, "round": 0, "truncate": -1}

@@ -1,6 +1,6 @@
 """A prompt: messages of spans. Text, ids and length are derived from it; building one copies nothing.
 
-Wording is in `templates.py`, where needles go is in `placement.py`.
+Wording is in `prompts/templates.py`, where needles go is in `prompts/placement.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from needlemap.tokens import Span, TokenText
+from needlemap.text.tokens import Span, TokenText
 
 TEXT = "text"  # the role of a prompt that is one plain text, for base models
 

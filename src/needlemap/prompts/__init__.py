@@ -1,0 +1,1 @@
+"""Prompts as spans of texts: templates, frames, and where needles go."""

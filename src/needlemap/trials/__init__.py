@@ -1,0 +1,1 @@
+"""From settings to trials: every prompt of a run, its key, and answers that leak."""
