@@ -33,12 +33,13 @@ from needlemap.runs.loaded import Loaded, load_run
 
 LEVEL = 6  # of compression: higher ones take three times as long for two percent
 LIVE = '<meta name="needlemap-live" content="data">'
+SCRIPTS = ("text", "state", "map", "margins", "overview", "trial", "pane", "notes", "main")  # as they run
 _PLACE = re.compile(r"\{\{(csp|live|title|style|script|data|noscript)\}\}")
 
 
 def page_html(summary: Mapping[str, Any], trials: Sequence[bytes], *, live: bool = False) -> str:
     """The whole page. trials: each run's columns, `packed`. live: the page asks its server what is new."""
-    style, script = _read("page.css"), "\n".join(_read(name) for name in scripts())
+    style, script = _read("page.css"), "\n".join(_read(f"{name}.js") for name in SCRIPTS)
     blobs = [("summary", packed(summary)), *((f"trials-{at}", data) for at, data in enumerate(trials))]
     parts = {
         "csp": policy(style, script, live=live),
@@ -61,11 +62,6 @@ def as_json(value: Mapping[str, Any]) -> bytes:
     """JSON without blanks; what is no number (NaN) is an error."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "replace")
-
-
-def scripts() -> list[str]:
-    """The script files, in the order of their names, in which they run."""
-    return sorted(file.name for file in _folder().iterdir() if file.name.endswith(".js"))
 
 
 def policy(style: str, script: str, *, live: bool = False) -> str:

@@ -150,3 +150,122 @@ function effectiveTable(run) {
 function markNumber(run, at) {
   return run.effective[at].tokens === null ? null : el("span", { class: "mark-number" }, String(at + 1));
 }
+
+// Two runs compared: the verdict first, then all lines as `needlemap compare` prints them.
+
+function differenceReadings({ difference }) {
+  const { json } = difference;
+  const all = json.overall;
+  return [
+    ["Verdict", json.verdict, json.warning, json.warning ? "main warned" : "main"],
+    [
+      "Difference",
+      `${points(all.difference / 100)} points`,
+      json.counted
+        ? `${differencePrecision(json, "\n")} pairs, ${counted(all.haystacks, "haystack")}`
+        : differencePrecision(json),
+    ],
+    ["Scores", `${percent(all.score_a / 100)} → ${percent(all.score_b / 100)}`, "%, A to B"],
+    json.counted
+      ? ["Changed", `${count(all.lost)} lost`, `${count(all.gained)} gained; p ${probability(all.p)}`]
+      : null,
+  ].filter(Boolean);
+}
+
+// '[-7.3, -1.2] n=54', or how many means of nobody knows how many answers.
+function differencePrecision({ counted: known, overall }, between = " ") {
+  const ends = pointsInterval(overall.low / 100, overall.high / 100);
+  return known ? `${ends}${between}n=${count(overall.n)}` : `${counted(overall.n, "mean")} in both`;
+}
+
+function verdictNodes({ difference }) {
+  return [
+    el("h2", {}, "Comparison"),
+    el(
+      "p",
+      { class: "soft" },
+      "Trials are paired by what was asked. Single cells are exploration: they are not corrected for their number.",
+    ),
+    el("pre", {}, visible(difference.text.join("\n"))),
+  ];
+}
+
+// Why some runs are not compared.
+function drawRefused(summary) {
+  const refused = summary.differences.filter((difference) => difference.refused);
+  at("refused").hidden = refused.length === 0;
+  put(
+    at("refused"),
+    refused.map(({ a, b, refused: why }) =>
+      el(
+        "p",
+        {},
+        el("b", {}, "Not compared: "),
+        isolated(summary.runs[a].name),
+        " with ",
+        isolated(summary.runs[b].name),
+        ". ",
+        visible(why),
+      ),
+    ),
+  );
+}
+
+// Several runs side by side: small maps on one scale, one of them chosen.
+
+function drawTabs(views, chosen, palette, choose) {
+  const tabs = at("tabs");
+  tabs.hidden = views.length < 2;
+  if (tabs.hidden) return;
+  put(
+    tabs,
+    views.map((view, number) => tabOf(view, number, chosen, palette, choose)),
+  );
+}
+
+function tabOf(view, number, chosen, palette, choose) {
+  const tab = button("", () => choose(number), {
+    role: "tab",
+    class: "tab",
+    "aria-selected": String(number === chosen),
+    "aria-controls": "panel",
+    tabindex: number === chosen ? "0" : "-1",
+    "data-keep": `tab ${view.key}`,
+  });
+  tab.append(
+    view.difference
+      ? el("span", { class: "tab-name" }, "Difference", el("span", { class: "soft" }, isolated(view.name)))
+      : el("span", { class: "tab-name" }, isolated(view.name)),
+    thumbnail(view, palette),
+    el(
+      "span",
+      { class: "tab-ends soft", "aria-hidden": "true" },
+      el("span", {}, view.lengths[0]?.[1] ?? ""),
+      el("span", {}, view.lengths.at(-1)?.[1] ?? ""),
+    ),
+    el("span", { class: "tab-score" }, visible(tabWords(view))),
+  );
+  return tab;
+}
+
+function tabWords(view) {
+  if (view.difference) {
+    const all = view.difference.json.overall;
+    return `${points(all.difference / 100)} points ${differencePrecision(view.difference.json)}`;
+  }
+  const { overall } = view.run;
+  return overall.n
+    ? `${percent(overall.score)} ${precision(overall.low, overall.high, overall.n)}`
+    : "not measured";
+}
+
+// The tab that a key leads to; null for other keys.
+function tabMoved(number, many, key) {
+  const moves = {
+    ArrowLeft: (number + many - 1) % many,
+    ArrowRight: (number + 1) % many,
+    Home: 0,
+    End: many - 1,
+  };
+  return moves[key] ?? null;
+}
