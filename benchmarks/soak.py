@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from machine import machine
-from needlemap.apart import run_coroutine
 from needlemap.runs.record import Record
 from needlemap.runs.session import Session, make_model
 from needlemap.settings.reading import configure
+from needlemap.sync import run_coroutine
 from needlemap.trials.build import Trial, prepare
 from table import rounded, show
 

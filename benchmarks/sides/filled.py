@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from needlemap.apart import run_coroutine
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models.base import Answer
 from needlemap.plan.order import cut, ordered, promised
@@ -21,6 +20,7 @@ from needlemap.runs.session import about
 from needlemap.runs.store import RunFolder, Writer
 from needlemap.runs.surroundings import surroundings
 from needlemap.settings.prices import Prices
+from needlemap.sync import run_coroutine
 from needlemap.trials.build import Experiment, Trial
 
 RIGHT = (

@@ -11,13 +11,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from needlemap.version import __version__
+
 if TYPE_CHECKING:
     from needlemap.api import Run, compare, load, make_plan, run
     from needlemap.api_suites import SuiteRun, compare_suites, load_suite, run_suite
     from needlemap.compared import Compared
     from needlemap.compared_suites import ComparedSuites
 
-__version__ = "0.1.0"
 __all__ = [
     "Compared",
     "ComparedSuites",

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from needlemap.apart import run_coroutine
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.maps.answers import latest_records
 from needlemap.maps.frame import trial_frame
@@ -26,6 +25,7 @@ from needlemap.runs.store import RunFolder
 from needlemap.runs.suite_folder import is_suite
 from needlemap.runs.watcher import Watcher
 from needlemap.suites import suite_name
+from needlemap.sync import run_coroutine
 
 if TYPE_CHECKING:
     import altair

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from needlemap.apart import run_coroutine
 from needlemap.api import Run, asked, check_outcome, plain_settings, save_runs
 from needlemap.errors import NeedlemapError
 from needlemap.maps.effective import Effective, parse_rule
@@ -19,6 +18,7 @@ from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session
 from needlemap.runs.suite_folder import SuiteFolder, is_suite, open_suite
 from needlemap.runs.suite_session import ask_families
+from needlemap.sync import run_coroutine
 from needlemap.text.printable import show
 
 if TYPE_CHECKING:

@@ -1,21 +1,121 @@
-"""Secrets that were sent, found again in what a server says, in any usual spelling, and hidden.
+"""What must not be seen: keys in settings are refused, what looks like a key in any words is hidden, and
+secrets that were sent are found again in what a server says, in any usual spelling.
 
-What merely looks like a key in words of any origin: `hidden` in `models/faults.py`.
+Keys belong into the environment: a setting that holds one would be kept in run.json, and be shown.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+from needlemap.errors import SettingsError
+
+if TYPE_CHECKING:
+    from needlemap.settings.settings import Settings
 
 HIDDEN = "[hidden]"
 SHORTEST = 6  # characters of a secret; shorter ones would be found in plain words
 RUN = 12  # characters in a row that give a longer secret away
 DEEPEST = 100  # levels of a JSON value that is looked through; nothing below is taken over
 _ESCAPE = re.compile("%[0-9A-F]{2}")
+LONGEST_MESSAGE = 500
+_SCRUBBED = 10_000  # characters of a text that a message is made of
+_SECRETS = (
+    (re.compile(r"\b(sk|gsk|xai)-[\w*…-]{4,}([/+.=]+[\w*…-]+)*=*"), r"\1-[hidden]"),
+    (re.compile(r"(?i)\b(bearer|x-api-key:?|api[-_]key[=:])\s*[^\s'\",]{16,}"), r"\1 [hidden]"),
+    (re.compile(r"://[^/\s]+@"), "://[hidden]@"),
+    (re.compile(r"(?i)([?&][\w-]*(key|token|secret|sig|signature)=)[^&\s'\"]+"), r"\1[hidden]"),
+    # Under any other name in an address: 16 characters of both cases and digits, or 32 with digits.
+    (
+        re.compile(r"([?&#]([\w.-]+=)?)(?=[^&#\s]*\d)(?=[^&#\s]*[a-z])(?=[^&#\s]*[A-Z])[\w+/=%.~-]{16,}"),
+        r"\1[hidden]",
+    ),
+    (re.compile(r"([?&#]([\w.-]+=)?)(?=[^&#\s]*\d)[\w+/=%~]{32,}"), r"\1[hidden]"),
+)
+_KEY_NAMES = re.compile(
+    r"(?i)(^|[_-])(api[_-]?key|secret|password|passwd|authorization|access[_-]?token|bearer)$"
+)
+_MAYBE_KEY = re.compile(r"(?i)(token|auth|cookie|credentials?|signature|sig|code|session|pat|jwt)$")
+_RANDOM = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w+/=.~:-]{16,}")  # what no word is
+_VARIABLE = re.compile(r"\w*_API_KEY")
+_MAPPINGS = ("request", "model_options", "scorer_options", "task_options")
+
+
+def scrub(text: str) -> str:
+    """A text fit for a record and a terminal: one printable line without keys, at most 500 characters.
+
+    >>> scrub("Incorrect API key provided: sk-abcdef123456")
+    'Incorrect API key provided: sk-[hidden]'
+    """
+    text = " ".join("".join(letter if letter.isprintable() else " " for letter in text[:_SCRUBBED]).split())
+    text = hidden(text)
+    return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
+
+
+def hidden(text: str) -> str:
+    """A text without keys, and without names and passwords in addresses; else as it is.
+
+    >>> hidden("http://me:pass@host/v1?api_key=abc&n=1")
+    'http://[hidden]@host/v1?api_key=[hidden]&n=1'
+    """
+    for pattern, instead in _SECRETS:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def refuse_keys(settings: Settings) -> None:
+    """Raises SettingsError for the first setting that holds a key."""
+    for name in _MAPPINGS:
+        for part in _named_keys(getattr(settings, name)):
+            raise SettingsError(
+                f"Setting '{name}' holds a key ({part}), which run.json would keep. Keys are read from the "
+                f"environment only. Type: export OPENAI_API_KEY=YOUR-KEY (another variable: --model-options "
+                f"key_env=NAME)"
+            )
+
+
+def check_key_names(settings: Any, instead: str) -> None:
+    """Raises SettingsError where a file takes a key from a variable that is not named as keys are.
+
+    A file may come from a stranger, with an address to send the key to. instead: what to type.
+    """
+    for name in key_names(settings):
+        if not _VARIABLE.fullmatch(name):
+            raise SettingsError(
+                f"${name} would be sent as a key. Variables that a file names must end in _API_KEY. {instead}"
+            )
+
+
+def key_names(value: Any) -> Iterator[str]:
+    """Every key_env in settings, also inside options."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            yield from [str(part)] if name == "key_env" else key_names(part)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from key_names(part)
+
+
+def _named_keys(value: Any, name: str = "") -> Iterator[str]:
+    """The names under which a value, or what is inside it, is a key."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _named_keys(part, str(key))
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _named_keys(part, name)
+    elif isinstance(value, str) and value and _is_key(name, value):
+        yield name
+
+
+def _is_key(name: str, value: str) -> bool:
+    """Whether a value is a key, by its name, by its own look, or by both."""
+    by_both = _MAYBE_KEY.search(name) and _RANDOM.fullmatch(value)
+    return bool(_KEY_NAMES.search(name) or hidden(value) != value or by_both)
 
 
 class Secrets:

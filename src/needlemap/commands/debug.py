@@ -6,7 +6,7 @@ import logging
 import os
 import re
 
-from needlemap.models.faults import hidden
+from needlemap.secrets import hidden
 from needlemap.text.printable import printable
 
 _SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")  # of names in the environment

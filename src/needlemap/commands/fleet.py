@@ -16,7 +16,6 @@ from needlemap.commands.suite import show_suite
 from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import make_folder
-from needlemap.keys import check_key_names
 from needlemap.models.base import Model
 from needlemap.reports.live import Silent
 from needlemap.runs.begun import is_replaced, set_aside
@@ -32,6 +31,7 @@ from needlemap.runs.session import Session, about, make_model
 from needlemap.runs.store import RUN_FILE, RunFolder, write_json
 from needlemap.runs.suite_folder import is_suite, open_suite
 from needlemap.runs.work import lay_out, load_work, next_folder, units_of, work_folder
+from needlemap.secrets import check_key_names
 from needlemap.settings.reading import checked
 from needlemap.text.printable import show
 from needlemap.trials.build import prepare

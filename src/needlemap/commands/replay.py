@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.keys import check_key_names
 from needlemap.models.base import Answer
 from needlemap.reports.labels import score_label
 from needlemap.runs.begun import GRID_MODES
@@ -19,6 +18,7 @@ from needlemap.runs.record import Record
 from needlemap.runs.runner import decoding_of
 from needlemap.runs.session import make_model
 from needlemap.runs.store import RunFolder
+from needlemap.secrets import check_key_names
 from needlemap.settings.grid import percent, setting
 from needlemap.settings.reading import checked
 from needlemap.settings.settings import Settings

@@ -17,12 +17,12 @@ from time import perf_counter, time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from needlemap import __version__
 from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
 from needlemap.models import faults
 from needlemap.models.allowance import allowance
 from needlemap.models.base import Answer, tokens
-from needlemap.secrets import Secrets
+from needlemap.secrets import Secrets, hidden, scrub
+from needlemap.version import __version__
 
 if TYPE_CHECKING:
     from httpx import Response
@@ -71,7 +71,7 @@ class Server:
                 headers={**own, **headers}, limits=limits, follow_redirects=False
             )
         except Exception as error:  # the environment's proxies and certificates
-            said = faults.scrub(f"{type(error).__name__}: {error}")
+            said = scrub(f"{type(error).__name__}: {error}")
             raise SettingsError(
                 f"No connections can be made: {said}. Check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE."
             ) from None
@@ -242,7 +242,7 @@ def base_url_of(given: str | None, variable: str, home: str) -> str:
 def check_address(url: str, variable: str = "OPENAI_API_KEY") -> None:
     """Raises SettingsError for what is no address, and for one that holds a key: run.json and error messages
     would keep it."""
-    shown = faults.hidden(url)
+    shown = hidden(url)
     try:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

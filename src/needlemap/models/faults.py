@@ -20,8 +20,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from needlemap.errors import Failure, Spent, Unmeasured
+from needlemap.secrets import scrub
 
-LONGEST_MESSAGE = 500
 _READ = 10_000  # characters of a body that are looked at for words
 _OUTAGE = (502, 503, 504, 521, 522, 523, 529)  # nobody is there, or too busy: it may come back
 _COMPUTED = (408, 504, 524)  # given up by a gateway while the server behind it went on computing
@@ -50,19 +50,6 @@ NEVER_ENOUGH = re.compile(r"insufficient_quota|request too large|credit balance"
 
 _PAGE = re.compile(r"\s*<(!doctype html|html|head|body)\b", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]{0,100}>([^<]{1,200})", re.IGNORECASE)
-
-_SECRETS = (
-    (re.compile(r"\b(sk|gsk|xai)-[\w*…-]{4,}([/+.=]+[\w*…-]+)*=*"), r"\1-[hidden]"),
-    (re.compile(r"(?i)\b(bearer|x-api-key:?|api[-_]key[=:])\s*[^\s'\",]{16,}"), r"\1 [hidden]"),
-    (re.compile(r"://[^/\s]+@"), "://[hidden]@"),
-    (re.compile(r"(?i)([?&][\w-]*(key|token|secret|sig|signature)=)[^&\s'\"]+"), r"\1[hidden]"),
-    # Under any other name in an address: 16 characters of both cases and digits, or 32 with digits.
-    (
-        re.compile(r"([?&#]([\w.-]+=)?)(?=[^&#\s]*\d)(?=[^&#\s]*[a-z])(?=[^&#\s]*[A-Z])[\w+/=%.~-]{16,}"),
-        r"\1[hidden]",
-    ),
-    (re.compile(r"([?&#]([\w.-]+=)?)(?=[^&#\s]*\d)[\w+/=%~]{32,}"), r"\1[hidden]"),
-)
 
 
 def from_status(
@@ -225,25 +212,3 @@ def _page_title(text: str) -> str:
         return ""
     title = _TITLE.search(text)
     return f"an HTML page, {' '.join(title[1].split())!r}" if title else "an HTML page"
-
-
-def scrub(text: str) -> str:
-    """A text fit for a record and a terminal: one printable line without keys, at most 500 characters.
-
-    >>> scrub("Incorrect API key provided: sk-abcdef123456")
-    'Incorrect API key provided: sk-[hidden]'
-    """
-    text = " ".join("".join(letter if letter.isprintable() else " " for letter in text[:_READ]).split())
-    text = hidden(text)
-    return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
-
-
-def hidden(text: str) -> str:
-    """A text without keys, and without names and passwords in addresses; else as it is.
-
-    >>> hidden("http://me:pass@host/v1?api_key=abc&n=1")
-    'http://[hidden]@host/v1?api_key=[hidden]&n=1'
-    """
-    for pattern, instead in _SECRETS:
-        text = pattern.sub(instead, text)
-    return text

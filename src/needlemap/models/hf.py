@@ -29,6 +29,7 @@ from needlemap.models.thinking import opened_in, told_apart
 from needlemap.models.walk import Ids, Logits, Walk, greedy
 from needlemap.models.weights import weights_fingerprint
 from needlemap.prompts.prompt import Prompt
+from needlemap.secrets import scrub
 from needlemap.settings.registry import Checked, checked
 from needlemap.tokenizers.huggingface import read_vocabulary
 
@@ -141,7 +142,7 @@ class HuggingFaceModel(metaclass=Checked):
         except (Unmeasured, SettingsError):
             raise
         except Exception as error:
-            said = faults.scrub(f"hf/{self.name}: {type(error).__name__}: {error}")
+            said = scrub(f"hf/{self.name}: {type(error).__name__}: {error}")
             raise Unmeasured(Failure.MODEL, said) from None
 
     def _answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
@@ -230,7 +231,7 @@ def checked_engine(
     except SettingsError as error:
         raise SettingsError(f"'{name}' cannot be asked: {error}") from None
     except Exception as error:  # a model's own code may raise anything
-        said = faults.scrub(f"{type(error).__name__}: {error}")
+        said = scrub(f"{type(error).__name__}: {error}")
         raise SettingsError(f"'{name}' cannot be asked: it does not compute a few tokens: {said}") from error
     return engine, tuple(f"hf/{name}: {note}." for note in notes)
 

@@ -9,8 +9,8 @@ from typing import Any
 from tokenizers import Tokenizer as Vocabulary
 
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.models.faults import scrub
 from needlemap.models.model_files import ModelFiles
+from needlemap.secrets import scrub
 
 _MOST_LAYERS = 10_000
 

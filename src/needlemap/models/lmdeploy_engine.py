@@ -11,8 +11,9 @@ from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
 from needlemap.models.base import Decoding
-from needlemap.models.faults import OUT_OF_MEMORY, scrub
+from needlemap.models.faults import OUT_OF_MEMORY
 from needlemap.models.sampling import STOP_FIELDS
+from needlemap.secrets import scrub
 
 CONFIGS = {"turbomind": "TurbomindEngineConfig", "pytorch": "PytorchEngineConfig"}
 # Fields of GenerationConfig that are settings of their own, or that would change what comes back.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 
-from needlemap import __version__
 from needlemap.errors import NeedlemapError
 from needlemap.reports.table import Table
+from needlemap.version import __version__
 
 
 def parquet_bytes(table: Table) -> bytes:

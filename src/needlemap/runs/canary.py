@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from needlemap.errors import Failure
-from needlemap.models.faults import scrub
 from needlemap.plan.places import SHARING
 from needlemap.prompts.prompt import Prompt
 from needlemap.runs.outcomes import ANSWER_SPENT, REFUSED, THINKING_SPENT
 from needlemap.runs.record import Record
 from needlemap.runs.runner import Runner
+from needlemap.secrets import scrub
 from needlemap.settings.grid import percent
 from needlemap.settings.settings import Settings
 from needlemap.trials.build import Trial

@@ -19,10 +19,9 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import read_regular, write_whole
-from needlemap.keys import key_names
-from needlemap.models.faults import hidden
 from needlemap.runs.store import RUN_FILE, RunFolder
 from needlemap.runs.suite_folder import is_suite, open_suite
+from needlemap.secrets import hidden, key_names
 
 SIGNED = "signed"  # the name under which a file holds its signature
 TRUST = "--trust-run"

@@ -16,7 +16,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from needlemap import __version__
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.maps.cube import Cube, make_cube
 from needlemap.maps.map import Map, make_map, with_skipped
@@ -44,6 +43,7 @@ from needlemap.text.printable import printable
 from needlemap.trials.build import Experiment, Trial
 from needlemap.trials.keys import run_hash
 from needlemap.trials.resolve import model_options
+from needlemap.version import __version__
 
 _PACKAGES = ("httpx", "quicktok-v1", "tokenizers", "rapidfuzz", "numpy")
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from needlemap import __version__
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_regular, make_folder, read_regular
 from needlemap.runs.budget import Budget
@@ -18,6 +17,7 @@ from needlemap.runs.closed_book import every_record
 from needlemap.runs.store import RUN_FILE, RunFolder, write_json
 from needlemap.settings.settings import Settings
 from needlemap.suites import Suite, plain_name
+from needlemap.version import __version__
 
 NAME = "suite.json"
 SCHEMA = 1

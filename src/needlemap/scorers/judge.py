@@ -14,9 +14,9 @@ from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
 from needlemap.models.base import Answer, Decoding, Model
-from needlemap.models.faults import scrub
 from needlemap.prompts.prompt import Prompt
 from needlemap.scorers.base import Reference, Score
+from needlemap.secrets import scrub
 from needlemap.settings.prices import Prices, summed
 from needlemap.settings.registry import Checked, find
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import read_regular, read_yaml
 from needlemap.haystacks.folder import source_of
-from needlemap.keys import check_key_names, refuse_keys
+from needlemap.secrets import check_key_names, refuse_keys
 from needlemap.settings.grid import make_grid
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, Implied, implied, translate
 from needlemap.settings.settings import Settings, spelt_out

@@ -20,8 +20,8 @@ import numpy as np
 
 from needlemap.errors import VocabularyMissing
 from needlemap.models.connection import LARGEST_BYTES, check_address, from_environment, text_of
-from needlemap.models.faults import from_status, scrub
-from needlemap.secrets import Secrets
+from needlemap.models.faults import from_status
+from needlemap.secrets import Secrets, scrub
 from needlemap.text.cuts import count_behind
 from needlemap.text.tokens import TokenText
 

@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from needlemap import __version__
 from needlemap.errors import NeedlemapError
 from needlemap.files import open_inside
 from needlemap.interop.imports.row import SCORERS, Row, Scale, native_mean, scale_of, share
@@ -25,6 +24,7 @@ from needlemap.interop.imports.sources import Source
 from needlemap.runs.origin import signed
 from needlemap.runs.record import SCHEMA, NeedleRecord, Record, ScorerRecord
 from needlemap.runs.store import RunFolder, Writer
+from needlemap.version import __version__
 
 MODE = "imported"
 UNKNOWN = "unknown"

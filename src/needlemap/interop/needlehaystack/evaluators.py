@@ -24,13 +24,13 @@ from needlemap.interop.needlehaystack.contexts import context, context_by
 from needlemap.interop.needlehaystack.parameters import KEYS, Parameters
 from needlemap.interop.needlehaystack.session import RETRIES, Cell, Row, Session, called, run_to_end, said
 from needlemap.models.base import Answer, Decoding, Model
-from needlemap.models.faults import hidden
 from needlemap.prompts.prompt import Prompt
 from needlemap.prompts.templates import load_template
 from needlemap.runs.retry import attempts
 from needlemap.scorers.base import Reference, Scorer
 from needlemap.scorers.judge import Judge
 from needlemap.scorers.substring import Substring
+from needlemap.secrets import hidden
 from needlemap.settings.registry import find
 from needlemap.text.printable import printable, show
 

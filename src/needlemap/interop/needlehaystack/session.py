@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
-from needlemap.models.faults import scrub
 from needlemap.models.python import beside
+from needlemap.secrets import scrub
 
 RESULTS, CONTEXTS = Path("results"), Path("contexts")
 Row = dict[str, Any]

@@ -16,13 +16,13 @@ from needlemap.maps.cube import Cube
 from needlemap.maps.effective import Effective, Rule
 from needlemap.maps.map import Map
 from needlemap.maps.position import depth_scores
-from needlemap.models.faults import hidden
 from needlemap.reports.comparison import Names, comparison_json, comparison_text
 from needlemap.reports.labels import depth_score_labels
 from needlemap.reports.layout import Layout
 from needlemap.reports.paired import compare_loaded
 from needlemap.reports.summary import effective_label
 from needlemap.runs.loaded import Loaded
+from needlemap.secrets import hidden
 
 
 def share(value: float | None, digits: int = 6) -> float | None:

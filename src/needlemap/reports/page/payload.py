@@ -14,11 +14,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from needlemap import __version__
 from needlemap.maps.cube import Cube
 from needlemap.maps.effective import RULES, effective_length, parse_rule
 from needlemap.maps.map import Map
-from needlemap.models.faults import hidden
 from needlemap.reports.closing import balance_lines, placeless_lines
 from needlemap.reports.labels import NOT_ASKED, length_labels, row_labels, told_apart
 from needlemap.reports.layout import Layout, make_layout
@@ -32,7 +30,9 @@ from needlemap.runs.loaded import Loaded
 from needlemap.runs.outcomes import outcome_counts, outcome_lines
 from needlemap.runs.record import Record
 from needlemap.runs.session import cube_of_run
+from needlemap.secrets import hidden
 from needlemap.settings.settings import Settings
+from needlemap.version import __version__
 
 FORMAT = 1
 

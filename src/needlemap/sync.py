@@ -16,10 +16,10 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(coroutine)
-    return _apart(coroutine)
+    return _run_in_thread(coroutine)
 
 
-def _apart(coroutine: Coroutine[Any, Any, T]) -> T:
+def _run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
     """An interrupt here cancels it there, and waits until it has put its things away."""
     loop = asyncio.new_event_loop()
     thread = Thread(target=loop.run_forever, name="needlemap", daemon=True)
@@ -30,14 +30,14 @@ def _apart(coroutine: Coroutine[Any, Any, T]) -> T:
             return future.result()
         finally:
             future.cancel()
-            asyncio.run_coroutine_threadsafe(_rest(), loop).result()
+            asyncio.run_coroutine_threadsafe(_settle_loop(), loop).result()
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
 
 
-async def _rest() -> None:
+async def _settle_loop() -> None:
     """Wait for what still runs on this loop, then for its generators and threads."""
     loop = asyncio.get_running_loop()
     others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
