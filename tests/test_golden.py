@@ -1,0 +1,31 @@
+"""What every preset and suite gives on a tiny grid is what tests/golden.txt says, byte for byte."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+TOOL = Path(__file__).parent.parent / "tools" / "golden.py"
+
+
+@pytest.fixture(scope="module")
+def golden() -> ModuleType:
+    """tools/golden.py."""
+    spec = importlib.util.spec_from_file_location("golden", TOOL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_prompts_keys_records_plans_comparisons_tables_pages_and_other_tools_files_stay_as_they_are(
+    golden: ModuleType,
+) -> None:
+    """Whoever means to change one runs `python tools/golden.py`, and says in the commit why it moved."""
+    moved = golden.moved(golden.table(list(golden.rows())))
+
+    assert not moved, "\n".join(moved)
