@@ -20,7 +20,7 @@ import sys
 import tempfile
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -62,14 +62,10 @@ Output = tuple[str, str]  # its name, and its text without what passes
 
 def rows(only: str = "") -> Iterator[tuple[str, str, str]]:
     """(preset or tool, output, text) of all whose name holds `only`, in the order of the table."""
-    from needlemap.configure import preset_files
-    from needlemap.suites import suite_files
-
     makers: dict[str, Callable[[], Iterator[Output]]] = {}
-    for name in preset_files():
-        makers[name] = lambda name=name: of_preset(name, OWN.get(name, GRID))
-    for name in suite_files():
-        makers[f"suite:{name}"] = lambda name=name: of_preset(f"suite:{name}", SUITE)
+    for kind in ("presets", "suites"):
+        for name in (line.split()[0] for line in typed("list", kind).splitlines()):
+            makers[name] = partial(of_preset, name, OWN.get(name, SUITE if kind == "suites" else GRID))
     makers |= {"needlehaystack files": of_needlehaystack, "opencompass files": of_opencompass}
     with workplace():
         for name, make in makers.items():
