@@ -19,7 +19,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from needlemap.cli import main
-from needlemap.runs.locks import is_held
+from needlemap.runs.store import is_held
 
 collect_ignore = ["servers"]  # programs, not tests
 ROOT = Path(__file__).parent.parent

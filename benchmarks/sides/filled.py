@@ -15,10 +15,9 @@ from needlemap.errors import Failure, Unmeasured
 from needlemap.models.base import Answer
 from needlemap.plan.order import cut, ordered, promised
 from needlemap.runs.record import Record
-from needlemap.runs.recording import RecordMaker
+from needlemap.runs.recording import RecordMaker, surroundings
 from needlemap.runs.session import about
 from needlemap.runs.store import RunFolder, Writer
-from needlemap.runs.surroundings import surroundings
 from needlemap.settings.prices import Prices
 from needlemap.sync import run_coroutine
 from needlemap.trials.build import Experiment, Trial

@@ -19,11 +19,10 @@ from needlemap.reports.table_file import is_table, write_table
 from needlemap.runs.loaded import load_run
 from needlemap.runs.origin import check_origin
 from needlemap.runs.record import Record
-from needlemap.runs.runner import Outcome
+from needlemap.runs.runner import Outcome, Watcher
 from needlemap.runs.session import Session, load_map, make_model, stored_title
 from needlemap.runs.store import RunFolder
 from needlemap.runs.suite_folder import is_suite
-from needlemap.runs.watcher import Watcher
 from needlemap.suites import suite_name
 from needlemap.sync import run_coroutine
 

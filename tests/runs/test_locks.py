@@ -8,7 +8,7 @@ import fcntl
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.runs.locks import is_held, lock_folder, lock_launch
+from needlemap.runs.store import is_held, lock_folder, lock_launch
 
 
 def test_workers_share_a_folder_and_keep_others_out(tmp_path):

@@ -10,8 +10,7 @@ import pytest
 
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models.allowance import Allowance, Quota, allowance
-from needlemap.runs.bucket import Bucket
-from needlemap.runs.pacer import Pacer, Ticket
+from needlemap.runs.pacer import Bucket, Pacer, Ticket
 from needlemap.settings.units import duration_label
 
 GRID = ("--lengths", "200", "--depths", "50", "--mode", "single")

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from needlemap.prompts.prompt import Message, PlacedNeedle, Prompt
-from needlemap.runs.recording import needle_records
-from needlemap.runs.surroundings import LETTERS, surroundings
+from needlemap.runs.recording import LETTERS, needle_records, surroundings
 from needlemap.settings.reading import configure
 from needlemap.text.tokens import TokenText
 from needlemap.trials.build import prepare

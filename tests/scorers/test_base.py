@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.runs.scoring import Scoring, bounded
+from needlemap.runs.retry import Scoring, bounded
 from needlemap.scorers.base import FIRST_RULE, Reference, Score, rule_of
 from needlemap.scorers.exact import Exact
 from needlemap.settings.registry import installed

@@ -23,12 +23,11 @@ from needlemap.runs.fleet import Fleet
 from needlemap.runs.launch import Launch
 from needlemap.runs.launch_file import LaunchFile, check_launched_here, read_launch, refuse_launched
 from needlemap.runs.launcher import Launcher
-from needlemap.runs.locks import lock_folder, lock_launch
 from needlemap.runs.origin import check_origin, is_ours
 from needlemap.runs.presence import refuse_elsewhere
 from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session, about, make_model
-from needlemap.runs.store import RUN_FILE, RunFolder, write_json
+from needlemap.runs.store import RUN_FILE, RunFolder, lock_folder, lock_launch, write_json
 from needlemap.runs.suite_folder import is_suite, open_suite
 from needlemap.runs.work import lay_out, load_work, next_folder, units_of, work_folder
 from needlemap.secrets import check_key_names

@@ -29,10 +29,9 @@ from needlemap.runs.budget import Budget, Reserved
 from needlemap.runs.canary import begins_twice
 from needlemap.runs.contexts import SavingContexts
 from needlemap.runs.record import Record
-from needlemap.runs.runner import Outcome
+from needlemap.runs.runner import Outcome, Watcher
 from needlemap.runs.session import Session, about, load_map, make_model, map_of
 from needlemap.runs.store import RunFolder
-from needlemap.runs.watcher import Watcher
 from needlemap.scorers.base import rule_of
 from needlemap.settings.prices import price_source
 from needlemap.settings.settings import Settings

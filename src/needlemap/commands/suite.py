@@ -23,11 +23,10 @@ from needlemap.reports.live import Together
 from needlemap.reports.suite import RULES, families_of, suite_lines
 from needlemap.runs.ahead import Ahead, look_ahead
 from needlemap.runs.contexts import SavingContexts
-from needlemap.runs.runner import Outcome
+from needlemap.runs.runner import Outcome, Watcher
 from needlemap.runs.session import Session
 from needlemap.runs.suite_folder import SuiteFolder, is_suite, make_suite, open_suite
 from needlemap.runs.suite_session import ask_families
-from needlemap.runs.watcher import Watcher
 from needlemap.settings.prices import price_source
 from needlemap.settings.settings import Settings
 from needlemap.suites import Suite, load_suite

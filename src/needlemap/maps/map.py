@@ -12,8 +12,7 @@ from needlemap.maps.clusters import ClusterMean
 from needlemap.maps.cube import is_ragged, known_scores, make_cube
 from needlemap.maps.intervals import wilson
 from needlemap.maps.position import length_scores, total_score
-from needlemap.runs.outcomes import SKIPPED
-from needlemap.runs.record import Record
+from needlemap.runs.record import SKIPPED, Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from rich.text import Text
 from needlemap.maps.map import Map
 from needlemap.reports.terminal import terminal_map
 from needlemap.runs.record import Record
-from needlemap.runs.watcher import Watcher
+from needlemap.runs.runner import Watcher
 from needlemap.settings.units import duration_label
 from needlemap.text.printable import show
 from needlemap.trials.build import Trial

@@ -31,7 +31,7 @@ from needlemap.reports.labels import (
     score_label,
 )
 from needlemap.reports.style import colour_of, palette_colours
-from needlemap.runs.outcomes import SKIPPED
+from needlemap.runs.record import SKIPPED
 
 T = TypeVar("T")
 RAGGED_ROWS = 20

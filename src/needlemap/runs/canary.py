@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from needlemap.errors import Failure
 from needlemap.plan.places import SHARING
 from needlemap.prompts.prompt import Prompt
-from needlemap.runs.outcomes import ANSWER_SPENT, REFUSED, THINKING_SPENT
-from needlemap.runs.record import Record
+from needlemap.runs.record import ANSWER_SPENT, REFUSED, THINKING_SPENT, Record
 from needlemap.runs.runner import Runner
 from needlemap.secrets import scrub
 from needlemap.settings.grid import percent

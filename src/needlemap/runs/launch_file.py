@@ -13,9 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_regular, read_regular
-from needlemap.runs.locks import LOCK, hold
 from needlemap.runs.origin import TRUST, is_ours, signed
-from needlemap.runs.store import write_json
+from needlemap.runs.store import LOCK, hold, write_json
 
 NAME = "launch.json"
 

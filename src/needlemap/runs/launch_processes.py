@@ -15,7 +15,7 @@ from typing import Any
 
 from needlemap.files import open_inside
 from needlemap.runs.launcher import JobState, Phase
-from needlemap.runs.locks import is_held
+from needlemap.runs.store import is_held
 
 _THREADS = "OMP_NUM_THREADS"
 _RUNNING = JobState(Phase.RUNNING, "running")

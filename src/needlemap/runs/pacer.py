@@ -2,8 +2,12 @@
 
 What it knows of the server's limits are the user's figures, the headers of every reply, and refusals (429).
 It spreads requests over both kinds of limit, lets nobody send while a refusal's wait lasts, and adapts how
-many requests are open: fewer at a refusal, slowly more while all goes well (additive increase, multiplicative
-decrease: Chiu and Jain 1989, Computer Networks 17:1). It sends nothing itself, and counts no retries.
+many requests are open: fewer at a refusal, slowly more while all goes well (additive increase,
+multiplicative decrease: Chiu and Jain 1989, Computer Networks 17:1). It sends nothing itself, and counts no
+retries.
+
+One limit is a bucket: it holds so much, refills steadily, and each request takes its share. A server that
+counts by windows is followed too: it says when it will be full again.
 """
 
 from __future__ import annotations
@@ -16,9 +20,83 @@ from math import inf
 from time import monotonic
 
 from needlemap.errors import Failure, Unmeasured
-from needlemap.models.allowance import Allowance
-from needlemap.runs.bucket import Bucket
+from needlemap.models.allowance import Allowance, Quota
 from needlemap.settings.units import duration_label
+
+_MINUTE_S = 60.0
+_TELLING = 3.0  # requests used, below which a share of the limit tells nothing of the rate
+_TELLING_SHARE = 0.02
+_KEPT_S = 2.0  # of the rate: how much given back may be kept beyond what it holds
+_WEIGHT = 0.5  # of a newly seen rate
+
+
+@dataclass(slots=True)
+class Bucket:
+    """rate: what comes in per second. level: what is in it at `at_s`, below 0 when a large request went out.
+
+    full_at_s: when the server says that it is full again. heard: whether a server said what comes in.
+    """
+
+    rate: float
+    capacity: float
+    level: float
+    at_s: float = 0.0
+    full_at_s: float = inf
+    heard: bool = False
+
+    @classmethod
+    def even(cls, per_minute: float | None) -> Bucket | None:
+        """A user's limit: requests go out evenly, with no burst. None without one."""
+        if per_minute is None:
+            return None
+        rate = per_minute / _MINUTE_S
+        return cls(rate, min(1.0, rate), min(1.0, rate))
+
+    @classmethod
+    def learned(cls, quota: Quota, now_s: float) -> Bucket:
+        """A server's limit, as first heard of: taken to be a minute's."""
+        return cls(quota.limit / _MINUTE_S, quota.limit, quota.limit, now_s)
+
+    def wait_s(self, cost: float, now_s: float) -> float:
+        """Until a request of that cost may go out; one larger than all it holds waits until it is full."""
+        self._refill(now_s)
+        missing = min(cost, self.capacity) - self.level
+        return min(missing / self.rate, max(0.0, self.full_at_s - now_s)) if missing > 1e-9 else 0.0
+
+    def take(self, cost: float, now_s: float) -> None:
+        """A request goes out."""
+        self._refill(now_s)
+        self.level -= cost
+        self.full_at_s += cost / self.rate
+
+    def give(self, cost: float, now_s: float) -> None:
+        """A request took less than was taken for it."""
+        self._refill(now_s)
+        self.level = min(max(self.capacity, _KEPT_S * self.rate), self.level + cost)
+
+    def hear(self, quota: Quota, later: float, sent_s: float, now_s: float) -> None:
+        """What a reply says. later: what went out since its request did, at sent_s, and is not in its count.
+
+        The server counted somewhen between then and now, so its word bounds the level from both sides.
+        """
+        self._refill(now_s)
+        self.capacity = quota.limit
+        used = quota.limit - quota.left
+        if quota.full_in_s and used >= max(_TELLING, _TELLING_SHARE * quota.limit):
+            weight = _WEIGHT if self.heard else 1.0  # what was taken for it until now was a guess
+            self.rate += weight * (used / quota.full_in_s - self.rate)
+            self.heard = True
+        low = quota.left - later
+        self.level = max(low, min(self.level, low + self.rate * (now_s - sent_s), quota.limit))
+        if quota.full_in_s is not None:
+            self.full_at_s = now_s + quota.full_in_s + later / self.rate
+
+    def _refill(self, now_s: float) -> None:
+        if now_s >= self.full_at_s:
+            self.level, self.full_at_s = max(self.level, self.capacity), inf
+        self.level = max(self.level, min(self.capacity, self.level + self.rate * (now_s - self.at_s)))
+        self.at_s = now_s
+
 
 _DECREASE = 0.7  # of the open requests at a refusal
 _FIRST_PAUSE_S = 1.0  # after a refusal that does not say for how long

@@ -18,9 +18,9 @@ from needlemap.runs.origin import signed
 from needlemap.runs.pacer import Pacer
 from needlemap.runs.record import Record
 from needlemap.runs.recording import RecordMaker, answer_of, scored_anew
+from needlemap.runs.retry import Scoring
 from needlemap.runs.run_file import ruled
 from needlemap.runs.runner import raised, whole_answer
-from needlemap.runs.scoring import Scoring
 from needlemap.runs.session import make_ready
 from needlemap.runs.store import RunFolder, Writer
 from needlemap.scorers.base import Score, Scorer, Weigher

@@ -1,9 +1,9 @@
 """The loop of a run: asks the model, scores the answers, appends the records.
 
-Requests run concurrently, in lanes. A lane asks on when its last answer is on the disk, so that a crash loses
-what is in flight and no more. A judge, which may be slow, works beside the lanes: up to `_UNSCORED` answers
-of each may wait for it. The loop knows nothing of terminals and files: it tells a `Watcher` what happens, and
-a `Keeper` keeps the records.
+Requests run concurrently, in lanes. A lane asks on when its last answer is on the disk, so that a crash
+loses what is in flight and no more. A judge, which may be slow, works beside the lanes: up to `_UNSCORED`
+answers of each may wait for it. The loop knows nothing of terminals and files: it tells a `Watcher` what
+happens, and a `Keeper` keeps the records.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 from zlib import crc32
 
 from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
@@ -21,13 +22,36 @@ from needlemap.runs.budget import Budget, Reserved
 from needlemap.runs.pacer import LONGEST_WAIT_S, Pacer
 from needlemap.runs.record import Record, UnreadRecord
 from needlemap.runs.recording import NONE_UNREAD, RecordMaker, answer_of, scored_anew
-from needlemap.runs.retry import attempts
-from needlemap.runs.scoring import Scoring
-from needlemap.runs.watcher import Keeper, Watcher
+from needlemap.runs.retry import Scoring, attempts
 from needlemap.scorers.base import Connected, Score, Scorer, Weigher
 from needlemap.settings.prices import Prices
 from needlemap.settings.settings import Settings
 from needlemap.trials.build import Trial
+
+
+class Watcher(Protocol):
+    """Is told what happens in a run."""
+
+    def asked(self, trial: Trial) -> None:
+        """A request goes out."""
+        ...
+
+    def recorded(self, record: Record) -> None:
+        """A trial ended; its record is already kept."""
+        ...
+
+    def said(self, event: str) -> None:
+        """Something else that people want to know, such as a long wait."""
+        ...
+
+
+class Keeper(Protocol):
+    """Keeps records."""
+
+    async def append(self, record: Record) -> None:
+        """Return when the record is safe; it becomes so even if the caller is cancelled meanwhile."""
+        ...
+
 
 _JUDGED_S = 60.0  # for verdicts on what was answered in time
 _UNSCORED = 4  # answers of one lane that may wait for their score

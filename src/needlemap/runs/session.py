@@ -31,9 +31,8 @@ from needlemap.runs.closed_book import ask, every_record, unasked
 from needlemap.runs.launch_file import refuse_launched
 from needlemap.runs.origin import signed
 from needlemap.runs.record import SCHEMA, Record
-from needlemap.runs.runner import Outcome, Runner, raised
+from needlemap.runs.runner import Outcome, Runner, Watcher, raised
 from needlemap.runs.store import RunFolder, Writer
-from needlemap.runs.watcher import Watcher
 from needlemap.scorers.base import Connected, Paid, Scorer, Weigher
 from needlemap.settings.prices import Prices
 from needlemap.settings.registry import find

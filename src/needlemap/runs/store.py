@@ -1,13 +1,18 @@
 """A run's folder: run.json and one records file per process. Nothing that was scored is ever lost.
 
 Every record is one line, written at once and fsynced. A torn line (power cut) is dropped on reading. No two
-processes write one file, so the same layout serves a laptop and a network file system. A folder may come from
-anywhere: what in it is no record of its run is left out, and counted (`LeftOut`).
+processes write one file, so the same layout serves a laptop and a network file system. A folder may come
+from anywhere: what in it is no record of its run is left out, and counted (`LeftOut`).
+
+Advisory locks say early and clearly that a folder is taken. No record rests on them; on a file system
+without `flock` they are left out.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import fcntl
 import json
 import os
 import socket
@@ -16,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pydantic import ValidationError
 
@@ -25,13 +30,64 @@ from needlemap.files import (
     is_regular,
     lines_of,
     make_folder,
+    open_inside,
     open_regular,
     read_regular,
     write_whole,
 )
-from needlemap.runs.locks import lock_folder
 from needlemap.runs.record import SCHEMA, Record
 from needlemap.runs.run_file import is_ruled_otherwise, ruled, what_is_wrong
+
+LOCK = ".lock"
+_TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
+
+
+def lock_folder(folder: Path, *, shared: bool = False) -> IO[bytes]:
+    """Held while the returned file is open. shared: together with other workers.
+
+    Raises NeedlemapError when a run that is alone holds it, or, for one that wants it alone, anybody.
+    """
+    held = hold(folder / LOCK, shared=shared)
+    if held is None:
+        raise NeedlemapError(
+            f"Another needlemap is writing to '{folder}'. Wait until it ends, or give another folder with -o."
+        )
+    return held
+
+
+def lock_launch(folder: Path) -> IO[bytes]:
+    """Held by the command that looks after a run's workers. Raises NeedlemapError when another does."""
+    held = hold(folder / ".launch.lock")
+    if held is None:
+        raise NeedlemapError(
+            f"Another needlemap looks after the workers of '{folder}'. End it with Ctrl-C first."
+        )
+    return held
+
+
+def hold(file: Path, *, shared: bool = False) -> IO[bytes] | None:
+    """A file, locked while it is open; None when somebody else holds it."""
+    opened = open_inside(
+        file, "a+b"
+    )  # some file systems want a file open for reading to share it, writing to own it
+    try:
+        fcntl.flock(opened, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _TAKEN:
+            opened.close()
+            return None
+    return opened
+
+
+def is_held(file: Path) -> bool | None:
+    """Whether somebody holds a file, by the lock alone; None where the file system knows no locks."""
+    with open_inside(file, "a+b") as opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            return True if error.errno in _TAKEN else None
+    return False
+
 
 RUN_FILE = "run.json"
 RECORDS = "records-*.jsonl"

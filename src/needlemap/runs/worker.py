@@ -31,11 +31,10 @@ from needlemap.runs.contexts import SavingContexts
 from needlemap.runs.launch_budget import launched_budget
 from needlemap.runs.launch_file import read_launch
 from needlemap.runs.presence import Leaving, Presence, Worker, worker_name
-from needlemap.runs.runner import Outcome, Runner
+from needlemap.runs.runner import Outcome, Runner, Watcher
 from needlemap.runs.session import make_model, make_ready, marked
 from needlemap.runs.store import RunFolder, Writer
 from needlemap.runs.tail import Tail
-from needlemap.runs.watcher import Watcher
 from needlemap.runs.work import load_work, unit_trials
 from needlemap.settings.reading import checked
 from needlemap.settings.settings import Settings

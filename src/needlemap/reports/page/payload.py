@@ -27,8 +27,7 @@ from needlemap.reports.summary import summary_lines
 from needlemap.reports.usage import cache_lines
 from needlemap.runs.contrast import outdated
 from needlemap.runs.loaded import Loaded
-from needlemap.runs.outcomes import outcome_counts, outcome_lines
-from needlemap.runs.record import Record
+from needlemap.runs.record import Record, outcome_counts, outcome_lines
 from needlemap.runs.session import cube_of_run
 from needlemap.secrets import hidden
 from needlemap.settings.settings import Settings
