@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+import hypothesis
 import pytest
 
 from needlemap.cli import main
@@ -24,6 +25,9 @@ from needlemap.runs.store import is_held
 collect_ignore = ["servers"]  # programs, not tests
 ROOT = Path(__file__).parent.parent
 SERVER = Path(__file__).parent / "servers" / "wire.py"
+SLOW = hypothesis.HealthCheck.too_slow  # says how busy the machine is, not what the test found
+hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[SLOW])
+hypothesis.settings.load_profile("busy")
 
 
 class Wire:
