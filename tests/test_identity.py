@@ -161,7 +161,7 @@ HARMLESS: dict[str, dict[str, Any]] = {
 
 
 def test_every_setting_either_can_change_an_answer_or_cannot():
-    """A new setting belongs into one of the two tables here, and of the lists in identity.py."""
+    """A new setting belongs into one of the two tables here, and says its role where it is defined."""
     assert set(CHANGES) | set(HARMLESS) == set(Settings.model_fields)
     assert set(CHANGES) == {*ASKED, *BUILT}
     assert set(HARMLESS) == set(FREE)

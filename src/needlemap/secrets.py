@@ -42,7 +42,6 @@ _KEY_NAMES = re.compile(
 _MAYBE_KEY = re.compile(r"(?i)(token|auth|cookie|credentials?|signature|sig|code|session|pat|jwt)$")
 _RANDOM = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w+/=.~:-]{16,}")  # what no word is
 _VARIABLE = re.compile(r"\w*_API_KEY")
-_MAPPINGS = ("request", "model_options", "scorer_options", "task_options")
 
 
 def scrub(text: str) -> str:
@@ -69,8 +68,8 @@ def hidden(text: str) -> str:
 
 def refuse_keys(settings: Settings) -> None:
     """Raises SettingsError for the first setting that holds a key."""
-    for name in _MAPPINGS:
-        for part in _named_keys(getattr(settings, name)):
+    for name, options in settings.options.items():
+        for part in _named_keys(options):
             raise SettingsError(
                 f"Setting '{name}' holds a key ({part}), which run.json would keep. Keys are read from the "
                 f"environment only. Type: export OPENAI_API_KEY=YOUR-KEY (another variable: --model-options "

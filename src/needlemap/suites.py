@@ -14,17 +14,12 @@ import yaml
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import read_regular, read_yaml
 from needlemap.settings.reading import COMMAND, Unheeded, configure_in_part
-from needlemap.settings.settings import Settings, settings_of
+from needlemap.settings.settings import ITEM, Settings, marked
 
 MARK = "suite:"
 _KEYS = ("families", "settings")
-_OWN = ("max_answer_tokens", "thinking_tokens")  # settings of the model that a family may have for itself
-_ONE = (
-    *(name for name in settings_of("Model") if name not in _OWN),
-    *("limit_usd", "limit_tokens", "limit_time", "prices", "save", "save_contexts", "quiet", "mode"),
-)
 _STAY = ("depths",)  # flags that a family with its own does not heed: it may ask about the whole text
-_EACH = ("task", "needle", "needles", "question", "answer", "keywords", "draw")  # what makes a family
+_EACH = ("task", *ITEM)  # what makes a family
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +47,7 @@ class Suite:
         settled = {family: self._settled(family, flags) for family in self.families}
         self._refuse_unheeded([unheeded for _, unheeded in settled.values()])
         found = {family: settings for family, (settings, _) in settled.items()}
-        for name in _ONE:
+        for name in marked("shared"):
             values = [getattr(settings, name) for settings in found.values()]
             if any(value != values[0] for value in values):
                 raise SettingsError(

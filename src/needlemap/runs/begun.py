@@ -18,12 +18,12 @@ from needlemap.runs.run_file import is_ruled_otherwise, ruled
 from needlemap.runs.store import RUN_FILE, RunFolder, records_files, scorer_of
 from needlemap.scorers.base import Scorer, rule_of
 from needlemap.settings.grid import percent
+from needlemap.settings.settings import with_role
 from needlemap.trials.build import Experiment, Trial
 from needlemap.trials.keys import FREE, SCORING, place
 from needlemap.trials.resolve import Resolved
 
 GRID_MODES = ("bins", "lattice")  # the whole grid decides where needles go, so the first start fixes it
-_GRID = ("lengths", "depths", "sigmoid_ends", "depth_rounding")  # all but its repeats
 _CLOSED = "closed-book.jsonl"
 
 
@@ -103,7 +103,7 @@ def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
     """Raises AnotherRun when a folder's run asks something else: two mixed would make a false map."""
     theirs, ours = folder.about(), wanted.settings.model_dump(mode="json")
     fixed = ours["mode"] in GRID_MODES or wanted.ready  # the first start chose the places
-    free = {*SCORING} | (FREE.difference(_GRID) if fixed else FREE)
+    free = {*SCORING} | (FREE.difference(with_role("grid")) if fixed else FREE)
     differing = [
         name
         for name, value in theirs["settings"].items()

@@ -11,11 +11,12 @@ from typing import Any
 from needlemap.runs.run_file import ruled
 from needlemap.scorers.base import rule_of
 from needlemap.settings.registry import find
+from needlemap.settings.settings import marked
 from needlemap.trials.keys import FREE, SCORING
 
 About = Mapping[str, Any]  # what run.json holds
 Contrast = Mapping[str, tuple[Any, Any]]  # by name, what the two runs say
-SUBJECT = ("model", "base_url", "model_options", "temperature", "request")  # none of them changes a prompt
+SUBJECT = marked("subject")  # none of them changes a prompt
 _ABSENT = "not set"
 _LONGEST = 60
 _DIGITS = 8  # of a hash

@@ -22,6 +22,7 @@ from needlemap.files import read_regular, write_whole
 from needlemap.runs.store import RUN_FILE, RunFolder
 from needlemap.runs.suite_folder import is_suite, open_suite
 from needlemap.secrets import hidden, key_names
+from needlemap.settings.settings import marked
 
 SIGNED = "signed"  # the name under which a file holds its signature
 TRUST = "--trust-run"
@@ -65,7 +66,7 @@ def followed(settings: Mapping[str, Any]) -> list[str]:
     lines += [f"address {hidden(str(address))}"] if address else []
     keys = [*key_names(settings)] or [_HOME_KEYS.get(model.partition("/")[0], "")]
     lines += [f"key of ${', $'.join(keys)}"] if any(keys) else []
-    for name in ("haystack_path", "file_list", "template", "tokenizer", "task", "task_options", "scorer"):
+    for name in marked("opened"):
         value = settings.get(name)
         given = value not in (None, "", "auto", [], {})
         lines += [f"{name.replace('_', ' ')} {hidden(str(value))}"] if given else []

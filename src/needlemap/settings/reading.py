@@ -20,7 +20,7 @@ from needlemap.haystacks.folder import source_of
 from needlemap.secrets import check_key_names, refuse_keys
 from needlemap.settings.grid import make_grid
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, Implied, implied, translate
-from needlemap.settings.settings import Settings, spelt_out
+from needlemap.settings.settings import ITEM, OPTIONS, Settings, read_by, spelt_out
 
 # What is hidden when nobody says what: values drawn afresh for each repeat, so that no model knows them.
 _CITIES = [
@@ -55,7 +55,6 @@ RENAMED = {  # presets, by the name that they had, and why they have another
     )
 }
 _ADDRESSES = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}
-_ITEM = ("needle", "needles", "question", "answer", "keywords", "draw")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +144,7 @@ def _without_texts(settled: dict[str, Any], found: Mapping[str, Any], ours: bool
     task = settled.get("task", "single" if ours else None)
     if task is None or found.get("task", task) == task:
         return settled
-    return {name: value for name, value in settled.items() if name not in (*_ITEM, "spread", "diff")}
+    return {name: value for name, value in settled.items() if name not in (*ITEM, *read_by("several"))}
 
 
 def _heeded(
@@ -172,7 +171,7 @@ def _heeded(
 
 def _says_what(settled: Mapping[str, Any]) -> bool:
     """Whether settings say what is hidden, or have a task that does."""
-    return settled.get("task", "single") != "single" or any(settled.get(name) for name in _ITEM)
+    return settled.get("task", "single") != "single" or any(settled.get(name) for name in ITEM)
 
 
 def _with_item(settled: dict[str, Any]) -> dict[str, Any]:
@@ -327,11 +326,11 @@ def _hint(name: str, known: Iterable[str]) -> str:
 def _merged(raw: dict[str, Any], settled: Mapping[str, Any]) -> dict[str, Any]:
     """Option mappings are merged key by key; everything else is replaced. Another task's, scorer's or back
     end's options are not this one's."""
-    for name in ("task", "scorer", "model"):
+    for name in (option.removesuffix("_options") for option in OPTIONS if option.endswith("_options")):
         if name in raw and name in settled and _kind(raw[name]) != _kind(settled[name]):
             settled = {option: value for option, value in settled.items() if option != f"{name}_options"}
             raw.setdefault(f"{name}_options", {})
-    for name in ("model_options", "task_options", "scorer_options", "request", "prices"):
+    for name in OPTIONS:
         if isinstance(raw.get(name), dict) and isinstance(settled.get(name), dict):
             raw[name] = {**settled[name], **raw[name]}
     return raw

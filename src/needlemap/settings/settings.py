@@ -6,9 +6,12 @@ How they are read and merged is in `reading.py`; the older tools' names for them
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from functools import partialmethod
+from typing import Annotated, Any, Literal, cast, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic.config import JsonDict
 
 from needlemap.errors import SettingsError
 from needlemap.settings.units import duration_s, tokens
@@ -38,12 +41,41 @@ def spelt_out(language: Any) -> Any:
     return _CODES.get(language, language) if isinstance(language, str) else language
 
 
-def _field(default: Any, group: str, text: str, *, read: str | None = None, **limits: Any) -> Any:
-    """A setting: its default, the group that `--help` shows it in, and one line of help.
+Role = Literal["asked", "built", "scored", "grid", "free"]
+Mark = Literal["subject", "sampled", "shared", "opened"]
 
-    read: the rule in `unread.py` that says where it is read; None: always.
-    """
-    return Field(default, description=text, json_schema_extra={"group": group, "read": read}, **limits)
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The settings that `--help` shows under one name."""
+
+    name: str
+
+    def _field(
+        self, role: Role, default: Any, text: str, *marks: Mark, read: str | None = None, **limits: Any
+    ) -> Any:
+        """A setting: its default, one line of help, and all that is known of it.
+
+        role, in a trial's key. 'asked': its value is in it. 'built': what it comes to is, texts, places and
+        the tokenizer's own. 'scored': so, and `needlemap score` changes it. 'grid' and 'free': it is not, and
+        may differ when a run is resumed; the grid says which cells there are.
+        marks. 'subject': who is asked, which changes no prompt. 'sampled': read where an answer is generated.
+        'shared': the same for all families of a suite. 'opened': may make this machine open or run something.
+        read: the rule in `unread.py` that says where it is read; None: always.
+        """
+        known = {"role": role, "group": self.name, "read": read, "marks": list(marks)}
+        return Field(default, description=text, json_schema_extra=cast(JsonDict, known), **limits)
+
+    asked = partialmethod(_field, "asked")
+    built = partialmethod(_field, "built")
+    scored = partialmethod(_field, "scored")
+    grid = partialmethod(_field, "grid")
+    free = partialmethod(_field, "free")
+
+
+_MODEL, _TASK, _HAYSTACK, _GRID, _TEMPLATE, _SCORING, _RUN = map(
+    _Group, ("Model", "Task", "Haystack", "Grid", "Template", "Scoring", "Run")
+)
 
 
 class Settings(BaseModel):
@@ -52,190 +84,194 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     # model
-    model: str = _field(
-        "baseline/bm25", "Model", "Who answers: BACKEND/NAME, as openai/gpt-4o or baseline/bm25."
+    model: str = _MODEL.asked(
+        "baseline/bm25", "Who answers: BACKEND/NAME, as openai/gpt-4o or baseline/bm25.", "subject", "shared"
     )
-    label: str = _field(
-        "", "Model", "The model's short name in figures, tables and CSV; by default BACKEND/NAME."
+    label: str = _MODEL.free(
+        "", "The model's short name in figures, tables and CSV; by default BACKEND/NAME.", "shared"
     )
-    base_url: str | None = _field(
-        None, "Model", "Address of a compatible server, as http://127.0.0.1:8000/v1.", read="address"
+    base_url: str | None = _MODEL.asked(
+        None,
+        "Address of a compatible server, as http://127.0.0.1:8000/v1.",
+        "subject",
+        "shared",
+        read="address",
     )
-    model_options: dict[str, Any] = _field({}, "Model", "The back end's own options, KEY=VALUE.")
-    trust_remote_code: bool = _field(
+    model_options: dict[str, Any] = _MODEL.asked(
+        {}, "The back end's own options, KEY=VALUE.", "subject", "shared"
+    )
+    trust_remote_code: bool = _MODEL.asked(
         False,
-        "Model",
         "Run the Python code that comes with a model (hf, lmdeploy): only what you trust.",
+        "shared",
         read="own code",
     )
-    tokenizer: str = _field(
-        "auto",
-        "Model",
-        "Whose tokens lengths count; auto: the model's own; server: ask base_url.",
+    tokenizer: str = _MODEL.built(
+        "auto", "Whose tokens lengths count; auto: the model's own; server: ask base_url.", "shared", "opened"
     )
-    max_answer_tokens: int = _field(300, "Model", "The answer's budget in tokens.", ge=1, le=MOST_TOKENS)
-    thinking_tokens: int | None = _field(
+    max_answer_tokens: int = _MODEL.asked(300, "The answer's budget in tokens.", ge=1, le=MOST_TOKENS)
+    thinking_tokens: int | None = _MODEL.asked(
         None,
-        "Model",
         "A reasoning model's budget before its answer; no part of lengths.",
+        "sampled",
         ge=1,
         le=MOST_TOKENS,
         read="model",
     )
-    temperature: float | None = _field(
-        0.0, "Model", "Sampling temperature; 'none' leaves the field out.", ge=0, le=100, read="model"
+    temperature: float | None = _MODEL.asked(
+        0.0,
+        "Sampling temperature; 'none' leaves the field out.",
+        "subject",
+        "shared",
+        "sampled",
+        ge=0,
+        le=100,
+        read="model",
     )
-    request: dict[str, Any] = _field({}, "Model", "Any further request field, KEY=VALUE.", read="model")
+    request: dict[str, Any] = _MODEL.asked(
+        {}, "Any further request field, KEY=VALUE.", "subject", "shared", "sampled", read="model"
+    )
     # task
-    task: str = _field("single", "Task", "What is hidden and asked; see needlemap list tasks.")
-    task_options: dict[str, Any] = _field({}, "Task", "The task's own options, KEY=VALUE; see docs/tasks.md.")
-    needle: str = _field(
-        "", "Task", "The fact to hide; by default a locker code, drawn afresh for each repeat.", read="task"
+    task: str = _TASK.asked("single", "What is hidden and asked; see needlemap list tasks.", "opened")
+    task_options: dict[str, Any] = _TASK.asked(
+        {}, "The task's own options, KEY=VALUE; see docs/tasks.md.", "opened"
     )
-    needles: list[str] = _field([], "Task", "Several facts (task multi); repeat the flag.", read="task")
-    question: str = _field("", "Task", "What is asked.", read="task")
-    answer: str | None = _field(
-        None, "Task", "A right answer; the needle itself when not given.", read="task"
+    needle: str = _TASK.built(
+        "", "The fact to hide; by default a locker code, drawn afresh for each repeat.", read="task"
     )
-    keywords: list[str] = _field([], "Task", "Words that a right answer holds; one a flag.", read="task")
-    spread: Literal["chain", "chain-as-coded", "even"] = _field(
-        "chain", "Task", "How several needles are spread.", read="several"
+    needles: list[str] = _TASK.built([], "Several facts (task multi); repeat the flag.", read="task")
+    question: str = _TASK.built("", "What is asked.", read="task")
+    answer: str | None = _TASK.built(None, "A right answer; the needle itself when not given.", read="task")
+    keywords: list[str] = _TASK.built([], "Words that a right answer holds; one a flag.", read="task")
+    spread: Literal["chain", "chain-as-coded", "even"] = _TASK.built(
+        "chain", "How several needles are spread.", read="several"
     )
-    diff: float = _field(
-        10.0, "Task", "Chain: percent of depth from one needle to the next.", ge=0, le=100, read="several"
+    diff: float = _TASK.built(
+        10.0, "Chain: percent of depth from one needle to the next.", ge=0, le=100, read="several"
     )
-    draw: dict[str, list[str] | str] = _field(
-        {}, "Task", "Values for {placeholders}: a list, or low:high.", read="drawn"
+    draw: dict[str, list[str] | str] = _TASK.built(
+        {}, "Values for {placeholders}: a list, or low:high.", read="drawn"
     )
-    language: Annotated[Literal["english", "chinese"], BeforeValidator(spelt_out)] = _field(
-        "english",
-        "Task",
-        "Of template and generated haystack; en and zh are short for them.",
-        read="language",
+    language: Annotated[Literal["english", "chinese"], BeforeValidator(spelt_out)] = _TASK.built(
+        "english", "Of template and generated haystack; en and zh are short for them.", read="language"
     )
     # haystack
-    haystack: str = _field(
+    haystack: str = _HAYSTACK.built(
         "generated",
-        "Haystack",
         "Its source: generated, folder, jsonl, txt, hub, a plug-in's; a path says which.",
         read="haystack",
     )
-    haystack_path: str | None = _field(
+    haystack_path: str | None = _HAYSTACK.built(
         None,
-        "Haystack",
         "Folder of documents (with subfolders), one document, JSON Lines, or a hub name.",
+        "opened",
         read="path",
     )
-    file_list: list[str] = _field(
-        [], "Haystack", "Which files of a folder of JSON Lines, in this order.", read="files"
+    file_list: list[str] = _HAYSTACK.built(
+        [], "Which files of a folder of JSON Lines, in this order.", "opened", read="files"
     )
-    order: Literal["listed", "shuffled", "cumulative"] = _field(
-        "shuffled", "Haystack", "Order of documents by repeat.", read="ordered"
+    order: Literal["listed", "shuffled", "cumulative"] = _HAYSTACK.built(
+        "shuffled", "Order of documents by repeat.", read="ordered"
     )
-    joined: Literal["paragraphs", "text", "tokens"] = _field(
-        "paragraphs", "Haystack", "How documents are joined.", read="haystack"
+    joined: Literal["paragraphs", "text", "tokens"] = _HAYSTACK.built(
+        "paragraphs", "How documents are joined.", read="haystack"
     )
-    haystack_repeat: bool = _field(
-        False, "Haystack", "Repeat a source that is too short, and say so.", read="ending"
+    haystack_repeat: bool = _HAYSTACK.free(
+        False, "Repeat a source that is too short, and say so.", read="ending"
     )
-    collisions: Literal["error", "warn"] = _field(
-        "error", "Haystack", "When the haystack already holds the answer.", read="built"
+    collisions: Literal["error", "warn"] = _HAYSTACK.free(
+        "error", "When the haystack already holds the answer.", read="built"
     )
     # grid
-    lengths: Spec = _field("1k:16k:8:log", "Grid", "Tokens: a list as 1k,4k or min:max:count[:linear|log].")
-    depths: Spec = _field("0:100:11", "Grid", "Percent: a list as 0,50 or min:max:count[:linear|sigmoid].")
-    repeats: int = _field(
-        1, "Grid", "Draws of each cell: other documents, other values.", ge=1, le=MOST_REPEATS, read="built"
+    lengths: Spec = _GRID.grid("1k:16k:8:log", "Tokens: a list as 1k,4k or min:max:count[:linear|log].")
+    depths: Spec = _GRID.grid("0:100:11", "Percent: a list as 0,50 or min:max:count[:linear|sigmoid].")
+    repeats: int = _GRID.free(
+        1, "Draws of each cell: other documents, other values.", ge=1, le=MOST_REPEATS, read="built"
     )
-    first_repeat: int = _field(
+    first_repeat: int = _GRID.free(
+        0, "Number of the first repeat, to add more to a finished run.", ge=0, le=MOST_TOKENS, read="built"
+    )
+    sigmoid_ends: Literal["keep", "squash"] = _GRID.grid(
+        "keep", "Sigmoid: keep 0 and 100, or squash them too.", read="sigmoid"
+    )
+    depth_rounding: Literal["none", "round", "truncate"] = _GRID.grid("none", "Depths to whole percents.")
+    placement: Literal["sentence", "token", "period"] = _GRID.built(
+        "sentence", "Where a needle may go.", read="placed"
+    )
+    counts: Literal["prompt", "context"] = _GRID.built(
+        "prompt", "What a length counts: all, or the context alone.", read="built"
+    )
+    reserve_tokens: int | None = _GRID.built(
+        None, "Taken off each length; the answer's budget if not given.", ge=0, le=MOST_TOKENS
+    )
+    framing_tokens: int = _GRID.built(
         0,
-        "Grid",
-        "Number of the first repeat, to add more to a finished run.",
-        ge=0,
-        le=MOST_TOKENS,
-        read="built",
-    )
-    sigmoid_ends: Literal["keep", "squash"] = _field(
-        "keep", "Grid", "Sigmoid: keep 0 and 100, or squash them too.", read="sigmoid"
-    )
-    depth_rounding: Literal["none", "round", "truncate"] = _field("none", "Grid", "Depths to whole percents.")
-    placement: Literal["sentence", "token", "period"] = _field(
-        "sentence", "Grid", "Where a needle may go.", read="placed"
-    )
-    counts: Literal["prompt", "context"] = _field(
-        "prompt", "Grid", "What a length counts: all, or the context alone.", read="built"
-    )
-    reserve_tokens: int | None = _field(
-        None, "Grid", "Taken off each length; the answer's budget if not given.", ge=0, le=MOST_TOKENS
-    )
-    framing_tokens: int = _field(
-        0,
-        "Grid",
         "Tokens that the server's chat template adds; they count into the length.",
         ge=LEAST_FRAMING,
         le=100_000,
         read="framing",
     )
     # template
-    template: str = _field(
-        "auto", "Template", "Its name or a YAML file; auto: by language and kind of model.", read="built"
+    template: str = _TEMPLATE.built(
+        "auto", "Its name or a YAML file; auto: by language and kind of model.", "opened", read="built"
     )
-    question_position: Literal["end", "start"] = _field(
-        "end", "Template", "Question after or before the haystack.", read="built"
+    question_position: Literal["end", "start"] = _TEMPLATE.built(
+        "end", "Question after or before the haystack.", read="built"
     )
-    guide: bool = _field(
-        False, "Template", "Ask the model to think of the relevant part first.", read="built"
-    )
-    answer_prefix: str = _field(
-        "", "Template", "The answer's beginning, given to the model; {task}: the task's own."
+    guide: bool = _TEMPLATE.built(False, "Ask the model to think of the relevant part first.", read="built")
+    answer_prefix: str = _TEMPLATE.built(
+        "", "The answer's beginning, given to the model; {task}: the task's own."
     )
     # scoring
-    scorer: str = _field("auto", "Scoring", "Its name, see needlemap list scorers; auto: the task's.")
-    scorer_options: dict[str, Any] = _field({}, "Scoring", "The scorer's own options, KEY=VALUE.")
+    scorer: str = _SCORING.scored("auto", "Its name, see needlemap list scorers; auto: the task's.", "opened")
+    scorer_options: dict[str, Any] = _SCORING.scored({}, "The scorer's own options, KEY=VALUE.")
     # run
-    mode: Literal["exact", "bins", "lattice", "single", "cold"] = _field(
-        "exact", "Run", "How prompts share their beginnings; see docs/plan.md."
+    mode: Literal["exact", "bins", "lattice", "single", "cold"] = _RUN.asked(
+        "exact", "How prompts share their beginnings; see docs/plan.md.", "shared"
     )
-    bin_tolerance: float | None = _field(
+    bin_tolerance: float | None = _RUN.built(
         None,
-        "Run",
         "Mode bins: percent of depth either side of a cell's; half a step if not given.",
         gt=0,
         le=50,
         read="bins",
     )
-    seed: int = _field(0, "Run", "Fixes documents, order and drawn values.", ge=-(2**63), lt=2**63)
-    concurrency: int = _field(4, "Run", "Requests at a time.", ge=1, le=10_000, read="model")
-    retries: int = _field(6, "Run", "Further attempts after a passing failure.", ge=0, le=1000)
-    timeout_s: float = _field(600.0, "Run", "For one attempt, in seconds.", gt=0, le=MOST_S)
-    pause_s: float = _field(0.0, "Run", "Rest after each answer, in seconds.", ge=0, le=MOST_S)
-    limit_usd: float | None = _field(None, "Run", "Stop before spending more, in US dollars.", gt=0, le=1e9)
-    limit_tokens: Tokens | None = _field(
-        None, "Run", "Stop before asking more prompt and answer tokens, as 100k or 2M.", gt=0, le=10**15
+    seed: int = _RUN.asked(0, "Fixes documents, order and drawn values.", ge=-(2**63), lt=2**63)
+    concurrency: int = _RUN.free(4, "Requests at a time.", ge=1, le=10_000, read="model")
+    retries: int = _RUN.free(6, "Further attempts after a passing failure.", ge=0, le=1000)
+    timeout_s: float = _RUN.free(600.0, "For one attempt, in seconds.", gt=0, le=MOST_S)
+    pause_s: float = _RUN.free(0.0, "Rest after each answer, in seconds.", ge=0, le=MOST_S)
+    limit_usd: float | None = _RUN.free(
+        None, "Stop before spending more, in US dollars.", "shared", gt=0, le=1e9
     )
-    limit_time: Seconds | None = _field(
+    limit_tokens: Tokens | None = _RUN.free(
+        None, "Stop before asking more prompt and answer tokens, as 100k or 2M.", "shared", gt=0, le=10**15
+    )
+    limit_time: Seconds | None = _RUN.free(
         None,
-        "Run",
         "Stop this start after so long, as 90s or 1h30m; a resume has as long again.",
+        "shared",
         gt=0,
         le=MOST_S,
     )
-    requests_per_minute: float | None = _field(
-        None, "Run", "Send no more, evenly; a server's own limits are learned anyway.", gt=0, le=1e9
+    requests_per_minute: float | None = _RUN.free(
+        None, "Send no more, evenly; a server's own limits are learned anyway.", gt=0, le=1e9
     )
-    tokens_per_minute: Tokens | None = _field(
-        None, "Run", "Send no more prompt and answer tokens, evenly, as 100k.", gt=0, le=10**15
+    tokens_per_minute: Tokens | None = _RUN.free(
+        None, "Send no more prompt and answer tokens, evenly, as 100k.", gt=0, le=10**15
     )
-    canary: bool = _field(True, "Run", "Ask one small trial first, and stop if something is wrong.")
-    closed_book: bool = _field(
-        False, "Run", "Also ask each question without a haystack: what is known anyway proves nothing."
+    canary: bool = _RUN.free(True, "Ask one small trial first, and stop if something is wrong.")
+    closed_book: bool = _RUN.free(
+        False, "Also ask each question without a haystack: what is known anyway proves nothing."
     )
-    prices: dict[str, float] = _field(
-        {}, "Run", "Own prices, US dollars per million: input=, cached_input=, output=."
+    prices: dict[str, float] = _RUN.free(
+        {}, "Own prices, US dollars per million: input=, cached_input=, output=.", "shared"
     )
-    save: bool = _field(True, "Run", "Keep the run folder; off: only the printed map is left.")
-    save_contexts: bool = _field(False, "Run", "Also write every context as a text file into the run folder.")
-    quiet: bool = _field(False, "Run", "Print the result only.")
+    save: bool = _RUN.free(True, "Keep the run folder; off: only the printed map is left.", "shared")
+    save_contexts: bool = _RUN.free(
+        False, "Also write every context as a text file into the run folder.", "shared"
+    )
+    quiet: bool = _RUN.free(False, "Print the result only.", "shared")
 
     @field_validator("*", mode="before")
     @classmethod
@@ -244,6 +280,11 @@ class Settings(BaseModel):
         if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
             raise ValueError(f"takes no yes or no, got {value!r}")
         return value
+
+    @property
+    def options(self) -> dict[str, dict[str, Any]]:
+        """The settings that are options of something, by name: mappings that are merged key by key."""
+        return {name: getattr(self, name) for name in OPTIONS}
 
     @property
     def backend(self) -> str:
@@ -267,17 +308,36 @@ class Settings(BaseModel):
         return framing + (self.max_answer_tokens if self.reserve_tokens is None else self.reserve_tokens)
 
 
-def settings_of(group: str) -> list[str]:
+def settings_of(group: str) -> tuple[str, ...]:
     """The names of a group's settings."""
-    return [name for name in Settings.model_fields if _said_of(name, "group") == group]
+    return tuple(name for name in Settings.model_fields if known_of(name)["group"] == group)
 
 
-def reason_of(name: str) -> str | None:
-    """The rule in `unread.py` that says where a setting is read; None: always."""
-    return _said_of(name, "read")
+def with_role(*roles: Role) -> tuple[str, ...]:
+    """The names of the settings that play one of these roles in a trial's key."""
+    return tuple(name for name in Settings.model_fields if known_of(name)["role"] in roles)
 
 
-def _said_of(name: str, what: str) -> str | None:
-    extra = Settings.model_fields[name].json_schema_extra
-    found = extra[what] if isinstance(extra, dict) else None
-    return None if found is None else str(found)
+def marked(mark: Mark) -> tuple[str, ...]:
+    """The names of the settings that bear a mark."""
+    return tuple(name for name in Settings.model_fields if mark in known_of(name)["marks"])
+
+
+def read_by(*rules: str) -> tuple[str, ...]:
+    """The names of the settings that one of these rules of `unread.py` asks about."""
+    return tuple(name for name in Settings.model_fields if known_of(name)["read"] in rules)
+
+
+def known_of(name: str) -> dict[str, Any]:
+    """What is known of a setting: its role, group, read and marks, as `_field` has them."""
+    known = Settings.model_fields[name].json_schema_extra
+    assert isinstance(known, dict)
+    return known
+
+
+ITEM = read_by("task", "drawn")  # what is hidden, asked and wanted, in the user's own words
+OPTIONS = tuple(
+    name
+    for name, field in Settings.model_fields.items()
+    if get_origin(field.annotation) is dict and name not in ITEM
+)

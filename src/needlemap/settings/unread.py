@@ -18,11 +18,11 @@ from typing import Any
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.scorers.base import Connected, Weigher
 from needlemap.settings.registry import find, installed, option_names
-from needlemap.settings.settings import Settings, reason_of
+from needlemap.settings.settings import Settings, known_of, marked
 from needlemap.tasks.base import Background, Ready
 from needlemap.trials.resolve import make_background, make_task
 
-_ANSWERED = ("temperature", "thinking_tokens", "request")  # void where answers are weighed, not asked for
+_ANSWERED = marked("sampled")  # void where answers are weighed, not asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def find_unread(settings: Settings, own_item: bool = True) -> list[Unread]:
     """The settings that differ from their defaults and that nothing would read, in their order."""
     facts, found = Facts(settings, own_item), []
     for name, field in Settings.model_fields.items():
-        reason = reason_of(name)
+        reason = known_of(name)["read"]
         if reason is None or getattr(settings, name) == field.default:
             continue
         rule, by = RULES[reason]

@@ -18,50 +18,14 @@ from needlemap.prompts.placement import Frame
 from needlemap.prompts.prompt import Prompt
 from needlemap.scorers.base import FIRST_RULE, Scorer, rule_of
 from needlemap.settings.grid import Cell
-from needlemap.settings.settings import Settings
+from needlemap.settings.settings import Settings, with_role
 from needlemap.tasks.base import Item
 from needlemap.text.tokens import TokenText
 
-# Every setting is in exactly one of ASKED, BUILT and FREE. ASKED: who is asked and how, in the key by value.
-ASKED = (
-    "model",
-    "base_url",
-    "model_options",
-    "trust_remote_code",
-    "max_answer_tokens",
-    "thinking_tokens",
-    "temperature",
-    "request",
-    "mode",
-    "seed",
-    "task",
-    "task_options",
-)
-# In the key by what they come to: texts, places, the tokenizer's and the scorer's own.
-BUILT = (
-    *("tokenizer", "scorer", "scorer_options", "template", "question_position", "guide", "answer_prefix"),
-    *("needle", "needles", "question", "answer", "keywords", "spread", "diff", "draw", "language"),
-    *("haystack", "haystack_path", "file_list", "order", "joined"),
-    *("placement", "counts", "reserve_tokens", "framing_tokens", "bin_tolerance"),
-)
-GRID = (
-    "lengths",
-    "depths",
-    "repeats",
-    "first_repeat",
-    "sigmoid_ends",
-    "depth_rounding",
-)  # which trials there are
-# Settings that may differ when a run is resumed: none of them changes an answer that is already there.
-FREE = frozenset(
-    {
-        *GRID,
-        *("concurrency", "retries", "timeout_s", "pause_s", "requests_per_minute", "tokens_per_minute"),
-        *("limit_usd", "limit_tokens", "limit_time", "prices", "canary", "closed_book"),
-        *("label", "save", "save_contexts", "quiet", "collisions", "haystack_repeat"),
-    }
-)
-SCORING = ("scorer", "scorer_options")  # `needlemap score` changes them
+# By the roles that settings have where they are defined: each is in exactly one of ASKED, BUILT and FREE.
+ASKED, BUILT = with_role("asked"), with_role("built", "scored")
+FREE = frozenset(with_role("grid", "free"))
+SCORING = with_role("scored")
 _HOMES = {"openai": "api.openai.com", "anthropic": "api.anthropic.com"}
 _OWN = "own server"
 _LOCAL = (".local", ".internal", ".lan", ".localdomain", ".localhost")

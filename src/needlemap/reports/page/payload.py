@@ -30,7 +30,7 @@ from needlemap.runs.loaded import Loaded
 from needlemap.runs.record import Record, outcome_counts, outcome_lines
 from needlemap.runs.session import cube_of_run
 from needlemap.secrets import hidden
-from needlemap.settings.settings import Settings
+from needlemap.settings.settings import ITEM, Settings
 from needlemap.version import __version__
 
 FORMAT = 1
@@ -140,7 +140,6 @@ def _curves(map: Map, cube: Cube, rules: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-TEXTS = ("needle", "needles", "question", "answer", "keywords", "draw")  # the user's own words: shown as is
 _PRIVATE = re.compile(r"(?i)api[-_]?key|secret|passw|authorization|credential|(^|[-_])token$")
 _DIGITS = 12  # of a hash
 
@@ -160,7 +159,7 @@ def value_text(name: str, value: Any) -> str:
     >>> value_text("base_url", "http://me:pass@127.0.0.1/v1"), value_text("request", {"api_key": "abc"})
     ('http://[hidden]@127.0.0.1/v1', '{"api_key": "[hidden]"}')
     """
-    if name in TEXTS:
+    if name in ITEM:
         return _text(value)
     return hidden(_text(_masked(value)))
 
