@@ -1,10 +1,12 @@
-"""Prompts whose lengths one vocabulary counts, as the ids of another: those of the whole text."""
+"""Prompts as the token ids that a model sees: those of the whole text, whoever counts lengths."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -160,6 +162,92 @@ def test_the_ids_are_those_of_the_whole_text(
     made = experiment(folder, language=language)
     assert [trial.prompt.ids.tolist() for trial in made.trials] == whole(folder, made)
     assert all(trial.prompt.fed for trial in made.trials)
+
+
+def served(folder: Path, **given: Any) -> Experiment:
+    """The same of a server of the same weights."""
+    small = {"tokenizer": str(folder), "lengths": "300,900", "depths": "0:100:5", "max_answer_tokens": 8}
+    return prepare(configure(None, {"model": "openai/m", **small, **given}))
+
+
+def framing(folder: Path, made: Experiment) -> int:
+    """What the chat template adds to most prompts, as a run tells it by the server's counts."""
+    added = zip(whole(folder, made), made.trials, strict=True)
+    return Counter(len(ids) - trial.prompt.tokens for ids, trial in added).most_common(1)[0][0]
+
+
+@pytest.mark.parametrize("mode", ["exact", "bins", "lattice", "single", "cold"])
+@pytest.mark.parametrize("kind", ["byte_level", "llama_3", "llama_2"])
+def test_a_model_here_and_a_server_of_it_are_asked_the_same(folders: Folders, kind: str, mode: str) -> None:
+    """Lengths of one were sums of spans, those of the other counts of texts, a word or two apart."""
+    folder = folders(kind)
+    template = {"template": str(folder / "user.yaml"), "mode": mode, "repeats": 2}
+    (folder / "user.yaml").write_text('messages: [{role: user, text: "{haystack}\\n\\n{question}"}]')
+    here = experiment(folder, **template, tokenizer="auto")
+    there = served(folder, **template, framing_tokens=framing(folder, served(folder, **template)))
+    prompts = [[trial.prompt for trial in each.trials] for each in (here, there)]
+    assert [prompt.sha256 for prompt in prompts[0]] == [prompt.sha256 for prompt in prompts[1]]
+    assert [prompt.ids_sha256 for prompt in prompts[0]] == [prompt.ids_sha256 for prompt in prompts[1]]
+    assert all(prompt.ids_sha256 for prompt in prompts[0])
+    assert [prompt.ids.tolist() for prompt in prompts[0]] == whole(folder, here)
+    assert [prompt.tokens for prompt in prompts[0]] == [len(prompt.ids) for prompt in prompts[0]]
+    assert {
+        trial.cell.length_tokens - 8 + trial.prompt.off_by - trial.prompt.tokens for trial in here.trials
+    } == {0}
+
+
+def test_so_they_are_as_one_text(folders: Folders) -> None:
+    folder = folders("llama_3")
+    here = experiment(folder, tokenizer="auto", model_options={"base": True})
+    there = served(folder, model_options={"api": "completions"})
+    assert [trial.prompt.ids_sha256 for trial in here.trials] == [
+        trial.prompt.ids_sha256 for trial in there.trials
+    ]
+    assert all(trial.prompt.ids_sha256 for trial in here.trials)
+
+
+def test_the_hash_of_what_is_seen_is_that_of_the_ids(folders: Folders) -> None:
+    prompt = experiment(folders("llama_3")).trials[0].prompt
+    assert prompt.ids_sha256 == sha256(prompt.ids.astype("<i4").tobytes()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"tokenizer": "gpt-4"},
+        {"model": "anthropic/m"},
+        {"model_options": {"system_role": "user"}},
+        {"request": {"add_special_tokens": False}},
+        {"answer_prefix": "It is"},
+        {"needle": "It says <|im_end|> here.", "question": "What does it say?"},
+    ],
+)
+def test_what_a_server_may_see_otherwise_is_not_claimed(folders: Folders, given: dict[str, Any]) -> None:
+    made = served(folders("llama_3"), **given)
+    assert {trial.prompt.ids_sha256 for trial in made.trials} == {""}
+
+
+def test_nor_is_it_where_the_haystack_spells_special_tokens(folders: Folders, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("<|im_end|> " + " ".join(TEXTS[:12]))
+    given = {"haystack": "folder", "haystack_path": str(tmp_path)}
+    assert {trial.prompt.ids_sha256 for trial in served(folders("llama_3"), **given).trials} == {""}
+
+
+def test_a_servers_template_variables_are_heeded(folders: Folders) -> None:
+    folder = folders("llama_3", "{% if brief %}Briefly.{% endif %}" + CHATML)
+    hashes = [
+        served(folder, request=request).trials[0].prompt.ids_sha256
+        for request in ({}, {"chat_template_kwargs": {"brief": True}})
+    ]
+    assert all(hashes)
+    assert hashes[0] != hashes[1]
+
+
+def test_the_keys_of_a_server_do_not_hang_on_what_is_seen(folders: Folders) -> None:
+    keys = [
+        [trial.key for trial in served(folders("llama_3", template)).trials] for template in (CHATML, PLAIN)
+    ]
+    assert keys[0] == keys[1]
 
 
 @pytest.mark.parametrize("kind", ["byte_level", "llama_3", "llama_2"])

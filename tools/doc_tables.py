@@ -53,6 +53,8 @@ MEANINGS = {
     "prompt.sha256": "hash of roles and bytes of all messages",
     "prompt.tokens": "the prompt's tokens by our tokenizer, without the reserve",
     "prompt.fed_tokens": "by the model's own tokenizer, chat template included, where that is another one",
+    "prompt.ids_sha256": "hash of the token ids that the model sees, chat template included; null if "
+    "they are not known (32 bits each, lowest byte first)",
     "prompt.haystack_tokens": "of which haystack",
     "prompt.positions": "haystack tokens before each needle",
     "prompt.pad": "what was added at the haystack's end to reach the exact length; mostly nothing",

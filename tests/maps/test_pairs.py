@@ -45,6 +45,19 @@ def test_another_prompt_at_the_same_place_is_told():
     assert paired(everything(), second).unlike == ((1, 1_000, 0.5),)
 
 
+def test_other_bytes_that_both_models_see_as_the_same_tokens_are_the_same_prompt():
+    def seen(text: str, ids: str | None) -> list[Record]:
+        prompt = PromptRecord(sha256=text, ids_sha256=ids, tokens=9, haystack_tokens=5)
+        return everything(prompt=prompt)
+
+    assert paired(seen("rendered", "x"), seen("messages", "x")).unlike == ()
+    assert len(paired(seen("rendered", "x"), seen("messages", "y")).unlike) == 4
+    assert len(paired(seen("rendered", None), seen("messages", None)).unlike) == 4
+    assert paired(seen("the same", "x"), seen("the same", "y")).unlike == ()
+    other = [each.model_copy(update={"task": "another"}) for each in seen("rendered", "x")]
+    assert len(paired(seen("rendered", "x"), other).unlike) == 4
+
+
 def test_without_prompts_question_and_answer_must_agree():
     first, second = everything(prompt=None, question="a"), everything(prompt=None, question="b")
     assert len(paired(first, second).unlike) == 4

@@ -205,13 +205,22 @@ class Asking:
 
     def __call__(self, verb: str, served: Served, *flags: object, code: int = 0) -> Any:
         """The ended process of `needlemap VERB`; flags given later win."""
+        model = ("--model", f"openai/{served.model}", "--base-url", served.base_url)
+        return self._command(verb, *self._task(), *model, "--max-answer-tokens", 20, *flags, code=code)
+
+    def here(self, *flags: object, out: str = "here") -> list[dict]:
+        """The records of the same, asked of the weights in the command's own process."""
+        model = ("--model", f"hf/{self.checkpoint}", "--max-answer-tokens", 20, "--no-canary")
+        self._command("run", *self._task(), *model, "-o", out, *flags)
+        records: list[dict] = self._command.records(out)
+        return records
+
+    def _task(self) -> tuple[object, ...]:
         task = ("--needle", "The magic number for {city} is {number}.")
         asked = ("--question", "What is the magic number for {city}?", "--keywords", "{number}")
         drawn = ("--draw", "city=Berlin,Oslo,Paris,Madrid,Rome,Lima", "--draw", "number=1000:9999")
         where = ("--haystack", "folder", "--haystack-path", self._essays, "--template", "chat.yaml")
-        model = ("--model", f"openai/{served.model}", "--base-url", served.base_url)
-        flags = (*task, *asked, *drawn, *where, *model, "--max-answer-tokens", 20, *flags)
-        return self._command(verb, *flags, code=code)
+        return (*task, *asked, *drawn, *where)
 
     def run(self, served: Served, *flags: object, out: str = "r", code: int = 0) -> tuple[Any, list[dict]]:
         """`needlemap run` and its records."""

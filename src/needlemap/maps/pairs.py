@@ -1,6 +1,7 @@
-"""The trials of two runs, paired by identity: same task, cell, repeat, and the same prompt to the last byte.
+"""The trials of two runs, paired by identity: same task, cell, repeat, and the same prompt.
 
-Not by key: a trial's key names the model, which is what two runs may differ in.
+Not by key: a trial's key names the model, which is what two runs may differ in. The same prompt is one of the
+same bytes, or one that both models see as the same token ids.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def pair_up(
     whole = [asked[0] | left.keys(), asked[1] | right.keys()]
     both = whole[0] & whole[1]
     met = sorted(both & left.keys() & right.keys())
-    unlike = tuple(place for place in met if identity(left[place]) != identity(right[place]))
+    unlike = tuple(place for place in met if not is_same_prompt(left[place], right[place]))
     same = bool(met) and all(left[place].key == right[place].key for place in met)
     groups = _by_prompt(met, left)
     scores = [_scores(groups, found, left, right) for found in (left, right)]
@@ -92,6 +93,14 @@ def identity(record: Record) -> tuple[str, ...]:
     if record.prompt is not None:
         return record.task, record.prompt.sha256
     return record.task, record.question, record.reference
+
+
+def is_same_prompt(first: Record, second: Record) -> bool:
+    """Whether two records asked the same: the same bytes, or what either model sees as the same token ids."""
+    if identity(first) == identity(second):
+        return True
+    seen = [record.prompt and record.prompt.ids_sha256 for record in (first, second)]
+    return first.task == second.task and seen[0] is not None and seen[0] == seen[1]
 
 
 def _by_place(records: Iterable[Record]) -> dict[Place, Record]:

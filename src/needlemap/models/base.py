@@ -161,6 +161,8 @@ class Traits:
 
     chat: messages (True) or one plain text. tokenizer: the name that 'auto' means, None where nobody knows.
     render: for models that are fed token ids, so that no text is tokenised twice; None for those fed text.
+    whole: whether these are the ids of the whole text, as a server of the same weights makes them; else those
+    of its spans, one behind the other.
     teacher: whether the model is a `Teacher`. serial: answers come one after another from one cache, so that
     asking several at a time only mixes up their order. breakpoints: whether a provider's cache wants to be
     told where prompts part. remote: whether it is asked over a network, so that what it counts is its word.
@@ -174,6 +176,7 @@ class Traits:
     chat: bool = True
     tokenizer: str | None = None
     render: Render | None = None
+    whole: bool = False
     teacher: bool = False
     serial: bool = False
     breakpoints: bool = False

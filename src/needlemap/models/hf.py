@@ -114,6 +114,7 @@ class HuggingFaceModel(metaclass=Checked):
             chat.template is not None,
             str(model.tokenizer),
             chat.render,
+            whole=True,
             teacher=True,
             serial=True,
             weights=weights_fingerprint(model.folder) if model.folder else "",

@@ -92,6 +92,7 @@ class LMDeployModel(metaclass=Checked):
             chat.template is not None,
             str(model.tokenizer),
             chat.render,
+            whole=True,
             weights=weights_fingerprint(model.folder) if model.folder else "",
             positions=known.get("session_len") or model.positions,
             needs=("lmdeploy",),

@@ -1,35 +1,46 @@
-"""Prompts whose lengths one vocabulary counts, as the token ids of another: that of the model that is asked.
+"""Prompts as the token ids that a model sees: those of the whole text, its chat template included.
 
-OpenCompass counts gpt-4's tokens whatever the model. The prompt is then text; what the model is fed are the
-ids of the whole text, its chat template included, as its own tokenizer makes them. A haystack is tokenised
-once: of a prompt only the windows around its seams are, from a safe cut before each to one behind it, as in
-`text/seams.py`. Where that cannot be trusted, whole prompts are tokenised.
+A server is sent text, so a model in this process is fed what a server of the same weights would make of it.
+Another vocabulary may count lengths: OpenCompass counts gpt-4's tokens whatever the model. A haystack is
+tokenised once: of a prompt only the windows around its seams are, from a safe cut before each to one behind
+it, as in `text/seams.py`. Where that cannot be trusted, whole prompts are tokenised.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from needlemap.errors import SettingsError
 from needlemap.models.base import MARK, Render
+from needlemap.prompts.placement import Frame
 from needlemap.prompts.prompt import TEXT, Prompt
 from needlemap.text.cuts import Cuts, index_behind
 from needlemap.text.seams import MARGIN, adds_up
 from needlemap.text.tokens import Span, Tokenizer, TokenText
 
+_SAMPLE = 64  # tokens of a haystack that stand for it
 _ENDS = 4  # tokens at either end of a window that must be the haystack's own
 Rows = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Feeder:
-    """The vocabulary and the chat template of a model that is fed token ids."""
+    """The vocabulary and the chat template of a model.
+
+    counts: whether lengths are counted in this vocabulary, what the template adds included. fed: whether the
+    model is fed the ids; else a server makes them of the text. marks: spellings of special tokens, which a
+    server takes for those.
+    """
 
     tokenizer: Tokenizer
     render: Render
+    counts: bool = False
+    fed: bool = True
+    marks: tuple[bytes, ...] = ()
 
     @property
     def fingerprint(self) -> str:
@@ -41,26 +52,84 @@ class Feeder:
         """A text without a haystack of ours, tokenised as a whole."""
         return tuple(part.span() for part in self.render(rows) if len(part))
 
+    def seen(
+        self,
+        prompt: Prompt,
+        make: Callable[[Prompt], tuple[Span, ...]] | None = None,
+        haystack: TokenText | None = None,
+    ) -> Prompt:
+        """A prompt with what the model sees of it, if that is known. make: makes its spans; else its text is
+        tokenised as a whole. haystack: a text in it that spells no special token."""
+        if not self.fed and self.is_open(prompt, haystack):
+            return prompt
+        try:
+            spans = make(prompt) if make else self.whole(rows_of(prompt))
+        except SettingsError:  # its template refuses these messages
+            if self.fed:
+                raise
+            return prompt
+        known = replace(prompt, ids_sha256=ids_sha256(spans))
+        if not self.fed:
+            return known
+        return replace(known, fed=spans, tokens=sum(map(len, spans)) if self.counts else prompt.tokens)
+
+    def is_open(self, prompt: Prompt, haystack: TokenText | None = None) -> bool:
+        """Whether a server may make other ids of a prompt: where it spells special tokens, or begins the
+        answer, which servers take in different ways."""
+        spans = (span for message in prompt.messages for span in message.spans if span.text is not haystack)
+        return prompt.messages[-1].role == "assistant" or any(self.spelt(bytes(span.data)) for span in spans)
+
+    def spelt(self, data: bytes) -> bool:
+        """Whether a text spells a special token."""
+        return any(mark in data for mark in self.marks)
+
+
+def ids_sha256(spans: Iterable[Span]) -> str:
+    """Hash of token ids, as whole numbers of 32 bits, the lowest byte first."""
+    digest = hashlib.sha256()
+    for span in spans:
+        digest.update(np.ascontiguousarray(span.ids, "<i4").data)
+    return digest.hexdigest()
+
 
 class Feed:
     """Feeds a model the prompts of one haystack; remembers what it has tokenised.
 
-    haystack: as the counting vocabulary tokenised it.
+    haystack: as the counting vocabulary tokenised it. cuts: its own, where that is the model's vocabulary and
+    the text was tokenised as a whole.
     """
 
-    def __init__(self, feeder: Feeder, haystack: TokenText) -> None:
+    def __init__(self, feeder: Feeder, haystack: TokenText, cuts: Cuts | None = None) -> None:
         self._feeder, self._counted = feeder, haystack
-        self._own = feeder.tokenizer.index(haystack.data)
-        self._cuts = Cuts.of(self._own)
+        self._own = feeder.tokenizer.index(haystack.data) if cuts is None else haystack
+        self._cuts = cuts or Cuts.of(self._own)
+        self._plain = None if feeder.spelt(haystack.data) else haystack
         same = self._own.data == haystack.data
         self.windowed = same and adds_up(feeder.tokenizer, self._own, self._cuts)
         self._around: dict[Rows, tuple[TokenText, TokenText]] = {}
         self._between: dict[bytes, TokenText | None] = {}
 
     def fed(self, prompt: Prompt) -> Prompt:
-        """The prompt with the spans that the model is fed."""
-        spans = (self._pieced(prompt) if self.windowed else None) or self._feeder.whole(_rows(prompt))
-        return replace(prompt, fed=spans)
+        """The prompt with what the model sees of it, if that is known."""
+        made = self._feeder.seen(prompt, self._spans, self._plain)
+        return replace(made, off_by=prompt.off_by + made.tokens - prompt.tokens)
+
+    def _spans(self, prompt: Prompt) -> tuple[Span, ...]:
+        return (self._pieced(prompt) if self.windowed else None) or self._feeder.whole(rows_of(prompt))
+
+    def framed(self, frame: Frame) -> Frame:
+        """A frame whose tokens include what the template adds, where lengths count that.
+
+        Measured on the haystack's beginning, as a server's count minus ours would be.
+        """
+        if not (self._feeder.fed and self._feeder.counts):
+            return frame
+        sample = self._own.span(0, int(self._cuts.character[min(_SAMPLE, len(self._own))]))
+        text = replace(frame.messages[frame.context], spans=(*frame.before, sample, *frame.after))
+        around = frame.messages[: frame.context], frame.messages[frame.context + 1 :]
+        whole = self._feeder.whole(rows_of(Prompt((*around[0], text, *around[1]))))
+        counted = self._feeder.tokenizer.count(text.content.encode())
+        return replace(frame, outside_tokens=sum(map(len, whole)) - counted)
 
     def _pieced(self, prompt: Prompt) -> tuple[Span, ...] | None:
         """Pieces of the haystack's own tokens, and windows between; None where there is no such piece."""
@@ -132,5 +201,6 @@ class Feed:
         return self._around[rows]
 
 
-def _rows(prompt: Prompt) -> Rows:
+def rows_of(prompt: Prompt) -> Rows:
+    """A prompt's roles and texts."""
     return tuple((message.role, message.content) for message in prompt.messages)

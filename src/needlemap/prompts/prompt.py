@@ -58,8 +58,8 @@ class Prompt:
     asked later part from it, for caches that want to be told. tokens: length by the tokenizer, without the
     reserve.
 
-    fed: what the model is fed, in its own vocabulary and with its chat template, where another one counts
-    lengths.
+    fed: what the model is fed, in its own vocabulary and with its chat template, where it is fed the ids of
+    whole texts. ids_sha256: hash of the ids that the model sees, '' where nobody knows them.
 
     What rebuilds it: positions (haystack tokens before each needle), haystack_tokens, pad (added at the
     haystack's end for the exact length). off_by: tokens by which the asked length was missed.
@@ -77,6 +77,7 @@ class Prompt:
     off_by: int = 0
     answer_prefix: str = ""
     fed: tuple[Span, ...] = ()
+    ids_sha256: str = ""
     partings: tuple[int, ...] = ()
 
     @classmethod

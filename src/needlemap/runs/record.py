@@ -95,7 +95,8 @@ class PromptRecord(BaseModel):
     """What the prompt was: its hash, its sizes, and the few numbers that rebuild it with the run's settings.
 
     tokens: by the tokenizer that counts lengths, without the reserve. fed_tokens: by the model's own, chat
-    template included, where that is another one. positions: haystack tokens before each needle.
+    template included, where that is another one. ids_sha256: of the token ids that the model sees, chat
+    template included; None where nobody knows them. positions: haystack tokens before each needle.
     pad: what was added at the haystack's end to reach the exact length.
     """
 
@@ -103,6 +104,7 @@ class PromptRecord(BaseModel):
     sha256: str
     tokens: Whole
     fed_tokens: Whole | None = None
+    ids_sha256: str | None = None
     haystack_tokens: Whole
     positions: tuple[Whole, ...] = ()
     pad: str = ""

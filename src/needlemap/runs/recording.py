@@ -222,7 +222,8 @@ def prompt_record(trial: Trial) -> PromptRecord:
     return PromptRecord(
         sha256=prompt.sha256,
         tokens=prompt.tokens,
-        fed_tokens=prompt.asked_tokens if prompt.fed else None,
+        fed_tokens=prompt.asked_tokens if prompt.asked_tokens != prompt.tokens else None,
+        ids_sha256=prompt.ids_sha256 or None,
         haystack_tokens=prompt.haystack_tokens,
         positions=prompt.positions,
         pad=prompt.pad,

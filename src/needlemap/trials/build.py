@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from needlemap.errors import SettingsError
+from needlemap.haystacks.assembly import Haystack
 from needlemap.haystacks.base import Parted
 from needlemap.models.base import Traits
 from needlemap.plan.places import in_bin, places
@@ -90,8 +91,8 @@ class Experiment:
     @property
     def tokens_fed(self) -> int | None:
         """Prompt tokens of all trials as the model is fed them, where that is another vocabulary."""
-        fed = [trial.prompt.asked_tokens for trial in self.trials if trial.prompt.fed]
-        return sum(fed) if fed else None
+        fed = sum(trial.prompt.asked_tokens for trial in self.trials)
+        return fed if fed != self.tokens_asked else None
 
     @property
     def given_away(self) -> list[str]:
@@ -165,7 +166,8 @@ def _prepare_ready(resolved: Resolved, task: Ready) -> Experiment:
     shared = resolved.shared
     trials = []
     for each in found.placed:
-        asked = asked_whole(shared, each.prompt, each.whole.item, each.number, each.cell)
+        known = shared + (each.prompt.ids_sha256 if resolved.feeds_counted else "")
+        asked = asked_whole(known, each.prompt, each.whole.item, each.number, each.cell)
         key = scored_key(asked, resolved.scorer)
         trials.append(Trial(key, asked, each.cell, each.number, each.whole.item, each.prompt, (), False))
     parts = resolved.traits, resolved.tokenizer, resolved.task, resolved.scorer, resolved.workers, shared
@@ -176,7 +178,7 @@ def _prepare_ready(resolved: Resolved, task: Ready) -> Experiment:
 @dataclass(frozen=True, slots=True)
 class _Ground:
     """What a repeat's prompts stand on: a haystack, the builder over it, and what it holds. feed: makes the
-    ids of a model with another vocabulary."""
+    ids that the model sees."""
 
     background: Background | None
     builder: Builder
@@ -192,7 +194,16 @@ class _Ground:
             return before
         builder = make_builder(resolved, number, background)
         text = builder.haystack.text
-        return cls(background, builder, Held(text), Feed(resolved.feeder, text) if resolved.feeder else None)
+        return cls(background, builder, Held(text), _feed(resolved, builder.haystack))
+
+
+def _feed(resolved: Resolved, haystack: Haystack) -> Feed | None:
+    """What makes the ids that the model sees, where they are known."""
+    feeder = resolved.feeder or resolved.reader
+    if feeder is None:
+        return None
+    own = feeder.counts and resolved.settings.joined != "tokens"
+    return Feed(feeder, haystack.text, haystack.cuts if own else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +241,8 @@ class _Repeat:
             if held and not allowed:
                 raise collided(haystack.name, held[0], found[held[0]])
             wanted = (each.cell.length_tokens, each.cell.depth)
-            asked = asked_hash(shared, hashes[stop], each.frame, each.item, each.prompt, self._number, wanted)
+            known = shared + (each.prompt.ids_sha256 if self._resolved.feeds_counted else "")
+            asked = asked_hash(known, hashes[stop], each.frame, each.item, each.prompt, self._number, wanted)
             yield Trial(
                 scored_key(asked, self._resolved.scorer),
                 asked,
@@ -297,7 +309,7 @@ class _Repeat:
         salt = _salt(settings, cell, self._number) if settings.mode == "cold" else ""
         texts = (item.question, item.prologue, item.epilogue, prefix, salt)
         if texts not in self._frames:
-            self._frames[texts] = make_frame(
+            frame = make_frame(
                 self._resolved.template,
                 item.question,
                 self._known,
@@ -307,8 +319,9 @@ class _Repeat:
                 prologue=item.prologue,
                 epilogue=item.epilogue,
                 salt=salt,
-                render=None if self._feed else self._resolved.traits.render,
+                render=None if self._resolved.feeder else self._resolved.traits.render,
             )
+            self._frames[texts] = self._feed.framed(frame) if self._feed else frame
         return self._frames[texts]
 
 

@@ -55,7 +55,7 @@ def place_wholes(resolved: Resolved, wholes: Sequence[Whole], prefixes: Sequence
     _refuse(settings)
     known = Remembering(resolved.tokenizer)
     prompts = [
-        whole_prompt(whole, resolved.traits, known, prefix, resolved.feeder)
+        whole_prompt(whole, resolved.traits, known, prefix, resolved.feeder or resolved.reader)
         for whole, prefix in zip(wholes, prefixes, strict=True)
     ]
     depths_told = all(whole.depth is not None for whole in wholes)
@@ -106,7 +106,7 @@ def whole_prompt(
     elif prefix:
         rows.append(("assistant", prefix))
     question = whole.item.question
-    if traits.render is not None and feeder is None:
+    if traits.render is not None and not feeder:
         role, text = rows[-1]
         head, tail = traits.render([*rows[:-1], (role, text + MARK)])
         messages: tuple[Message, ...] = (Message(TEXT, (*_parted(head, question), tail.span())),)
@@ -116,8 +116,8 @@ def whole_prompt(
     sizes = [sum(map(len, message.spans)) for message in messages]
     longest = sizes.index(max(sizes))
     made = Prompt(messages, context=(longest, 0, 1), tokens=sum(sizes))
-    fed = feeder.whole(tuple(rows)) if feeder is not None else ()
-    return replace(made, question=question, answer_prefix=prefix, fed=fed)
+    made = replace(made, question=question, answer_prefix=prefix)
+    return feeder.seen(made) if feeder else made
 
 
 def _parted(text: TokenText, question: str) -> tuple[Span, ...]:

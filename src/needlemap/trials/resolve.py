@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
 from needlemap.haystacks.assembly import Haystack, assemble, bytes_a_token
 from needlemap.haystacks.base import Source
-from needlemap.models.base import Traits
+from needlemap.models.base import MARK, Traits
+from needlemap.models.chat import Chat
+from needlemap.models.model_files import TOKENIZER, ModelFiles
 from needlemap.models.sampling import stop_strings
 from needlemap.prompts.feeding import Feeder
 from needlemap.prompts.placement import Builder
+from needlemap.prompts.prompt import TEXT
 from needlemap.prompts.templates import Template, load_template
 from needlemap.scorers.base import Scorer, Weigher
 from needlemap.settings.grid import Grid, check_size, make_grid
@@ -23,13 +27,20 @@ from needlemap.tokenizers.catalogue import BUNDLED, load
 from needlemap.trials.keys import settings_hash
 
 _SUFFIX = {"english": "en", "chinese": "zh"}
+# Request fields by which a server makes other tokens of the same messages.
+REWRITING = frozenset(
+    {
+        *("add_generation_prompt", "add_special_tokens", "chat_template", "continue_final_message"),
+        *("documents", "suffix", "tools", "truncate_prompt_tokens"),
+    }
+)
 _DIGITS = {"none": None, "round": 0, "truncate": -1}
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """What a run's settings come to. traits: what the model takes. tokenizer: counts lengths. feeder: set for
-    a model that is fed the ids of another vocabulary than that."""
+    a model that is fed the ids of whole texts. reader: tells which ids a server's model sees, if known."""
 
     settings: Settings
     grid: Grid
@@ -40,13 +51,20 @@ class Resolved:
     template: Template
     source: Source
     feeder: Feeder | None = None
+    reader: Feeder | None = None
 
     @property
     def shared(self) -> str:
         """Hash of what all trials of the run share, but the scorer."""
         counted = self.tokenizer.fingerprint
-        vocabularies = f"{counted}+{self.feeder.fingerprint}" if self.feeder else counted
+        other = self.feeder if not self.feeds_counted else None
+        vocabularies = f"{counted}+{other.fingerprint}" if other else counted
         return settings_hash(self.settings, vocabularies, self.traits.weights)
+
+    @property
+    def feeds_counted(self) -> bool:
+        """Whether the model is fed the ids of whole texts, in the vocabulary that counts."""
+        return self.feeder is not None and self.feeder.counts
 
     @property
     def ready(self) -> bool:
@@ -83,7 +101,8 @@ def resolve(settings: Settings, *, asked: bool = True) -> Resolved:
     check_depths(settings, task, grid)
     scorer, template = make_scorer(settings, task, traits), make_template(settings, traits)
     source = make_source(settings)
-    return Resolved(settings, grid, traits, tokenizer, task, scorer, template, source, feeder)
+    reader = make_reader(settings, traits, tokenizer)
+    return Resolved(settings, grid, traits, tokenizer, task, scorer, template, source, feeder, reader)
 
 
 def model_traits(settings: Settings) -> Traits:
@@ -130,20 +149,42 @@ def check_request(settings: Settings, traits: Traits) -> None:
 
 
 def make_feeder(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Feeder | None:
-    """What feeds a model whose own vocabulary is not the one that counts; None for all others.
+    """What feeds a model the ids of whole texts; None for one that is fed text, or the ids of spans.
 
     Raises SettingsError for tokens that lengths already hold.
     """
     if traits.render is None or traits.tokenizer is None:
         return None
     own = load(traits.tokenizer, settings.model)
-    if own.fingerprint != tokenizer.fingerprint:
-        return Feeder(own, traits.render)
-    if settings.framing_tokens:
+    counts = own.fingerprint == tokenizer.fingerprint
+    if counts and settings.framing_tokens:
         raise SettingsError(
             f"'{settings.model}' is fed token ids, its chat template's too. Leave --framing-tokens out."
         )
-    return None
+    return Feeder(own, traits.render, counts) if traits.whole or not counts else None
+
+
+def make_reader(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Feeder | None:
+    """What a server's model sees, where --tokenizer names the model's own files here; None where it does not.
+
+    Fields that change what the server makes of a text leave nothing to know.
+    """
+    path = Path(settings.tokenizer).expanduser()
+    folder = path if path.is_dir() else path.parent
+    unlike = settings.model_options.get("system_role") or REWRITING & settings.request.keys()
+    if settings.backend != "openai" or unlike or not (folder / TOKENIZER).is_file():
+        return None
+    variables = settings.request.get("chat_template_kwargs")
+    options = variables if isinstance(variables, dict) else {}
+    try:
+        chat = Chat.of(ModelFiles(str(folder)), base=not traits.chat, template_options=options)
+        chat.render([(TEXT, MARK)])
+    except (SettingsError, VocabularyMissing):
+        return None
+    if traits.chat and chat.template is None:
+        return None
+    marks = tuple(mark.encode() for mark in chat.spellings if mark.strip())
+    return Feeder(tokenizer, chat.render, counts=True, fed=False, marks=marks)
 
 
 def load_tokenizer(settings: Settings, traits: Traits) -> Tokenizer:

@@ -1,0 +1,57 @@
+"""A model of one's own is the reference of a server: the same weights here and there, asked the same."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+
+pytestmark = pytest.mark.timeout(600)
+GRID = ("--lengths", "96,160,256", "--depths", "0,50,100", "--repeats", "2")
+CHAT = ("--framing-tokens", 8)  # what its chat template adds, as a run of the server says
+TEXT = ("--model-options", "api=completions")
+
+
+@pytest.fixture(params=["chat", "completions"])
+def as_asked(request):
+    """Flags for the server, for the model here, and both."""
+    both = ("--template", f"{'chat' if request.param == 'chat' else 'plain'}.yaml")
+    if request.param == "chat":
+        return CHAT, (), both
+    return TEXT, ("--model-options", "base=true"), both
+
+
+def check(asking, needlemap, served, as_asked):
+    there, here, both = as_asked
+    (needlemap.folder / "plain.yaml").write_text('text: "{haystack}\\n\\n{question}\\nAnswer:"\n')
+    _, theirs = asking.run(served, *GRID, *both, *there, "--tokenizer", asking.checkpoint, out="there")
+    ours = asking.here(*GRID, *both, *here, "--model-options", "dtype=float32", out="here")
+    assert len(ours) == len(theirs) == 18
+    for name in ("sha256", "ids_sha256", "haystack_tokens", "positions", "pad"):
+        assert by_place(ours, name) == by_place(theirs, name)
+    assert None not in by_place(ours, "ids_sha256").values()
+    assert [record["prompt_tokens"] for record in place_order(ours)] == [
+        record["prompt_tokens"] for record in place_order(theirs)
+    ], "the server counts as many tokens as it is said to see"
+    assert [r["answer"] for r in place_order(ours)] == [r["answer"] for r in place_order(theirs)]
+    compared = needlemap("compare", "here", "there")
+    assert "18 pairs" in compared.stdout or "pairs" in compared.stdout
+
+
+def test_llama_server_and_transformers_are_asked_the_same_and_pair(llama, asking, needlemap, as_asked):
+    check(asking, needlemap, llama(), as_asked)
+
+
+def test_vllm_and_transformers_are_asked_the_same_and_pair(vllm, asking, needlemap, as_asked):
+    check(asking, needlemap, vllm, as_asked)
+
+
+def place_order(records):
+    return sorted(records, key=lambda record: (record["repeat"], record["length_tokens"], record["depth"]))
+
+
+def by_place(records, name):
+    return {
+        (record["repeat"], record["length_tokens"], record["depth"]): record["prompt"][name]
+        for record in records
+    }
