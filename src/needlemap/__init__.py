@@ -15,30 +15,21 @@ from needlemap.version import __version__
 
 if TYPE_CHECKING:
     from needlemap.api import Run, compare, load, make_plan, run
-    from needlemap.api_suites import SuiteRun, compare_suites, load_suite, run_suite
     from needlemap.compared import Compared
-    from needlemap.compared_suites import ComparedSuites
 
 __all__ = [
     "Compared",
-    "ComparedSuites",
     "Run",
-    "SuiteRun",
     "__version__",
     "compare",
-    "compare_suites",
     "load",
-    "load_suite",
     "make_plan",
     "run",
-    "run_suite",
 ]
 
 _LATE = {
     **dict.fromkeys(("Run", "compare", "load", "make_plan", "run"), "needlemap.api"),
-    **dict.fromkeys(("SuiteRun", "compare_suites", "load_suite", "run_suite"), "needlemap.api_suites"),
     "Compared": "needlemap.compared",
-    "ComparedSuites": "needlemap.compared_suites",
 }
 
 

@@ -5,26 +5,31 @@ It takes the settings that YAML files and flags take, by the same names. It prin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.maps.answers import latest_records
-from needlemap.maps.frame import trial_frame
+from needlemap.maps.effective import Effective, Mean, parse_rule, published_length
+from needlemap.maps.frame import margin_frame, trial_frame
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
+from needlemap.reports.families import family_lines, read_families, scores_of
+from needlemap.reports.labels import length_range, overall_label
 from needlemap.reports.table_file import is_table, write_table
-from needlemap.runs.loaded import load_run
+from needlemap.runs.families import families_of
+from needlemap.runs.loaded import Loaded, load_run
 from needlemap.runs.origin import check_origin
 from needlemap.runs.record import Record
 from needlemap.runs.runner import Outcome, Watcher
 from needlemap.runs.session import Session, load_map, make_model, stored_title
 from needlemap.runs.store import RunFolder
-from needlemap.runs.suite_folder import is_suite
+from needlemap.runs.suite_session import ask_families
 from needlemap.suites import suite_name
 from needlemap.sync import run_coroutine
+from needlemap.text.printable import show
 
 if TYPE_CHECKING:
     import altair
@@ -34,35 +39,95 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder. outcome: how the asking ended, None where nothing was asked (`load`).
+    """A run's folder. outcomes: how the asking of each family ended, '' being the name of a run's only one;
+    of none that had nothing left to ask. None where nothing was to be asked (`load`).
 
     It is read at each call, so a run that goes on elsewhere shows what it has.
     """
 
     path: Path
-    outcome: Outcome | None = None
+    outcomes: Mapping[str, Outcome] | None = None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the asking ended, of all families together; None where nothing was to be asked."""
+        return None if self.outcomes is None else sum(self.outcomes.values(), Outcome())
+
+    @property
+    def families(self) -> dict[str, Run]:
+        """The families that were begun, each a run like any other; of a run with one, itself under ''."""
+        found = families_of(self.path)
+        if found.is_plain:
+            return {"": self}
+        mine = {name: {"": each} for name, each in (self.outcomes or {}).items()}
+        return {name: Run(found.folder(name), mine.get(name)) for name in found.begun}
 
     def about(self) -> dict[str, Any]:
-        """What run.json holds: settings, versions, hashes."""
-        return RunFolder(self.path).about()
+        """What run.json holds: settings, versions, hashes. Raises NeedlemapError for several families."""
+        return RunFolder(self._only()).about()
 
     def map(self) -> Map:
-        """Per cell the mean score, n and interval."""
-        return load_map(self.path)
+        """Per cell the mean score, n and interval. Raises NeedlemapError for several families."""
+        return load_map(self._only())
+
+    def scores(self) -> dict[str, dict[int, float | None]]:
+        """Per family the score by length in tokens; None where nothing was measured."""
+        return {name: run.map.by_length for name, run in self._read().items() if run is not None}
+
+    def means(self) -> dict[int, Mean]:
+        """The mean over families by length, where all of them have a score: score, low, high."""
+        return scores_of(self._read()).means()
+
+    def effective(self, rule: str = "absolute:85") -> Effective | None:
+        """How far the mean holds by a rule of docs/statistics.md, with an interval; None without a mean.
+
+        Raises SettingsError for an unknown rule.
+        """
+        return scores_of(self._read()).effective(parse_rule(rule))
+
+    def published_length(self) -> float | None:
+        """RULER's rule: the largest length in tokens whose mean exceeds 85.6.
+
+        Infinite where it is the longest tested, 0 where there is none, None without a mean.
+        """
+        return published_length(self.means())
 
     def records(self) -> list[Record]:
-        """One record a trial: of several, the last that was scored, else the last."""
-        return list(latest_records(RunFolder(self.path).records()))
+        """One record a trial, of all families: of several, the last that was scored, else the last."""
+        return [record for run in self._read().values() if run is not None for record in run.records]
 
     def to_pandas(self) -> Any:
-        """One row a trial. Raises NeedlemapError when pandas is not installed."""
-        return trial_frame(self.records())
+        """One row a trial; of several families one a family and length: family, length, score, n, low, high.
+        Raises NeedlemapError when pandas is not installed."""
+        if families_of(self.path).is_plain:
+            return trial_frame(self.records())
+        return margin_frame({name: run.map for name, run in self._read().items() if run is not None})
 
-    def plot(self, *, title: str | None = None, palette: str = "amber") -> altair.LayerChart:
-        """The map as an Altair chart. Raises SettingsError for an unknown palette."""
+    @property
+    def text(self) -> str:
+        """What `needlemap report` prints of several families; of one, a line."""
+        found = families_of(self.path)
+        if not found.is_plain:
+            return "\n".join(family_lines(found.suite, self._read())) + "\n"
+        map = self.map()
+        said = f"{map.model}, {map.task}, {length_range(map.lengths)}, {overall_label(map)}"
+        return f"Run('{self.path}': {said})"
+
+    def plot(
+        self, *, title: str | None = None, palette: str = "amber"
+    ) -> altair.LayerChart | altair.ConcatChart:
+        """The map as an Altair chart, or all families' maps. Raises SettingsError for an unknown palette."""
+        import altair
+
         from needlemap.reports.chart import heat_map
+        from needlemap.reports.figure import figure_chart, figure_of
 
-        return heat_map(self.map(), title=title or stored_title(self.path), palette=palette)
+        found = families_of(self.path)
+        if found.is_plain:
+            return heat_map(self.map(), title=title or stored_title(self.path), palette=palette)
+        figure, _ = figure_of([load_run(path) for path in found.folders], title=title, palette=palette)
+        chart: altair.ConcatChart = altair.ConcatChart.from_dict(figure_chart(figure))
+        return chart
 
     def save(
         self,
@@ -72,52 +137,52 @@ class Run:
         palette: str = "amber",
         width: str | None = None,
     ) -> Path:
-        """The map (.png, .svg, .pdf), the page (.html) or the cells (.csv, .parquet), by the suffix.
+        """The maps (.png, .svg, .pdf), the page (.html) or the cells (.csv, .parquet), by the suffix.
 
         width: of a figure for a paper, as '3.25in' or 'column'. Raises SettingsError for any other.
         """
-        return save_runs([self.path], path, title, palette, width)
+        runs = families_of(self.path).folders
+        if Path(path).suffix.lower() == ".html":
+            from needlemap.reports.page.document import write_page
+
+            return write_page(runs, path, title=title, palette=palette)
+        loaded = [load_run(run) for run in runs]
+        if is_table(path):
+            return write_table(loaded, path)
+        from needlemap.reports.figure import figure_of, write_figure
+        from needlemap.reports.style import parse_width
+
+        figure, _ = figure_of(loaded, title=title, palette=palette)
+        return write_figure(figure, path, width=parse_width(width) if width else None)
 
     def __repr__(self) -> str:
-        from needlemap.reports.labels import length_range, overall_label
-
-        map = self.map()
-        return (
-            f"Run('{self.path}': {map.model}, {map.task}, {length_range(map.lengths)}, {overall_label(map)})"
-        )
+        return self.text
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
-        """What a notebook shows: the chart, by the renderer that Altair was told to use."""
+        """What a notebook shows: the chart, by the renderer that Altair was told to use, and the text."""
         from needlemap.reports.notebook import with_text
 
         return with_text(self.plot(), repr(self), include, exclude)
 
+    def _only(self) -> Path:
+        """The folder of a run's only family. Raises NeedlemapError for several."""
+        found = families_of(self.path)
+        if not found.is_plain:
+            raise NeedlemapError(
+                f"'{self.path}' has several families. Take one of them: .families[{found.names[0]!r}]"
+            )
+        return self.path
 
-def save_runs(
-    runs: Sequence[Path], path: str | Path, title: str | None, palette: str, width: str | None
-) -> Path:
-    """What `Run.save` writes, of several runs. Raises SettingsError."""
-    if Path(path).suffix.lower() == ".html":
-        from needlemap.reports.page.document import write_page
-
-        return write_page(runs, path, title=title, palette=palette)
-    loaded = [load_run(run) for run in runs]
-    if is_table(path):
-        return write_table(loaded, path)
-    from needlemap.reports.figure import figure_of, write_figure
-    from needlemap.reports.style import parse_width
-
-    figure, _ = figure_of(loaded, title=title, palette=palette)
-    return write_figure(figure, path, width=parse_width(width) if width else None)
+    def _read(self) -> dict[str, Loaded | None]:
+        return read_families(families_of(self.path))
 
 
 def load(path: str | Path) -> Run:
     """A run that is on the disk: asked here, elsewhere, or imported. Raises NeedlemapError when none is."""
-    if is_suite(Path(path)):
-        raise NeedlemapError(f"'{path}' is a suite's folder. Type: needlemap.load_suite({str(path)!r})")
-    found = Run(Path(path))
-    found.about()
-    return found
+    found = families_of(path)
+    if found.is_plain:
+        RunFolder(path).about()
+    return Run(found.path)
 
 
 def run(
@@ -130,9 +195,9 @@ def run(
 ) -> Run:
     """Ask, score, keep; resumes a run that is at `out` (by default a new folder under runs/).
 
-    preset: a preset's name or a .yaml file. live: also serve the page, and print its address. trust_run: go
-    on with a run that this machine did not begin. settings: any
-    of `needlemap run --help`, by name; unknown ones raise SettingsError. Works in notebooks too. Raises
+    preset: a preset's name, a .yaml file, or suite:NAME for several families. live: also serve the page, and
+    print its address. trust_run: go on with a run that this machine did not begin. settings: any of
+    `needlemap run --help`, by name; unknown ones raise SettingsError. Works in notebooks too. Raises
     NeedlemapError when every request would fail.
     """
     from needlemap.commands.run import fresh
@@ -140,29 +205,68 @@ def run(
     from needlemap.trials.build import prepare
 
     if (suite := suite_name(preset)) is not None:
-        raise SettingsError(f"A suite is several runs. Type: needlemap.run_suite({suite!r}, ...)")
+        return _suite(suite, out, live, trust_run, plain_settings(settings))
     settled = settle(preset, plain_settings(settings))
     if not settled.save:
         raise SettingsError("save=False keeps no run that could be returned. Leave it out.")
     path = Path(out) if out is not None else fresh(settled)
     check_origin(path, trust_run)
     session = Session.open(prepare(settled), path)
-    outcome = _asked(session, live) if session.wanted else Outcome()
-    check_outcome(outcome)
-    return Run(path, outcome)
+    outcomes = {"": _asked(session, live)} if session.wanted else {}
+    for outcome in outcomes.values():
+        check_outcome(outcome)
+    return Run(path, outcomes)
+
+
+def _suite(suite: str, out: str | Path | None, live: bool, trust_run: bool, flags: dict[str, Any]) -> Run:
+    """Ask the families of a suite, one after the other, from one budget."""
+    from needlemap.commands.run import fresh
+    from needlemap.commands.suite import begun, refuse_for_suite
+    from needlemap.suites import load_suite
+
+    named = load_suite(suite)
+    settled = named.settle(flags)
+    first = next(iter(settled.values()))
+    refuse_for_suite(named, first, live)
+    path = Path(out) if out is not None else fresh(first, f"suite-{named.name}")
+    check_origin(path, trust_run)
+    folder, asking = begun(named, settled, path), _Asking()
+    run_coroutine(ask_families(folder, settled, asking))
+    if asking.refused:
+        raise NeedlemapError(f"{' '.join(asking.refused)} The other families are kept in '{path}'.")
+    return Run(path, asking.outcomes)
+
+
+class _Asking:
+    """Asks family after family, until one ends as all others would."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[str, Outcome] = {}
+        self.refused: list[str] = []
+
+    async def ask(self, family: str, session: Session, model: Model) -> bool:
+        """Whether to go on. Raises NeedlemapError when every request would fail."""
+        if not session.experiment.settings.quiet:
+            show(family, file=sys.stderr, flush=True)
+        outcome = await asked(session, model)
+        check_outcome(outcome)
+        self.outcomes[family] = outcome
+        return not outcome.over
+
+    def unprepared(self, family: str, error: NeedlemapError) -> None:
+        """Keep it for the end."""
+        self.refused.append(f"Family '{family}': {error}")
 
 
 def compare(a: Run | str | Path, b: Run | str | Path, *, margin: float = 2.0) -> Compared:
     """B against A on the same trials, paired: difference, interval, verdict. Each a run or its folder.
 
-    margin: the loss in points that does not matter. Raises NeedlemapError when the two asked something else.
+    Of several families each is compared, and their mean decides. margin: the loss in points that does not
+    matter. Raises NeedlemapError when the two asked something else.
     """
     from needlemap.compared import compared
 
-    first, second = _folder(a), _folder(b)
-    if is_suite(first) and is_suite(second):
-        raise NeedlemapError("Two suites are compared by needlemap.compare_suites(a, b).")
-    return compared(first, second, margin)
+    return compared(_folder(a), _folder(b), margin)
 
 
 def make_plan(

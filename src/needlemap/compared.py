@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from needlemap.maps.comparison import Comparison
 from needlemap.reports.comparison import Names, comparison_json, comparison_text, verdict_word
-from needlemap.reports.paired import MARGIN, compare_loaded
-from needlemap.runs.loaded import Loaded, load_run
+from needlemap.reports.paired import MARGIN, compare_runs, load_both
+from needlemap.runs.families import families_of
+from needlemap.runs.loaded import Loaded
 
 if TYPE_CHECKING:
     import altair
@@ -17,11 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compared:
-    """B against A, on the trials that both scored. Scores are in percent, differences in points."""
+    """B against A, on the trials that both scored. Scores are in percent, differences in points.
+
+    Of runs with several families verdict, difference, interval and p are of the mean over families, each
+    counting the same. runs: A's and B's families, by turns.
+    """
 
     comparison: Comparison = field(repr=False)
     names: Names
-    runs: tuple[Loaded, Loaded] = field(repr=False)
+    runs: tuple[Loaded, ...] = field(repr=False)
 
     @property
     def verdict(self) -> str:
@@ -55,8 +60,19 @@ class Compared:
 
     @property
     def lengths(self) -> list[dict[str, Any]]:
-        """A row a length: length_tokens, score_a, score_b, difference, low, high, p, p_holm, n, ..."""
-        return list(self.to_json()["lengths"])
+        """A row a length: length_tokens, score_a, score_b, difference, low, high, p, p_holm, n, ...; empty of
+        runs with several families."""
+        return list(self.to_json().get("lengths", []))
+
+    @property
+    def families(self) -> list[dict[str, Any]]:
+        """A row a family: family, verdict, score_a, score_b, difference, low, high, p, p_holm, n, ...; empty
+        of runs with one."""
+        rows = self.to_json().get("families", {})
+        return [
+            {"family": name, "verdict": row["verdict"], **row["overall"], "p_holm": row["p_holm"]}
+            for name, row in rows.items()
+        ]
 
     @property
     def text(self) -> str:
@@ -64,17 +80,17 @@ class Compared:
         return comparison_text(self.comparison, self.names)
 
     def to_json(self) -> dict[str, Any]:
-        """What `needlemap compare --json` prints; every cell too."""
+        """What `needlemap compare --json` prints; every family, length and cell too."""
         return comparison_json(self.comparison, self.names)
 
     def to_pandas(self) -> Any:
-        """One row a length, as `lengths`. Raises NeedlemapError when pandas is not installed."""
+        """One row a length, or a family where there are several. Raises NeedlemapError without pandas."""
         from needlemap.maps.frame import plain_frame
 
-        return plain_frame(self.lengths)
+        return plain_frame(self.families or self.lengths)
 
     def plot(self, *, palette: str = "amber") -> altair.ConcatChart:
-        """Both maps and that of the difference. Raises SettingsError for an unknown palette."""
+        """All maps; of runs with one family that of the difference too. Raises SettingsError."""
         import altair
 
         from needlemap.reports.figure import figure_chart, figure_of
@@ -110,6 +126,7 @@ class Compared:
 
 def compared(first: str | Path, second: str | Path, margin: float = MARGIN) -> Compared:
     """Compare two run folders. margin: in points. Raises NeedlemapError when they cannot be paired."""
-    runs = load_run(first), load_run(second)
-    comparison, names = compare_loaded(*runs, margin)
-    return Compared(comparison, names, runs)
+    both = families_of(first), families_of(second)
+    read = load_both(*both)
+    comparison, names = compare_runs(*both, read, margin)
+    return Compared(comparison, names, tuple(run for two in read.values() for run in two))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from needlemap.maps.families import PUBLISHED
+from needlemap.maps.effective import PUBLISHED
 from needlemap.runs.store import RunFolder
 
 SMALL = "# Three of mine.\nsettings: {lengths: [900, 1200], depths: [0, 50, 100], max_answer_tokens: 40}\n"

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from needlemap.maps.cube import Cube, cube_of
-from needlemap.maps.effective import effective_length, parse_rule
-from needlemap.maps.families import Families, Mean, published_length
+from needlemap.maps.effective import FamilyScores, Mean, effective_length, parse_rule, published_length
 
 
 def cube(scores: dict[int, float], depths: int = 4, repeats: int = 6) -> Cube:
@@ -24,45 +23,45 @@ def cube(scores: dict[int, float], depths: int = 4, repeats: int = 6) -> Cube:
 
 def test_every_family_counts_the_same_however_many_prompts_it_has():
     large, small = cube({1000: 1.0, 2000: 0.5}, depths=8), cube({1000: 0.0, 2000: 1.0}, depths=1)
-    means = Families([large, small]).means()
+    means = FamilyScores([large, small]).means()
     assert [means[length].score for length in (1000, 2000)] == [0.5, 0.75]
     assert all(mean.low <= mean.score <= mean.high for mean in means.values())
 
 
-def test_of_one_family_it_says_what_effective_length_says():
+def test_of_families_that_are_alike_it_says_what_is_said_of_one():
     one = cube({1000: 1.0, 2000: 0.9, 4000: 0.6, 8000: 0.2})
     for rule in map(parse_rule, ("absolute:85", "relative:85", "worst-depth:85", "auc")):
-        assert Families([one]).effective(rule) == effective_length(one, rule)
+        assert FamilyScores([one, one]).effective(rule) == effective_length(one, rule)
 
 
 def test_of_families_hardly_known_at_the_shortest_length_no_share_is_taken():
-    weak = Families([cube({1000: 0.25, 2000: 0.25}), cube({1000: 0.5, 2000: 0.5})])
+    weak = FamilyScores([cube({1000: 0.25, 2000: 0.25}), cube({1000: 0.5, 2000: 0.5})])
     assert weak.effective(parse_rule("relative:85")).value is None
     assert weak.effective(parse_rule("absolute:30")).value == inf
 
 
 def test_lengths_at_which_a_family_has_no_score_are_left_out():
-    both = Families([cube({1000: 1.0, 2000: 1.0}), cube({1000: 0.5})])
+    both = FamilyScores([cube({1000: 1.0, 2000: 1.0}), cube({1000: 0.5})])
     assert list(both.means()) == [1000]
-    assert Families([cube({1000: 1.0}), cube({2000: 0.5})]).means() == {}
-    assert Families([]).means() == {}
-    assert Families([]).effective(parse_rule("auc")) is None
+    assert FamilyScores([cube({1000: 1.0}), cube({2000: 0.5})]).means() == {}
+    assert FamilyScores([]).means() == {}
+    assert FamilyScores([]).effective(parse_rule("auc")) is None
 
 
 def test_families_with_other_repeats_are_put_side_by_side():
-    means = Families([cube({1000: 1.0}, repeats=6), cube({1000: 0.5}, repeats=3)]).means()
+    means = FamilyScores([cube({1000: 1.0}, repeats=6), cube({1000: 0.5}, repeats=3)]).means()
     assert means[1000].score == pytest.approx(0.75)
 
 
 def test_few_repeats_have_no_interval():
-    mean = Families([cube({1000: 0.5}, repeats=2)]).means()[1000]
+    mean = FamilyScores([cube({1000: 0.5}, repeats=2)]).means()[1000]
     assert mean == Mean(0.5, None, None)
 
 
 def test_means_of_nobody_knows_how_many_answers_have_no_interval():
     """As a suite of imported summaries has."""
     one = cube({1000: 1.0, 2000: 0.5})
-    both = Families([one, replace(one, counted=False)])
+    both = FamilyScores([one, replace(one, counted=False)])
     assert both.means()[2000] == Mean(0.5, None, None)
     effective = both.effective(parse_rule("auc"))
     assert (effective.low, effective.high) == (None, None)
@@ -81,7 +80,7 @@ def test_an_interval_covers_the_truth_about_as_often_as_it_says():
                 for depth in range(8)
             }
             made.append(cube_of(places, set(places)))
-        mean = Families(made).means()[1000]
+        mean = FamilyScores(made).means()[1000]
         hits += mean.low <= 0.7 <= mean.high
     assert hits / runs > 0.88
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from needlemap.maps.comparison import Comparison, compare_pairs
+from needlemap.maps.comparison import FamilyComparison, compare_pairs
 from needlemap.maps.map import Map
 from needlemap.maps.pairs import pair_up
 from needlemap.reports.figure import Figure, Shown, across, figure_bytes, figure_chart
@@ -29,7 +29,7 @@ def records(wrong: set[tuple[int, float]], **fields: Any) -> list[Record]:
     ]  # fmt: skip
 
 
-def compared(second: list[Record], **fields: Any) -> Comparison:
+def compared(second: list[Record], **fields: Any) -> FamilyComparison:
     cells = [[length, depth, list(range(6))] for length in LENGTHS for depth in DEPTHS]
     found = compare_pairs(pair_up(records(set(), **fields), second, (cells, cells)), 0.02)
     assert found is not None

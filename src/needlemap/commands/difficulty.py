@@ -33,9 +33,9 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import make_folder, write_whole
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
+from needlemap.runs.families import budget_beside
 from needlemap.runs.session import Session, load_map, make_model
 from needlemap.runs.store import RUN_FILE, RunFolder, records_files
-from needlemap.runs.suite_folder import budget_beside
 from needlemap.settings.settings import Settings
 from needlemap.suites import suite_name
 from needlemap.text.printable import show

@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.commands.look_after import Part, finished, look_after, say
+from needlemap.commands.report import show_families
 from needlemap.commands.run import announce, fresh, interrupted, warn
 from needlemap.commands.settle import settle
-from needlemap.commands.suite import show_suite
 from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import make_folder
 from needlemap.models.base import Model
 from needlemap.reports.live import Silent
 from needlemap.runs.begun import is_replaced, set_aside
+from needlemap.runs.families import families_of
 from needlemap.runs.fleet import Fleet
 from needlemap.runs.launch import Launch
 from needlemap.runs.launch_file import LaunchFile, check_launched_here, read_launch, refuse_launched
@@ -28,7 +29,6 @@ from needlemap.runs.presence import refuse_elsewhere
 from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session, about, make_model
 from needlemap.runs.store import RUN_FILE, RunFolder, lock_folder, lock_launch, write_json
-from needlemap.runs.suite_folder import is_suite, open_suite
 from needlemap.runs.work import lay_out, load_work, next_folder, units_of, work_folder
 from needlemap.secrets import check_key_names
 from needlemap.settings.reading import checked
@@ -168,9 +168,9 @@ def _at_work(path: Path) -> Path:
     """The run whose workers are at work: of a suite's folder that of a family. Raises NeedlemapError."""
     if not path.is_dir():
         raise NeedlemapError(f"No folder '{path}' here. Give that of the run whose workers are at work.")
-    if not is_suite(path):
+    if families_of(path).is_plain:
         return path
-    for run in open_suite(path).runs:
+    for run in families_of(path).folders:
         if (file := read_launch(run)) is not None and file.ended is None:
             return run
     raise NeedlemapError(
@@ -221,6 +221,6 @@ def _attach(path: Path, live: bool, trusted: bool) -> int:
         launch = Launch(path, file, work, launcher, session.experiment)
         code = look_after(launch, launcher, session, live, part)
     if file.families:
-        show_suite(open_suite(path.parent))
+        show_families(families_of(path.parent))
         say(f"{path.name} is one family. To go on with the others: the same command with -o {part.whole}")
     return code

@@ -15,10 +15,10 @@ from needlemap.commands.run import fresh, interrupted
 from needlemap.commands.suite import OVER, begun, end_suite, refuse_for_suite, say_unprepared
 from needlemap.commands.termination import INTERRUPTED, TERMINATED
 from needlemap.errors import NeedlemapError
+from needlemap.runs.families import Families, budget_beside
 from needlemap.runs.fleet import Fleet
 from needlemap.runs.presence import began_s
 from needlemap.runs.session import Session
-from needlemap.runs.suite_folder import SuiteFolder, budget_beside
 from needlemap.runs.work import next_folder
 from needlemap.settings.settings import Settings
 from needlemap.suites import load_suite
@@ -51,9 +51,9 @@ def fleet_suite(name: str, out: Path | None, flags: Mapping[str, Any], live: boo
     return code
 
 
-def _one_by_one(folder: SuiteFolder, settled: Mapping[str, Settings], fleet: Fleet) -> int:
+def _one_by_one(folder: Families, settled: Mapping[str, Settings], fleet: Fleet) -> int:
     """The worst exit code of the families."""
-    worst, part = 0, Part(folder.path, folder.families)
+    worst, part = 0, Part(folder.path, folder.names)
     for family, settings in settled.items():
         code, took_s = _family(folder, family, settings, fleet, part)
         worst, part = max(worst, code), replace(part, ran_s=part.ran_s + took_s)
@@ -62,9 +62,7 @@ def _one_by_one(folder: SuiteFolder, settled: Mapping[str, Settings], fleet: Fle
     return worst
 
 
-def _family(
-    folder: SuiteFolder, family: str, settings: Settings, fleet: Fleet, part: Part
-) -> tuple[int, float]:
+def _family(folder: Families, family: str, settings: Settings, fleet: Fleet, part: Part) -> tuple[int, float]:
     """The exit code of a family, and how long its workers were at it: from when the first began, as waiting
     in a queue does not count."""
     run = folder.path / family

@@ -10,12 +10,13 @@ from pathlib import Path
 from rich.console import Console
 
 from needlemap.commands.import_ import is_other_tools, runs_of
-from needlemap.commands.suite import of_suites, show_suite
-from needlemap.errors import SettingsError
+from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.interop.imports.imported import title as their_title
 from needlemap.maps.effective import RULES, parse_rules
 from needlemap.maps.map import Map
 from needlemap.reports.closing import ended_lines
+from needlemap.reports.families import RULES as FAMILY_RULES
+from needlemap.reports.families import family_lines, read_families
 from needlemap.reports.figure import FIGURES, figure_of, write_figure
 from needlemap.reports.page.document import write_page
 from needlemap.reports.style import parse_width
@@ -24,10 +25,9 @@ from needlemap.reports.table_file import is_table, write_table
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.trackers import log_runs, parse_tracker
 from needlemap.reports.usage import cache_lines
+from needlemap.runs.families import Families, families_of
 from needlemap.runs.loaded import Loaded, load_run
-from needlemap.runs.session import cube_of_run
 from needlemap.runs.store import RunFolder
-from needlemap.runs.suite_folder import is_suite, open_suite
 from needlemap.text.printable import printable, show
 
 
@@ -61,11 +61,13 @@ def report_command(
     trackers = [parse_tracker(text) for text in log]
     look = Look(title, palette, _width(width), RULES if rules is None else parse_rules(rules))
     if out is None and not trackers:
-        for path in filter(is_suite, runs):
-            show_suite(open_suite(path), None if rules is None else look.rules)
-        _draw(_opened([path for path in runs if not is_suite(path)], dataset_length), look)
+        several = [families for families in map(families_of, runs) if not families.is_plain]
+        for families in several:
+            show_families(families, FAMILY_RULES if rules is None else look.rules)
+        alone = [path for path in runs if path not in [families.path for families in several]]
+        _draw(_opened(alone, dataset_length), look)
         return
-    paths = of_suites(runs)
+    paths = _folders(runs)
     page = out is not None and out.suffix.lower() == ".html"  # says it where a run is given twice
     loaded = _opened(paths if page else list(dict.fromkeys(paths)), dataset_length)
     if out is not None:
@@ -74,6 +76,21 @@ def report_command(
     for tracker in trackers:
         for place in log_runs(loaded, tracker, step, title=title, palette=palette, rules=look.rules):
             show(place, file=sys.stderr)
+
+
+def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> None:
+    """Print the table of a run with several families."""
+    show("\n".join(family_lines(families.suite, read_families(families), rules)))
+
+
+def _folders(paths: Sequence[Path]) -> list[Path]:
+    """The folders of all families of some runs. Raises NeedlemapError where there is none."""
+    found = [folder for path in paths for folder in families_of(path).folders]
+    if paths and not found:
+        raise NeedlemapError(
+            f"Suite '{paths[0]}' has no run yet. Type: needlemap run suite:NAME -o {paths[0]}"
+        )
+    return found
 
 
 def _width(text: str | None) -> float | None:
@@ -98,7 +115,7 @@ def _draw(runs: Sequence[Loaded], look: Look) -> None:
         raise SettingsError("--width is a figure's. Say where to: -o map.pdf, or .png, .svg.")
     for run in runs:
         _show(run.map, look.palette)
-        for line in summary_lines(cube_of_run(run.about, run.records), look.rules):
+        for line in summary_lines(run.cube, look.rules):
             show(line)
         folder = RunFolder(run.path)  # none where another tool's file was read
         for line in ended_lines(folder) if folder.exists else ():

@@ -11,6 +11,7 @@ from typing import Any
 
 from needlemap.commands.plan import Terms, judge_notes, summary, table_lines
 from needlemap.commands.prompts import prompt_line
+from needlemap.commands.report import show_families
 from needlemap.commands.run import announce, fresh, interrupted, notes, show_usage, verdict, view_of
 from needlemap.commands.settle import tell_notes
 from needlemap.commands.termination import terminable
@@ -20,12 +21,11 @@ from needlemap.models.base import Model
 from needlemap.plan.order import ordered
 from needlemap.plan.summary import Summary
 from needlemap.reports.live import Together
-from needlemap.reports.suite import RULES, families_of, suite_lines
 from needlemap.runs.ahead import Ahead, look_ahead
 from needlemap.runs.contexts import SavingContexts
+from needlemap.runs.families import Families, make_suite
 from needlemap.runs.runner import Outcome, Watcher
 from needlemap.runs.session import Session
-from needlemap.runs.suite_folder import SuiteFolder, is_suite, make_suite, open_suite
 from needlemap.runs.suite_session import ask_families
 from needlemap.settings.prices import price_source
 from needlemap.settings.settings import Settings
@@ -67,7 +67,7 @@ def refuse_for_suite(suite: Suite, settings: Settings, live: bool) -> None:
         raise SettingsError("--no-save keeps no run folders, and a suite's report is made of them.")
 
 
-def begun(suite: Suite, settled: Mapping[str, Settings], path: Path) -> SuiteFolder:
+def begun(suite: Suite, settled: Mapping[str, Settings], path: Path) -> Families:
     """The suite's folder, when nothing is known to be wrong with any family. Says what will be asked.
 
     Raises NeedlemapError.
@@ -94,15 +94,15 @@ def _announcement(suite: Suite, ahead: Sequence[Ahead]) -> str:
     return f"suite {suite.name}: {len(ahead)} families{counted}{done}"
 
 
-def end_suite(folder: SuiteFolder, settings: Settings) -> None:
+def end_suite(folder: Families, settings: Settings) -> None:
     """Print a suite's table and where it is kept."""
-    show_suite(folder)
+    show_families(folder)
     if not settings.quiet:
         report = f"needlemap report {folder.path} -o report.html"
         show(f"\nsuite: {folder.path}\nreport: {report}", file=sys.stderr)
 
 
-def _asked(folder: SuiteFolder, settled: Mapping[str, Settings], settings: Settings) -> int:
+def _asked(folder: Families, settled: Mapping[str, Settings], settings: Settings) -> int:
     """Ask what is left of all families; the exit code."""
     asking = _Asking(folder.path)
     with terminable() as ending:
@@ -159,11 +159,6 @@ async def ask_session(session: Session, model: Model) -> Outcome:
     if not settings.quiet:
         show_usage(session)
     return outcome
-
-
-def show_suite(folder: SuiteFolder, rules: tuple[str, ...] | None = None) -> None:
-    """Print a suite's table. rules: of effective length, instead of the usual ones."""
-    show("\n".join(suite_lines(folder.suite, families_of(folder), rules or RULES)))
 
 
 def plan_suite(name: str, terms: Terms, as_json: bool, flags: Mapping[str, Any]) -> None:
@@ -235,15 +230,3 @@ def _write(write: Callable[[str], object], settled: Mapping[str, Settings]) -> i
             write(json.dumps({"family": family, **prompt_line(trial)}, ensure_ascii=False) + "\n")
             count += 1
     return count
-
-
-def of_suites(paths: Sequence[Path]) -> list[Path]:
-    """Run folders, with those of its families in the place of a suite's. Raises NeedlemapError for none."""
-    found: list[Path] = []
-    for path in paths:
-        found += open_suite(path).runs if is_suite(path) else [path]
-    if paths and not found:
-        raise NeedlemapError(
-            f"Suite '{paths[0]}' has no run yet. Type: needlemap run suite:NAME -o {paths[0]}"
-        )
-    return found

@@ -1,12 +1,18 @@
-"""The whole comparison of two runs' paired trials: overall, per length, per cell, and the verdict."""
+"""The comparison of two runs' paired trials: each family by length and cell, their mean, and a verdict.
+
+The mean counts every family the same, however many pairs it has, and takes what the families asked in one
+repeat together, since those of one number share a haystack wherever families use the same one. Of a run with
+one family it is that family's own difference.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from needlemap.maps.cube import Array
+from needlemap.maps.cube import Array, Cube
 from needlemap.maps.difference import Difference, paired_difference
 from needlemap.maps.missing import difference_bounds
 from needlemap.maps.noise import NoiseFloor, noise_floor
@@ -42,7 +48,7 @@ class CellChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class FamilyComparison:
     """Differences are second - first in shares, over pairs that both runs scored; each pair counts the same.
 
     margin: a share. bounds: of the overall difference if missing scores were anything; None when none is
@@ -66,14 +72,59 @@ class Comparison:
     only_second: int
 
 
-def compare_pairs(pairs: Pairs, margin: float) -> Comparison | None:
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """families: by name, '' of a run with one. adjusted_p: of each, its p after Holm's correction over all.
+
+    overall: of the mean over families, in shares; its n counts pairs. margin: a share. bounds: of the overall
+    difference if missing scores were anything; None when none is missing. counted: False where scores are
+    means of nobody knows how many answers.
+    """
+
+    families: Mapping[str, FamilyComparison]
+    adjusted_p: Mapping[str, float]
+    overall: Difference
+    verdict: Verdict
+    margin: float
+    graded: bool
+    bounds: tuple[float, float] | None
+    counted: bool
+
+    @property
+    def only(self) -> FamilyComparison | None:
+        """Of runs with one family, that."""
+        return self.families.get("")
+
+
+def compare_families(pairs: Mapping[str, Pairs], margin: float) -> Comparison:
+    """Compare families, each of which has a pair with both scores. margin: a share that does not matter."""
+    each = {name: compare_pairs(found, margin) for name, found in pairs.items()}
+    compared = {name: found for name, found in each.items() if found is not None}
+    counted = all(found.counted for found in pairs.values())
+    alone = next(iter(compared.values())) if len(compared) == 1 else None
+    overall = alone.overall if alone else _mean(list(pairs.values()))
+    if not counted:
+        overall = replace(overall, low=-1.0, high=1.0, p=1.0)
+    return Comparison(
+        compared,
+        dict(zip(compared, holm([found.overall.p for found in compared.values()]), strict=True)),
+        overall,
+        verdict(overall, margin) if counted else UNCOUNTED,
+        margin,
+        any(found.graded for found in pairs.values()),
+        _mean_bounds(list(compared.values())),
+        counted,
+    )
+
+
+def compare_pairs(pairs: Pairs, margin: float) -> FamilyComparison | None:
     """Compare; None when no pair has both scores. margin: the loss, a share, that does not matter."""
     overall = _difference(pairs, pairs.first.scores, pairs.second.scores)
     if overall is None:
         return None
     asked = pairs.first.asked
     bounds = difference_bounds(pairs.first.scores[asked], pairs.second.scores[asked])
-    return Comparison(
+    return FamilyComparison(
         overall,
         _lengths(pairs),
         _cells(pairs),
@@ -134,3 +185,45 @@ def _needed(pairs: Pairs, overall: Difference, margin: float) -> int:
     """Pairs that show a drop of the margin, by the mean square of the differences found here."""
     squares = float(np.nansum(pairs.differences**2)) / overall.n
     return trials_needed(margin, squares if squares > margin else None)
+
+
+def _mean(pairs: Sequence[Pairs]) -> Difference:
+    """The difference of the mean over families. Its interval is never narrower than that of pass and fail:
+    haystacks that all agree would make a certainty of graded scores."""
+    repeats = sorted({repeat for found in pairs for repeat in _rows(found.first)})
+    first = [_placed(found.first, repeats) for found in pairs]
+    second = [_placed(found.second, repeats) for found in pairs]
+    weights = np.hstack([_weights(*each) for each in zip(first, second, strict=True)])
+    both = np.hstack(first), np.hstack(second)
+    plain = paired_difference(*both, graded=False, weights=weights)
+    found = paired_difference(*both, graded=any(each.graded for each in pairs), weights=weights)
+    assert plain is not None  # each family has a pair
+    assert found is not None
+    return replace(found, low=min(found.low, plain.low), high=max(found.high, plain.high))
+
+
+def _weights(first: Array, second: Array) -> Array:
+    """Of a family's pairs, so that all families count the same."""
+    return np.full(first.shape, 1 / max(1, int((~np.isnan(first - second)).sum())))
+
+
+def _rows(cube: Cube) -> list[int]:
+    """The repeats that a family's clusters stand for: the first, where all of them share a haystack."""
+    return list(cube.repeats[:1] if cube.one_haystack else cube.repeats)
+
+
+def _placed(cube: Cube, repeats: Sequence[int]) -> Array:
+    """A family's scores as (repeats of all families, trials)."""
+    scores = cube.clustered(cube.scores)
+    made = np.full((len(repeats), scores.shape[1]), np.nan)
+    made[[repeats.index(repeat) for repeat in _rows(cube)]] = scores
+    return made
+
+
+def _mean_bounds(compared: Sequence[FamilyComparison]) -> tuple[float, float] | None:
+    """Of the mean, from those of its families: a family that misses nothing has its difference."""
+    if all(each.bounds is None for each in compared):
+        return None
+    ends = [each.bounds or (each.overall.value, each.overall.value) for each in compared]
+    lows, highs = zip(*ends, strict=True)
+    return sum(lows) / len(lows), sum(highs) / len(highs)

@@ -2,11 +2,14 @@
 
 The score at a length is that of `position.length_scores`, each prompt counting once; between tested lengths
 it is taken to be straight over the logarithm of the length. It fits no model of the surface, and never
-extrapolates.
+extrapolates. Of several families it is their mean: every family counts the same, however many prompts it has,
+and repeats are drawn for all of them together, since those of one number share a haystack wherever families
+use the same one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf, isnan, log2
@@ -24,6 +27,7 @@ from needlemap.maps.student import NORMAL
 Kind = Literal["absolute", "relative", "worst-depth", "auc"]
 RULES = ("absolute:85", "relative:85", "worst-depth:85", "auc")
 KINDS = ("absolute", "relative", "worst-depth", "auc")
+PUBLISHED = 0.856  # Llama-2-7B's mean over RULER's 13 tasks at 4k (Hsieh et al. 2024, arXiv 2404.06654)
 LEAST_BASE = 0.5  # at the shortest length, for a share of it to say how far a model can read
 
 
@@ -81,30 +85,128 @@ def parse_rules(text: str) -> tuple[str, ...]:
     return tuple(parse_rule(part.strip()).name for part in text.split(","))
 
 
-def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEED) -> Effective | None:
-    """A rule's value, with an interval from a bootstrap over haystacks (`bootstrap.py`); None without scores.
+_MEAN = parse_rule("auc")  # any rule that takes plain means of each length
 
-    absolute: the length at which the score first falls below the threshold (RULER, arXiv:2404.06654, takes
-    the longest tested length above one). relative: the threshold is a share of the score at the shortest
-    length (NoLiMa, arXiv:2502.05167), if that is LEAST_BASE at least. worst-depth: the score is that of the
-    worst depth; the least of few noisy cells lies below the least true one, so it errs on the short side, and
-    the bootstrap with it: the interval's upper end is that of `_longest_worst`. auc: mean score over log2 of
-    the length.
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean over families at a length, in [0, 1]; low, high: 95 %, None with too few repeats, or where a
+    family's scores are means of nobody knows how many answers."""
+
+    score: float
+    low: float | None
+    high: float | None
+
+
+def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEED) -> Effective | None:
+    """A rule's value of one family; None without scores. See `FamilyScores.effective`."""
+    return FamilyScores([cube], draws, seed).effective(rule)
+
+
+class FamilyScores:
+    """The scores of one family or several, at the lengths at which each of them has one.
+
+    Intervals are from a bootstrap over haystacks (`bootstrap.py`), of so many draws.
     """
-    used = np.flatnonzero(cube.known.any(axis=(1, 2)))
-    if not len(used):
+
+    def __init__(self, cubes: Sequence[Cube], draws: int = DRAWS, seed: int = SEED) -> None:
+        found = set.intersection(*map(_scored, cubes)) if cubes else set[int]()
+        self.lengths = sorted(found)
+        self._cubes, self._draws, self._seed = cubes, draws, seed
+        self._repeats = sorted(set[int]().union(*map(_measured, cubes)))
+        one = bool(cubes) and all(cube.one_haystack for cube in cubes)
+        self.haystacks = 1 if one else len(self._repeats)
+        self._counted = all(cube.counted for cube in cubes)
+
+    def means(self) -> dict[int, Mean]:
+        """The mean by length, with its interval."""
+        if not self.lengths:
+            return {}
+        points, again = self._curve(_MEAN)[0], self._again(_MEAN)
+        found = {}
+        for at, length in enumerate(self.lengths):
+            interval = None if again is None else expanded_interval(again[:, at], len(self._repeats))
+            low, high = around(float(points[at]), *(interval or (None, None)))
+            found[length] = Mean(float(points[at]), low, high)
+        return found
+
+    def effective(self, rule: Rule) -> Effective | None:
+        """A rule's value, with an interval; None without scores.
+
+        absolute: the length at which the score first falls below the threshold (RULER, arXiv:2404.06654,
+        takes the longest tested length above one). relative: the threshold is a share of the score at the
+        shortest length (NoLiMa, arXiv:2502.05167), if that is LEAST_BASE at least. worst-depth: the score is
+        that of each family's worst depth; the least of few noisy cells lies below the least true one, so it
+        errs on the short side, and the bootstrap with it: the interval's upper end is that of
+        `_longest_worst`. auc: mean score over log2 of the length.
+        """
+        if not self.lengths:
+            return None
+        lengths = np.array(self.lengths, dtype=np.float64)
+        curve, ends = self._curve(rule), (self.lengths[0], self.lengths[-1])
+        if baseless(rule, curve):
+            return Effective(rule, None, None, None, *ends, self.haystacks)
+        point = float(rule_values(curve, lengths, rule)[0])
+        low, high = around(point, *self._interval(rule, lengths))
+        return Effective(rule, None if isnan(point) else point, low, high, *ends, self.haystacks)
+
+    def _interval(self, rule: Rule, lengths: Array) -> tuple[float | None, float | None]:
+        again = self._again(rule)
+        if again is None:
+            return None, None
+        found = expanded_interval(rule_values(again, lengths, rule), len(self._repeats))
+        low, high = found or (None, None)
+        if high is None or rule.kind != "worst-depth":
+            return low, high
+        return low, max(high, _longest_worst(self._scores(rule), lengths, rule))
+
+    def _again(self, rule: Rule) -> Array | None:
+        """Curves of draws of repeats, (draws, lengths); None with too few, or of unknown means."""
+        if self.haystacks < FEWEST or not self._counted:
+            return None
+        order = np.random.default_rng(self._seed).permutation(self._draws)
+        return self._curve(rule, weights(len(self._repeats), self._draws, self._seed), order)
+
+    def _curve(self, rule: Rule, drawn: Array | None = None, order: NDArray[np.intp] | None = None) -> Array:
+        """The mean over families for each draw, (draws, lengths); without draws, of what was measured."""
+        drawn = np.ones((1, len(self._repeats))) if drawn is None else drawn
+        each = [curves(scores, drawn, rule, order) for scores in self._scores(rule)]
+        return np.asarray(np.mean(each, axis=0), dtype=np.float64)
+
+    def _scores(self, rule: Rule) -> list[Array]:
+        """Each family's scores at all repeats and the common lengths: (repeats, lengths, depths)."""
+        made = []
+        for cube in self._cubes:
+            scores = cube.spread if rule.kind == "worst-depth" else cube.scores
+            placed = np.full((len(self._repeats), len(self.lengths), len(cube.depths)), np.nan)
+            columns = [cube.lengths.index(length) for length in self.lengths]
+            for row, repeat in enumerate(self._repeats):
+                if repeat in cube.repeats:
+                    placed[row] = scores[cube.repeats.index(repeat), columns]
+            made.append(placed)
+        return made
+
+
+def published_length(means: dict[int, Mean]) -> float | None:
+    """The largest length, in tokens, whose mean over families exceeds 85.6 %: RULER's rule.
+
+    Infinite where it is the longest tested, 0 where there is none; None without means. It has no interval,
+    and one lucky length decides it: `effective` has ours.
+    """
+    if not means:
         return None
-    measured = cube.known.any(axis=(0, 2))
-    lengths = np.array(cube.lengths, dtype=np.float64)[measured]
-    scores = (cube.spread if rule.kind == "worst-depth" else cube.scores)[used][:, measured]
-    haystacks = 1 if cube.one_haystack else len(used)
-    curve, ends = curves(scores, np.ones((1, len(used))), rule), (int(lengths[0]), int(lengths[-1]))
-    if baseless(rule, curve):
-        return Effective(rule, None, None, None, *ends, haystacks)
-    point = float(rule_values(curve, lengths, rule)[0])
-    low, high = _interval(scores, lengths, rule, draws, seed) if haystacks >= FEWEST else (None, None)
-    low, high = around(point, low, high)
-    return Effective(rule, None if isnan(point) else point, low, high, *ends, haystacks)
+    above = [length for length, mean in means.items() if mean.score > PUBLISHED]
+    return inf if max(means) in above else max(above, default=0)
+
+
+def _scored(cube: Cube) -> set[int]:
+    """The lengths at which a family has a score."""
+    return {length for at, length in enumerate(cube.lengths) if cube.known[:, at].any()}
+
+
+def _measured(cube: Cube) -> set[int]:
+    """The repeats of which a family has a score."""
+    return {repeat for at, repeat in enumerate(cube.repeats) if cube.known[at].any()}
 
 
 def baseless(rule: Rule, curve: Array) -> bool:
@@ -112,26 +214,15 @@ def baseless(rule: Rule, curve: Array) -> bool:
     return rule.kind == "relative" and bool(curve[0, 0] < LEAST_BASE)
 
 
-def _interval(
-    scores: Array, lengths: Array, rule: Rule, draws: int, seed: int
-) -> tuple[float | None, float | None]:
-    order = np.random.default_rng(seed).permutation(draws)
-    again = rule_values(curves(scores, weights(len(scores), draws, seed), rule, order), lengths, rule)
-    low, high = expanded_interval(again, len(scores)) or (None, None)
-    if high is None or rule.kind != "worst-depth":
-        return low, high
-    return low, max(high, _longest_worst(scores, lengths, rule))
-
-
-def _longest_worst(scores: Array, lengths: Array, rule: Rule) -> float:
+def _longest_worst(families: Sequence[Array], lengths: Array, rule: Rule) -> float:
     """How far the worst depth may hold: where the least upper end of a length's cells falls below.
 
     Each end is Wilson's at 1 - 0.025 / depths, so that all hold at once (Bonferroni; Dunn 1961, J. American
     Statistical Association 56:52), the worst depth's among them: the trials of a cell have a haystack each.
+    Of several families it is the mean of theirs.
     """
-    return float(
-        rule_values(np.array([[_least_end(cells) for cells in scores.swapaxes(0, 1)]]), lengths, rule)[0]
-    )
+    ends = [[_least_end(cells) for cells in scores.swapaxes(0, 1)] for scores in families]
+    return float(rule_values(np.mean(ends, axis=0, keepdims=True), lengths, rule)[0])
 
 
 def _least_end(cells: Array) -> float:

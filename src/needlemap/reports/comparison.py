@@ -1,32 +1,47 @@
-"""A comparison of two runs as text and as JSON. Differences are in points, that is percent."""
+"""A comparison of two runs as text and as JSON. Differences are in points, that is percent.
+
+Of runs with several families: a row a family, and the mean of all, which decides.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from needlemap.maps.bootstrap import FEWEST
-from needlemap.maps.comparison import CellChange, Comparison, LengthDifference
+from needlemap.maps.comparison import CellChange, Comparison, FamilyComparison, LengthDifference
 from needlemap.maps.difference import Difference
 from needlemap.maps.verdict import Verdict
-from needlemap.reports.labels import depth_labels, floor_label, length_labels, score_label
-
-if TYPE_CHECKING:
-    from needlemap.maps.suite_comparison import SuiteComparison
-    from needlemap.reports.suite_comparison import SuiteNames
+from needlemap.reports.labels import (
+    depth_labels,
+    floor_label,
+    interval,
+    length_labels,
+    p_label,
+    points,
+    score_label,
+)
+from needlemap.text.printable import printable
 
 EXPLORED = 5  # cells shown
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """How the two runs are called, in what their settings differ, as a phrase, and what else to say."""
+    """How the two runs are called, in what their settings differ, as a phrase, and what else to say.
+
+    families: of runs with several, how each family's two are called. only_first, only_second: families that
+    one of the runs alone has begun.
+    """
 
     first: str
     second: str
     differ: str
     notes: tuple[str, ...] = ()
+    families: Mapping[str, Names] = field(default_factory=dict)
+    only_first: tuple[str, ...] = ()
+    only_second: tuple[str, ...] = ()
 
 
 def comparison_text(comparison: Comparison, names: Names) -> str:
@@ -34,14 +49,64 @@ def comparison_text(comparison: Comparison, names: Names) -> str:
     lines = [f"A  {names.first}", f"B  {names.second}"]
     lines += [f"differ in {names.differ}"] if names.differ else []
     lines += [f"note: {note}" for note in names.notes]
-    lines += _tested(comparison) if comparison.counted else _untested(comparison)
-    warning = comparison.verdict.warning
+    lines += _left_out_families(names)
+    if comparison.only is None:
+        lines += _families(comparison)
+    else:
+        lines += _tested(comparison.only) if comparison.counted else _untested(comparison.only)
+    warning, count = comparison.verdict.warning, len(comparison.families)
     lines += [f"warning: {warning}"] if warning else []
+    if count > 1:
+        lines.append(f"{count} families' verdicts are {count} chances to err: go by the one on their mean")
     lines.append(f"verdict: {verdict_label(comparison.verdict, comparison.overall, comparison.margin)}")
-    return "\n".join(lines) + "\n"
+    return printable("\n".join(lines)) + "\n"
 
 
-def _tested(comparison: Comparison) -> list[str]:
+def _left_out_families(names: Names) -> list[str]:
+    """Families that only one run has begun."""
+    return [
+        f"left out, as only {which} has begun them: {', '.join(families)}"
+        for which, families in (("A", names.only_first), ("B", names.only_second))
+        if families
+    ]
+
+
+def _families(comparison: Comparison) -> list[str]:
+    """A row a family, and the mean over them."""
+    overall, count = comparison.overall, len(comparison.families)
+    tested = [
+        f"{means_label(overall)} {interval(overall)}",
+        f"{overall.n} pairs, {haystacks_label(overall.clusters)}",
+        f"B lost {overall.lost}, gained {overall.gained}; p={p_label(overall.p)} ({tested_by(overall)})",
+        *bounds_lines(comparison.bounds),
+    ]
+    return [
+        f"by family (p by Holm's correction over {count}; intervals and verdicts of one family each):",
+        *_family_rows(comparison),
+        f"mean over {count} families, each counting the same, however many pairs it has:",
+        *(tested if comparison.counted else [means_label(overall)]),
+    ]
+
+
+def _family_rows(comparison: Comparison) -> list[str]:
+    wide = max(map(len, comparison.families))
+    tests = {name: _test(each, comparison.adjusted_p[name]) for name, each in comparison.families.items()}
+    across = max(map(len, tests.values()))
+    return [
+        f"  {name:<{wide}}  {_row(each.overall)}  {tests[name]:<{across}}  "
+        f"{verdict_word(each.verdict, comparison.margin)}"
+        for name, each in comparison.families.items()
+    ]
+
+
+def _test(each: FamilyComparison, adjusted_p: float) -> str:
+    """Interval, n and p; nothing of means of nobody knows how many answers."""
+    if not each.counted:
+        return ""
+    return f"{interval(each.overall)}  n={each.overall.n}  p={p_label(adjusted_p)}"
+
+
+def _tested(comparison: FamilyComparison) -> list[str]:
     overall = comparison.overall
     return [
         f"{overall.n} pairs, {haystacks_label(overall.clusters)}{_left_out(comparison)}",
@@ -57,7 +122,7 @@ def _tested(comparison: Comparison) -> list[str]:
     ]
 
 
-def _untested(comparison: Comparison) -> list[str]:
+def _untested(comparison: FamilyComparison) -> list[str]:
     """Where nobody knows how many answers a score stands for: differences, without interval or test."""
     labels = length_labels([each.length_tokens for each in comparison.lengths])
     wide = max(map(len, labels.values()), default=0)
@@ -65,14 +130,28 @@ def _untested(comparison: Comparison) -> list[str]:
         f"{comparison.overall.n} means in both{_left_out(comparison)}",
         means_label(comparison.overall),
         "by length:",
-        *(f"  {labels[each.length_tokens]:>{wide}}  {_row(each)}" for each in comparison.lengths),
+        *(f"  {labels[each.length_tokens]:>{wide}}  {_row(each.difference)}" for each in comparison.lengths),
     ]
 
 
 def comparison_json(comparison: Comparison, names: Names) -> dict[str, Any]:
     """The same as a mapping that JSON can hold; depths in percent, differences in points."""
+    if comparison.only is not None:
+        return _family_json(comparison.only, names)
     return {
-        **verdict_fields(comparison, names),
+        **_verdict_fields(comparison, names),
+        "only_a": list(names.only_first),
+        "only_b": list(names.only_second),
+        "families": {
+            name: _family_json(each, names.families[name]) | {"p_holm": comparison.adjusted_p[name]}
+            for name, each in comparison.families.items()
+        },
+    }
+
+
+def _family_json(comparison: FamilyComparison, names: Names) -> dict[str, Any]:
+    return {
+        **_verdict_fields(comparison, names),
         "dropped": comparison.dropped,
         "only_a": comparison.only_first,
         "only_b": comparison.only_second,
@@ -121,29 +200,6 @@ def verdict_label(verdict: Verdict, overall: Difference, share: float) -> str:
     return word if verdict.word == "no worse" else f"{word} (margin {margin} points)"
 
 
-def points(share: float) -> str:
-    """A difference with its sign, in points.
-
-    >>> points(-0.0731), points(0.0)
-    ('-7.3', '+0.0')
-    """
-    return f"{100 * share + 0.0:+.1f}".replace("-0.0", "+0.0")
-
-
-def interval(difference: Difference) -> str:
-    """Its 95 % interval in points."""
-    return f"[{points(difference.low)}, {points(difference.high)}]"
-
-
-def p_label(p: float) -> str:
-    """A p-value with as many digits as it is worth.
-
-    >>> p_label(0.0312), p_label(0.00001), p_label(1.0)
-    ('0.031', '<0.001', '1')
-    """
-    return "<0.001" if p < 0.001 else f"{p:.3f}".rstrip("0").rstrip(".")
-
-
 def means_label(overall: Difference) -> str:
     """Both scores and their difference."""
     means = f"A {score_label(overall.first)}, B {score_label(overall.second)}"
@@ -154,18 +210,18 @@ def _lengths(lengths: Sequence[LengthDifference]) -> list[str]:
     labels = length_labels([each.length_tokens for each in lengths])
     wide = max(map(len, labels.values()), default=0)
     return [
-        f"  {labels[each.length_tokens]:>{wide}}  {_row(each)} "
+        f"  {labels[each.length_tokens]:>{wide}}  {_row(each.difference)} "
         f"{interval(each.difference)}  n={each.difference.n}  p={p_label(each.adjusted_p)}"
         for each in lengths
     ]
 
 
-def _row(each: LengthDifference) -> str:
-    first, second = score_label(each.difference.first), score_label(each.difference.second)
-    return f"{first:>5} {second:>5}  {points(each.difference.value):>6}"
+def _row(difference: Difference) -> str:
+    first, second = score_label(difference.first), score_label(difference.second)
+    return f"{first:>5} {second:>5}  {points(difference.value):>6}"
 
 
-def _cells(comparison: Comparison) -> list[str]:
+def _cells(comparison: FamilyComparison) -> list[str]:
     """The cells that changed most; a hint where to look, which proves nothing."""
     changed = [cell for cell in comparison.cells if cell.change]
     if not changed:
@@ -193,7 +249,7 @@ def bounds_lines(bounds: tuple[float, float] | None) -> list[str]:
     return [f"whatever the missing scores were, the difference lies in [{low}, {high}]"]
 
 
-def _noise(comparison: Comparison) -> list[str]:
+def _noise(comparison: FamilyComparison) -> list[str]:
     noise = comparison.noise
     if noise is None:
         return []
@@ -203,7 +259,7 @@ def _noise(comparison: Comparison) -> list[str]:
     return [f"{line}; {floor_label(noise, noise.n)}"]
 
 
-def _left_out(comparison: Comparison) -> str:
+def _left_out(comparison: FamilyComparison) -> str:
     counts = (
         (comparison.dropped, "dropped, without both scores"),
         (comparison.only_first, "trials of A alone"),
@@ -220,7 +276,7 @@ def haystacks_label(clusters: int) -> str:
     return f"{clusters} haystacks{few}"
 
 
-def _how(comparison: Comparison) -> str:
+def _how(comparison: FamilyComparison) -> str:
     """Which test p is of, and how the interval was made where that is not one of pairs."""
     test = tested_by(comparison.overall)
     bootstrap = comparison.graded and comparison.overall.clusters > 1
@@ -236,7 +292,7 @@ def tested_by(overall: Difference) -> str:
     return "sign flips of whole haystacks"
 
 
-def verdict_fields(comparison: Comparison | SuiteComparison, names: Names | SuiteNames) -> dict[str, Any]:
+def _verdict_fields(comparison: Comparison | FamilyComparison, names: Names) -> dict[str, Any]:
     """What JSON holds of any comparison: whose, how it was judged, and the whole difference."""
     bounds = comparison.bounds and [in_points(bound) for bound in comparison.bounds]
     return {
@@ -271,7 +327,7 @@ def difference_fields(difference: Difference) -> dict[str, Any]:
     }
 
 
-def _noise_fields(comparison: Comparison) -> dict[str, Any] | None:
+def _noise_fields(comparison: FamilyComparison) -> dict[str, Any] | None:
     noise = comparison.noise
     if noise is None:
         return None

@@ -13,11 +13,10 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import write_report
-from needlemap.maps.comparison import CellChange, Comparison, LengthDifference
+from needlemap.maps.comparison import CellChange, FamilyComparison, LengthDifference
 from needlemap.maps.map import Map
 from needlemap.reports.chart import Panel, dressed, map_panel, map_title, panel
-from needlemap.reports.comparison import interval, points
-from needlemap.reports.labels import told_apart
+from needlemap.reports.labels import interval, points, told_apart
 from needlemap.reports.layout import make_layout
 from needlemap.reports.marks import Measure, Pen, Spec
 from needlemap.reports.paired import compare_loaded
@@ -46,7 +45,7 @@ class Figure:
     """
 
     runs: tuple[Shown, ...]
-    comparison: Comparison | None = None
+    comparison: FamilyComparison | None = None
     title: str | None = None
     palette: str = "amber"
 
@@ -190,7 +189,7 @@ def figure_chart(figure: Figure, total: float | None = None, width: float | None
 
 
 def change_panel(
-    comparison: Comparison, map: Map, style: Style = SCREEN, width: float | None = None
+    comparison: FamilyComparison, map: Map, style: Style = SCREEN, width: float | None = None
 ) -> Panel:
     """B - A in each cell of the first run's map; hatched where no trial has both scores."""
     layout = make_layout(map, style, width)
@@ -214,7 +213,7 @@ def change_panel(
     )
 
 
-def change_caption(comparison: Comparison, *, whole: bool) -> list[str]:
+def change_caption(comparison: FamilyComparison, *, whole: bool) -> list[str]:
     """n, difference and interval, what was left out. whole: whether every cell has a pair."""
     overall = comparison.overall
     shown = f" {interval(overall)}" if comparison.counted else ""
@@ -270,10 +269,10 @@ def figure_of(
     return Figure(shown, comparison, title, palette), why_not
 
 
-def _compared(runs: Sequence[Loaded]) -> tuple[Comparison | None, str]:
+def _compared(runs: Sequence[Loaded]) -> tuple[FamilyComparison | None, str]:
     if len(runs) != 2:
         return None, ""
     try:
-        return compare_loaded(runs[0], runs[1])[0], ""
+        return compare_loaded(runs[0], runs[1])[0].only, ""
     except NeedlemapError as error:
         return None, str(error)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from needlemap.maps.difference import Difference
 from needlemap.maps.map import CellScore, Map
 from needlemap.maps.noise import NoiseFloor
 from needlemap.maps.position import DepthScore
@@ -102,6 +103,29 @@ def score_label(score: float | None) -> str:
 def interval_label(low: float | None, high: float | None) -> str:
     """An interval in percent: '[83.1, 97.0]'; '-' when there is none."""
     return "-" if low is None or high is None else f"[{low * 100:.1f}, {high * 100:.1f}]"
+
+
+def points(share: float) -> str:
+    """A difference with its sign, in points.
+
+    >>> points(-0.0731), points(0.0)
+    ('-7.3', '+0.0')
+    """
+    return f"{100 * share + 0.0:+.1f}".replace("-0.0", "+0.0")
+
+
+def interval(difference: Difference) -> str:
+    """Its 95 % interval in points."""
+    return f"[{points(difference.low)}, {points(difference.high)}]"
+
+
+def p_label(p: float) -> str:
+    """A p-value with as many digits as it is worth.
+
+    >>> p_label(0.0312), p_label(0.00001), p_label(1.0)
+    ('0.031', '<0.001', '1')
+    """
+    return "<0.001" if p < 0.001 else f"{p:.3f}".rstrip("0").rstrip(".")
 
 
 def floor_label(noise: NoiseFloor, prompts: int) -> str:

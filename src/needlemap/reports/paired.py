@@ -1,15 +1,17 @@
-"""Two runs that were read, compared on the trials they share; runs that asked something else are refused."""
+"""Two runs compared on the trials they share, family by family; what asked something else is refused."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.maps.comparison import Comparison, compare_pairs
+from needlemap.maps.comparison import Comparison, compare_families
 from needlemap.maps.pairs import Pairs, pair_up
 from needlemap.reports.comparison import Names
 from needlemap.runs.contrast import contrast, how_to_score, outdated, phrase, prompt_contrast
-from needlemap.runs.loaded import Loaded
+from needlemap.runs.families import Families
+from needlemap.runs.loaded import Loaded, load_run
 from needlemap.runs.session import called, one_haystack
 from needlemap.settings.grid import percent
 
@@ -17,18 +19,93 @@ MARGIN = 2.0  # points
 _ASKS = "logprob"  # reads probabilities, which no kept answer has
 
 
-def compare_loaded(first: Loaded, second: Loaded, margin: float = MARGIN) -> tuple[Comparison, Names]:
-    """The comparison of two runs. margin: in points.
+Both = Mapping[str, tuple[Loaded, Loaded]]  # families that two runs have begun, as they were read
 
-    Raises NeedlemapError when their trials or scorers are not the same, and says in what they differ;
-    SettingsError for a margin that means nothing, or one run given twice.
+
+def load_both(first: Families, second: Families) -> Both:
+    """Read the families that two runs have begun. Raises NeedlemapError where there is none."""
+    return {
+        name: (load_run(first.folder(name)), load_run(second.folder(name)))
+        for name in _in_both(first, second)
+    }
+
+
+def compare_runs(
+    first: Families, second: Families, read: Both, margin: float = MARGIN
+) -> tuple[Comparison, Names]:
+    """The comparison of two runs on the families that both have begun. margin: in points.
+
+    Raises NeedlemapError when trials or scorers of a family are not the same, and says in what they differ;
+    SettingsError for a margin that means nothing.
     """
     share = margin_share(margin)
+    pairs, names = {}, {}
+    for name, two in read.items():
+        try:
+            pairs[name], names[name] = pair_loaded(*two)
+        except NeedlemapError as error:
+            if not name:
+                raise
+            raise NeedlemapError(f"Family '{name}': {error}") from None
+    comparison = compare_families(pairs, share)
+    return comparison, names[""] if "" in names else _joined(first, second, read, names)
+
+
+def _in_both(first: Families, second: Families) -> list[str]:
+    """The families that two runs have begun. Raises NeedlemapError where there is none, or one run alone has
+    several."""
+    kind = "Suite" if first.suite else "Run"
+    if first.path.resolve() == second.path.resolve():
+        raise SettingsError(f"{kind} '{first.path}' is given twice. Give the folders of two runs.")
+    if first.is_plain != second.is_plain:
+        suite, run = (second, first) if first.is_plain else (first, second)
+        raise NeedlemapError(
+            f"'{suite.path}' is a suite and '{run.path}' is not. Compare two suites, or one of its families "
+            f"with a run: {', '.join(map(str, suite.folders)) or 'none of them is begun'}."
+        )
+    if first.is_plain:
+        return [""]
+    both = [name for name in first.begun if name in second.begun]
+    if not both:
+        raise NeedlemapError(
+            f"'{first.path}' and '{second.path}' have begun no family of one name ({_listed(first.begun)}; "
+            f"{_listed(second.begun)}). Run the same suite with both models."
+        )
+    return both
+
+
+def _listed(families: list[str]) -> str:
+    return ", ".join(families) or "none"
+
+
+def _joined(first: Families, second: Families, read: Both, names: Mapping[str, Names]) -> Names:
+    """How two runs with several families are called. What all families differ in is said once."""
+    two = next(iter(read.values()))
+    titles = [
+        f"suite {each.suite} · {called(run.about['settings'])} ({each.path})"
+        for each, run in zip((first, second), two, strict=True)
+    ]
+    differ = {name: each.differ for name, each in names.items()}
+    alike = len(set(differ.values())) == 1
+    return Names(
+        titles[0],
+        titles[1],
+        next(iter(differ.values())) if alike else "; ".join(f"{k}: {v}" for k, v in differ.items() if v),
+        tuple(note for each in names.values() for note in each.notes),
+        names,
+        tuple(name for name in first.begun if name not in read),
+        tuple(name for name in second.begun if name not in read),
+    )
+
+
+def compare_loaded(first: Loaded, second: Loaded, margin: float = MARGIN) -> tuple[Comparison, Names]:
+    """The comparison of two families that were read, as of runs that have no other. Raises as
+    `compare_runs`."""
+    share = margin_share(margin)
+    if Path(first.path).resolve() == Path(second.path).resolve():
+        raise SettingsError(f"Run '{first.path}' is given twice. Give the folders of two runs.")
     pairs, names = pair_loaded(first, second)
-    comparison = compare_pairs(pairs, share)
-    if comparison is None:
-        raise unfinished(first, second)
-    return comparison, names
+    return compare_families({"": pairs}, share), names
 
 
 def margin_share(margin: float) -> float:
@@ -40,8 +117,6 @@ def margin_share(margin: float) -> float:
 
 def pair_loaded(first: Loaded, second: Loaded) -> tuple[Pairs, Names]:
     """The trials that two runs share. Raises NeedlemapError when they asked or scored something else."""
-    if Path(first.path).resolve() == Path(second.path).resolve():
-        raise SettingsError(f"Run '{first.path}' is given twice. Give the folders of two runs.")
     found = contrast(first.about, second.about)
     runs = f"'{first.path}' and '{second.path}'"
     if "scorer" in found:
@@ -51,6 +126,8 @@ def pair_loaded(first: Loaded, second: Loaded) -> tuple[Pairs, Names]:
     cells = first.about["cells"], second.about["cells"]
     pairs = pair_up(first.records, second.records, cells, one_haystack=one_haystack(first.about))
     _refuse(pairs, phrase(prompt_contrast(found)), runs)
+    if not pairs.n:
+        raise NeedlemapError(f"{runs} have no trial that both scored: finish them first.")
     said = {name: values for name, values in found.items() if name != "haystacks"}
     names = [f"{called(run.about['settings'])} ({run.path})" for run in (first, second)]
     notes = [line for run in (first, second) for line in outdated(run.path, run.about)]
@@ -75,13 +152,6 @@ def alike(first: Loaded, second: Loaded) -> str:
     typed = " and ".join(how_to_score(run.path, pattern) for run in stale)
     asks = "the judge alone" if pattern["name"] == "judge" else "nothing"
     return f"Score both alike, which asks {asks}: {typed}"
-
-
-def unfinished(first: Loaded, second: Loaded) -> NeedlemapError:
-    """What to do about two runs of which no trial has both scores."""
-    return NeedlemapError(
-        f"'{first.path}' and '{second.path}' have no trial that both scored: finish them first."
-    )
 
 
 def _refuse(pairs: Pairs, differ: str, runs: str) -> None:

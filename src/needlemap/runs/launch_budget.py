@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from needlemap.runs.budget import Budget
+from needlemap.runs.families import budget_beside
 from needlemap.runs.launch_file import read_launch
 from needlemap.runs.presence import began_s
-from needlemap.runs.suite_folder import budget_beside
 from needlemap.settings.settings import Settings
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.maps.answers import latest_records
+from needlemap.maps.cube import Cube
 from needlemap.maps.map import Map
 from needlemap.runs.record import Record
-from needlemap.runs.session import map_of
+from needlemap.runs.session import cube_of_run, map_of
 from needlemap.runs.store import RunFolder
 
 
@@ -29,6 +30,11 @@ class Loaded:
     def map(self) -> Map:
         """Its map."""
         return map_of(self.about, self.records)
+
+    @cached_property
+    def cube(self) -> Cube:
+        """Its scores as an array."""
+        return cube_of_run(self.about, self.records)
 
 
 def load_run(path: str | Path) -> Loaded:

@@ -19,8 +19,8 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import read_regular, write_whole
+from needlemap.runs.families import families_of
 from needlemap.runs.store import RUN_FILE, RunFolder
-from needlemap.runs.suite_folder import is_suite, open_suite
 from needlemap.secrets import hidden, key_names
 from needlemap.settings.settings import marked
 
@@ -48,8 +48,7 @@ def check_origin(path: Path, trusted: bool = False) -> None:
     and says what would be followed; not where the user trusts it."""
     if trusted:
         return
-    inside = open_suite(path).runs if is_suite(path) else path.glob(_PILOTS)
-    for run in (run for run in (path, *inside) if RunFolder(run).exists):
+    for run in (run for run in (*families_of(path).folders, *path.glob(_PILOTS)) if RunFolder(run).exists):
         about = RunFolder(run).about()
         if not is_ours(about, about["settings"]):
             raise NeedlemapError(

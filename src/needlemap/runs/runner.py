@@ -9,6 +9,7 @@ happens, and a `Keeper` keeps the records.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -81,6 +82,19 @@ class Outcome:
     refusal: str = ""
     canary: str | None = None
     warnings: list[str] = field(default_factory=list)
+
+    def __add__(self, other: Outcome) -> Outcome:
+        """Both, one behind the other."""
+        return Outcome(
+            self.scored + other.scored,
+            dict(Counter(self.failures) + Counter(other.failures)),
+            self.stopped or other.stopped,
+            self.hopeless or other.hopeless,
+            self.refused_from or other.refused_from,
+            self.refusal or other.refusal,
+            self.canary or other.canary,
+            [*self.warnings, *other.warnings],
+        )
 
     @property
     def over(self) -> bool:

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from needlemap.errors import NeedlemapError
 from needlemap.models.base import Model
+from needlemap.runs.families import Families, budget_beside
 from needlemap.runs.session import Session, make_model
-from needlemap.runs.suite_folder import SuiteFolder, budget_beside
 from needlemap.settings.settings import Settings
 from needlemap.trials.build import prepare
 
@@ -31,7 +31,7 @@ class Asking(Protocol):
         ...
 
 
-async def ask_families(folder: SuiteFolder, settled: Mapping[str, Settings], asking: Asking) -> None:
+async def ask_families(folder: Families, settled: Mapping[str, Settings], asking: Asking) -> None:
     """Ask the families that are not whole yet, in their order. The model is made when the first of them is
     about to be asked, and closed at the end. Raises NeedlemapError."""
     turns = _Turns(folder, asking)
@@ -47,14 +47,14 @@ async def ask_families(folder: SuiteFolder, settled: Mapping[str, Settings], ask
 class _Turns:
     """What stays from one family to the next."""
 
-    def __init__(self, folder: SuiteFolder, asking: Asking) -> None:
+    def __init__(self, folder: Families, asking: Asking) -> None:
         self._folder, self._asking, self._started_s = folder, asking, monotonic()
         self.model: Model | None = None
 
     async def take(self, family: str, settings: Settings) -> bool:
         """Whether to go on after this family."""
         try:
-            session = Session.open(prepare(settings), self._folder.path / family)
+            session = Session.open(prepare(settings), self._folder.folder(family))
         except NeedlemapError as error:
             self._asking.unprepared(family, error)
             return True

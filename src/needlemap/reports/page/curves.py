@@ -11,7 +11,7 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError
 from needlemap.maps.clusters import ClusterMean
-from needlemap.maps.comparison import Comparison
+from needlemap.maps.comparison import FamilyComparison
 from needlemap.maps.cube import Cube
 from needlemap.maps.effective import Effective, Rule
 from needlemap.maps.map import Map
@@ -109,16 +109,17 @@ def difference(first: Loaded, second: Loaded, layout: Layout) -> dict[str, Any]:
         comparison, names = compare_loaded(first, second)
     except NeedlemapError as error:
         return {"refused": hidden(str(error))}
+    assert comparison.only is not None
     shown = Names(hidden(names.first), hidden(names.second), hidden(names.differ))
     return {
         "refused": None,
         "text": comparison_text(comparison, shown).splitlines(),
         "json": comparison_json(comparison, shown),
-        "cells": _changes(comparison, first.map, layout),
+        "cells": _changes(comparison.only, first.map, layout),
     }
 
 
-def _changes(comparison: Comparison, map: Map, layout: Layout) -> dict[str, list[Any]]:
+def _changes(comparison: FamilyComparison, map: Map, layout: Layout) -> dict[str, list[Any]]:
     """Cells of the first run's map in which both runs have a pair."""
     rank = {length: at for at, length in enumerate(map.lengths)}
     places = [(cell.length_tokens, cell.depth) for cell in map.cells]

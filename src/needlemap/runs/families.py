@@ -1,4 +1,4 @@
-"""A suite's folder: suite.json, and a run's folder for each family. A family not begun yet has none."""
+"""A run's families on disk: one lies in the run's folder, several in folders of their own, by suite.json."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMA = 1
 
 
 class SuiteFile(BaseModel):
-    """suite.json. families: names of the run folders, in their order."""
+    """suite.json. families: names of their folders, in their order."""
 
     schema_version: int = SCHEMA
     suite: str
@@ -34,22 +34,38 @@ class SuiteFile(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteFolder:
-    """A suite on disk."""
+class Families:
+    """A run's families on disk. suite: its name, '' of a run with one, whose only family is named '' and lies
+    in the folder itself. names: of all families, in their order; one that was not begun has no folder."""
 
     path: Path
-    suite: str
-    families: tuple[str, ...]
+    suite: str = ""
+    names: tuple[str, ...] = ("",)
 
     @property
-    def runs(self) -> list[Path]:
-        """Folders of the families that were begun, in their order."""
-        found = [self.path / family for family in self.families]
-        return [path for path in found if is_regular(path / RUN_FILE)]
+    def is_plain(self) -> bool:
+        """Whether the run has one family, without a name."""
+        return self.names == ("",)
 
-    def beside(self, family: str) -> list[Path]:
+    @property
+    def begun(self) -> list[str]:
+        """Names of the families that were begun."""
+        if self.is_plain:
+            return list(self.names)
+        return [name for name in self.names if is_regular(self.folder(name) / RUN_FILE)]
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where the families that were begun lie."""
+        return [self.folder(name) for name in self.begun]
+
+    def folder(self, name: str) -> Path:
+        """Where a family lies, or will."""
+        return self.path / name
+
+    def beside(self, name: str) -> list[Path]:
         """The folders of the other families."""
-        return [self.path / other for other in self.families if other != family]
+        return [self.folder(other) for other in self.names if other != name]
 
 
 def budget_beside(settings: Settings, others: Iterable[Path], started_s: float) -> Budget:
@@ -64,13 +80,12 @@ def budget_beside(settings: Settings, others: Iterable[Path], started_s: float) 
     return budget
 
 
-def is_suite(path: Path) -> bool:
-    """Whether a folder is a suite's."""
-    return is_regular(path / NAME)
-
-
-def open_suite(path: Path) -> SuiteFolder:
-    """Read suite.json. Raises NeedlemapError when it is not one of ours."""
+def families_of(path: str | Path) -> Families:
+    """The families of a run's folder, by its suite.json; one where there is none. Raises NeedlemapError when
+    that is not one of ours."""
+    path = Path(path)
+    if not is_regular(path / NAME):
+        return Families(path)
     try:
         file = SuiteFile.model_validate_json(read_regular(path / NAME))
     except ValidationError as error:
@@ -81,18 +96,18 @@ def open_suite(path: Path) -> SuiteFolder:
         )
     if not all(map(plain_name, file.families)):  # a stranger's may name any folder of this machine
         raise NeedlemapError(f"'{path / NAME}' names families outside of its folder.")
-    return SuiteFolder(path, file.suite, tuple(file.families))
+    return Families(path, file.suite, tuple(file.families))
 
 
-def make_suite(path: Path, suite: Suite) -> SuiteFolder:
+def make_suite(path: Path, suite: Suite) -> Families:
     """Write suite.json, or find that of an earlier start. Raises NeedlemapError for another suite's."""
     if is_regular(path / RUN_FILE):
         raise NeedlemapError(f"'{path}' holds a run, not a suite. Give another folder with -o.")
-    if is_suite(path):
-        found = open_suite(path)
-        if (found.suite, found.families) != (suite.name, tuple(suite.families)):
+    wanted, found = Families(path, suite.name, tuple(suite.families)), families_of(path)
+    if not found.is_plain:
+        if found != wanted:
             raise NeedlemapError(
-                f"'{path}' holds suite '{found.suite}' ({', '.join(found.families)}), not '{suite.name}' "
+                f"'{path}' holds suite '{found.suite}' ({', '.join(found.names)}), not '{suite.name}' "
                 f"({', '.join(suite.families)}). Give another folder with -o."
             )
         return found
@@ -100,4 +115,4 @@ def make_suite(path: Path, suite: Suite) -> SuiteFolder:
     now = datetime.now(UTC).isoformat(timespec="seconds")
     file = SuiteFile(suite=suite.name, families=list(suite.families), needlemap=__version__, created=now)
     write_json(path / NAME, json.loads(file.model_dump_json()))
-    return SuiteFolder(path, suite.name, tuple(suite.families))
+    return wanted

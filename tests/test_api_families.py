@@ -1,4 +1,4 @@
-"""The Python interface to suites: `run_suite`, `load_suite`, `compare_suites`, and what they show."""
+"""The Python interface to runs with several families: `run`, `load`, `compare`, and what they show."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(file: Path) -> needlemap.SuiteRun:
+def made(file: Path) -> needlemap.Run:
     """That suite, asked of the baseline."""
-    return needlemap.run_suite(file, out=file.parent / "s", repeats=5, quiet=True)
+    return needlemap.run(f"suite:{file}", out=file.parent / "s", repeats=5, quiet=True)
 
 
 @pytest.fixture(scope="module")
-def lossy(file: Path) -> needlemap.SuiteRun:
+def lossy(file: Path) -> needlemap.Run:
     """The same trials with so small a window that needles are lost."""
     options = {"window": 700}
-    return needlemap.run_suite(file, out=file.parent / "l", repeats=5, quiet=True, model_options=options)
+    return needlemap.run(f"suite:{file}", out=file.parent / "l", repeats=5, quiet=True, model_options=options)
 
 
 def test_a_suite_asks_its_families_and_keeps_each_as_a_run(made):
     assert {family: outcome.scored for family, outcome in made.outcomes.items()} == dict.fromkeys(
         FAMILIES, 30
     )
-    assert list(made.runs) == FAMILIES
-    assert made.runs["one"].map().overall == 1.0
-    assert len(made.runs["all"].records()) == 30
+    assert list(made.families) == FAMILIES
+    assert made.families["one"].map().overall == 1.0
+    assert len(made.families["all"].records()) == 30
 
 
 def test_its_figures_are_those_of_the_table(made):
@@ -65,24 +65,23 @@ def test_it_is_printed_as_the_command_prints_it(made, typed):
 
 
 def test_the_same_call_again_asks_nothing(file, made):
-    again = needlemap.run_suite(file, out=made.path, repeats=5, quiet=True)
+    again = needlemap.run(f"suite:{file}", out=made.path, repeats=5, quiet=True)
     assert (again.outcomes, again.text) == ({}, made.text)
 
 
 def test_what_is_on_the_disk_is_loaded(made):
-    loaded = needlemap.load_suite(str(made.path))
-    assert (loaded.text, loaded.outcomes) == (made.text, {})
-    with pytest.raises(NeedlemapError, match=r"No suite at .nowhere.: it holds no suite\.json"):
-        needlemap.load_suite("nowhere")
+    loaded = needlemap.load(str(made.path))
+    assert (loaded.text, loaded.outcomes, loaded.outcome) == (made.text, None, None)
+    with pytest.raises(NeedlemapError, match="nowhere"):
+        needlemap.load("nowhere")
 
 
-def test_functions_of_runs_say_which_take_suites(made, lossy):
-    with pytest.raises(NeedlemapError, match=r"a suite's folder\. Type: needlemap\.load_suite"):
-        needlemap.load(made.path)
-    with pytest.raises(SettingsError, match=r"several runs\. Type: needlemap\.run_suite\('smoke', \.\.\.\)"):
-        needlemap.run("suite:smoke")
-    with pytest.raises(NeedlemapError, match=r"needlemap\.compare_suites"):
-        needlemap.compare(made.path, lossy.path)
+def test_what_only_one_family_has_is_taken_of_one(made):
+    for asked in (made.map, made.about):
+        with pytest.raises(NeedlemapError, match=r"several families\. Take one of them: \.families\['key'\]"):
+            asked()
+    assert len(made.records()) == 90
+    assert made.families["one"].families[""].records() == made.families["one"].records()
 
 
 def test_a_table_has_a_row_a_family_and_length(made):
@@ -108,8 +107,8 @@ def test_it_is_drawn_and_saved_with_all_families_side_by_side(made, tmp_path):
 
 
 def test_it_works_where_a_loop_runs_already(file, tmp_path):
-    async def cell() -> needlemap.SuiteRun:
-        return needlemap.run_suite(file, out=tmp_path / "s", quiet=True)
+    async def cell() -> needlemap.Run:
+        return needlemap.run(f"suite:{file}", out=tmp_path / "s", quiet=True)
 
     assert list(asyncio.run(cell()).outcomes) == FAMILIES
 
@@ -118,8 +117,8 @@ def test_a_suite_that_cannot_succeed_says_so_after_its_first_family(file, tmp_pa
     wire.schedule("401", cycle=True)
     asked = {"model": "openai/m", "base_url": wire.base_url, "tokenizer": "cl100k_base", "quiet": True}
     with pytest.raises(NeedlemapError, match="every request would fail"):
-        needlemap.run_suite(file, out=tmp_path / "s", canary=False, **asked)
-    assert list(needlemap.load_suite(tmp_path / "s").runs) == ["key"]
+        needlemap.run(f"suite:{file}", out=tmp_path / "s", canary=False, **asked)
+    assert list(needlemap.load(tmp_path / "s").families) == ["key"]
 
 
 def test_wrong_settings_are_named_and_nothing_is_written(file, tmp_path):
@@ -129,14 +128,14 @@ def test_wrong_settings_are_named_and_nothing_is_written(file, tmp_path):
         ({"save": False}, "--no-save keeps no run folders"),
     ]:
         with pytest.raises(SettingsError, match=said):
-            needlemap.run_suite(file, out=tmp_path / "s", **settings)
+            needlemap.run(f"suite:{file}", out=tmp_path / "s", **settings)
     with pytest.raises(SettingsError, match="Unknown suite 'smok'"):
-        needlemap.run_suite("suite:smok")
+        needlemap.run("suite:smok")
     assert not (tmp_path / "s").exists()
 
 
 def test_a_limit_stops_the_suite_and_the_families_after_it_are_not_begun(file, tmp_path):
-    run = needlemap.run_suite(file, out=tmp_path / "s", quiet=True, limit_tokens=9000, concurrency=1)
+    run = needlemap.run(f"suite:{file}", out=tmp_path / "s", quiet=True, limit_tokens=9000, concurrency=1)
     assert list(run.outcomes) == ["key", "one"]
     assert run.outcomes["one"].stopped
     assert run.scores().keys() == {"key", "one"}
@@ -144,16 +143,16 @@ def test_a_limit_stops_the_suite_and_the_families_after_it_are_not_begun(file, t
 
 
 def test_two_suites_are_compared(made, lossy, typed):
-    found = needlemap.compare_suites(made, lossy, margin=5)
+    found = needlemap.compare(made, lossy, margin=5)
     assert (found.verdict, found.difference) == ("worse", pytest.approx(-200 / 9))
     assert found.interval[0] < found.difference < found.interval[1] < 0
     assert [row["family"] for row in found.families] == FAMILIES
     assert repr(found) == typed("compare", made.path, lossy.path, "--margin", 5).stdout
-    assert found.text == needlemap.compare_suites(str(made.path), lossy.path, margin=5).text
+    assert found.text == needlemap.compare(str(made.path), lossy.path, margin=5).text
     pytest.importorskip("pandas")
     assert found.to_pandas()["verdict"].tolist() == ["worse", "worse", "cannot tell"]
 
 
-def test_a_run_is_no_suite_to_compare(made):
-    with pytest.raises(NeedlemapError, match=r"it holds no suite\.json\. Runs: needlemap\.compare"):
-        needlemap.compare_suites(made, made.path / "key")
+def test_a_run_with_one_family_is_not_compared_with_one_of_several(made):
+    with pytest.raises(NeedlemapError, match=r"is a suite and .* is not\. Compare two suites, or one of its"):
+        needlemap.compare(made, made.families["key"])

@@ -1,17 +1,16 @@
-"""Two suites compared: each family counts the same, and the interval of their mean holds what it says."""
+"""Two runs compared: each family counts the same, and the interval of their mean holds what it says."""
 
 from __future__ import annotations
 
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from needlemap.maps.comparison import compare_pairs
+from needlemap.maps.comparison import compare_families, compare_pairs
 from needlemap.maps.cube import Array, cube_of
 from needlemap.maps.pairs import Pairs
 from needlemap.maps.significance import holm
-from needlemap.maps.suite_comparison import compare_families
 
 
 def pairs(first: Array, second: Array, *, graded: bool = False) -> Pairs:
@@ -34,8 +33,10 @@ def losing(repeats: int, trials: int, lost: int) -> Pairs:
 
 def test_of_one_family_it_says_what_is_said_of_the_run():
     one = losing(6, 9, 7)
-    found, alone = compare_families({"one": one}, 0.02).overall, compare_pairs(one, 0.02).overall
-    assert astuple(found) == pytest.approx(astuple(alone))
+    found, alone = compare_families({"one": one}, 0.02), compare_pairs(one, 0.02)
+    assert (found.overall, found.verdict, found.bounds) == (alone.overall, alone.verdict, alone.bounds)
+    twice = compare_families({"one": one, "again": one}, 0.02).overall
+    assert (twice.value, twice.clusters) == (pytest.approx(alone.overall.value), alone.overall.clusters)
 
 
 def test_every_family_counts_the_same_however_many_pairs_it_has():
@@ -68,16 +69,14 @@ def test_what_a_small_family_leaves_open_is_not_hidden_by_a_large_one():
 def test_the_verdict_is_that_on_the_mean_and_families_are_corrected_for_their_number():
     families = {"same": losing(6, 9, 0), "better": losing(6, 9, 1), "worse": losing(6, 9, 12)}
     found = compare_families(families, 0.02)
-    assert [each.name for each in found.families] == list(families)
-    assert [each.comparison.verdict.word for each in found.families] == [
+    assert list(found.families) == list(families)
+    assert [each.verdict.word for each in found.families.values()] == [
         "cannot tell",
         "cannot tell",
         "worse",
     ]
     assert found.verdict.word == "worse"
-    assert [each.adjusted_p for each in found.families] == list(
-        holm([each.comparison.overall.p for each in found.families])
-    )
+    assert list(found.adjusted_p.values()) == list(holm([each.overall.p for each in found.families.values()]))
 
 
 def test_haystacks_that_turn_together_in_all_families_widen_the_interval():
@@ -102,7 +101,8 @@ def test_families_of_one_haystack_are_one_cluster():
 def test_haystacks_that_agree_are_no_certainty_of_graded_scores():
     first, second = np.ones((6, 3)), np.ones((6, 3))
     second[:, 0] = 0.25
-    overall = compare_families({"a": pairs(first, second, graded=True)}, 0.02).overall
+    graded = pairs(first, second, graded=True)
+    overall = compare_families({"a": graded, "b": graded}, 0.02).overall
     assert overall.low < overall.value - 0.02
     assert overall.high > overall.value + 0.02
 
