@@ -15,7 +15,7 @@ from rich.console import Console
 from needlemap.models.connection import check_address
 from needlemap.reports.terminal import terminal_map
 from needlemap.runs.launch_processes import Processes
-from needlemap.runs.session import load_map
+from needlemap.runs.loaded import load_map
 from needlemap.secrets import refuse_keys
 from needlemap.settings.settings import Settings
 from needlemap.text.printable import printable

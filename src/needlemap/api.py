@@ -20,11 +20,11 @@ from needlemap.reports.families import family_lines, read_families, scores_of
 from needlemap.reports.labels import length_range, overall_label
 from needlemap.reports.table_file import is_table, write_table
 from needlemap.runs.families import families_of
-from needlemap.runs.loaded import Loaded, load_run
+from needlemap.runs.loaded import Loaded, load_map, load_run, stored_title
 from needlemap.runs.origin import check_origin
 from needlemap.runs.record import Record
 from needlemap.runs.runner import Outcome, Watcher
-from needlemap.runs.session import Session, load_map, make_model, stored_title
+from needlemap.runs.session import Session, make_model
 from needlemap.runs.store import RunFolder
 from needlemap.runs.suite_session import ask_families
 from needlemap.suites import suite_name

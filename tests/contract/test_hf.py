@@ -21,7 +21,8 @@ from needlemap.models.base import Answer, Decoding, Teacher
 from needlemap.plan.summary import Walked, summarise
 from needlemap.prompts.prompt import Prompt
 from needlemap.reports.live import Silent
-from needlemap.runs.session import Session, load_map, make_model
+from needlemap.runs.loaded import load_map
+from needlemap.runs.session import Session, make_model
 from needlemap.settings.reading import configure
 from needlemap.trials.build import Trial, prepare
 

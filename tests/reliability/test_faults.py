@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from needlemap.errors import Failure
-from needlemap.runs.session import load_map
+from needlemap.runs.loaded import load_map
 
 SEED = int(os.environ.get("NEEDLEMAP_FAULTS", "6"))
 TRIALS = 1000

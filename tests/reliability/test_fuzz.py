@@ -30,7 +30,6 @@ from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.usage import cache_lines
 from needlemap.runs.loaded import load_run
 from needlemap.runs.record import NeedleRecord, PromptRecord, Record, ScorerRecord
-from needlemap.runs.session import cube_of_run
 from needlemap.runs.store import RunFolder
 from needlemap.settings.grid import make_grid
 from needlemap.settings.older_names import BY_NAME
@@ -224,7 +223,7 @@ def test_run_folders_of_any_contents(tmp_path, record, about):
 
     def look() -> None:
         run = load_run(tmp_path)
-        summary_lines(cube_of_run(run.about, run.records))
+        summary_lines(run.cube)
         Console(width=80, file=io.StringIO()).print(terminal_map(run.map))
         plain_summary(run.map)
         ended_lines(RunFolder(tmp_path))

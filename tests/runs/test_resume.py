@@ -10,7 +10,13 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-from needlemap.runs.store import RunFolder
+import pytest
+
+from needlemap.runs import store
+from needlemap.runs.record import Record
+from needlemap.runs.store import RunFolder, parsed, records_files
+
+BM25 = ("--model", "baseline/bm25", "--lengths", "500,900", "-o", "r")
 
 GRID = ("--lengths", "200:400:5", "--depths", "0:100:8")  # 40 trials
 CONCURRENCY = 4
@@ -45,6 +51,26 @@ def test_killed_at_any_moment_it_goes_on_and_scores_each_trial_once(needlemap, w
     repeated = wire.asked() - wanted
     assert set(wire.asked()) == set(wanted)
     assert repeated.total() <= kills * CONCURRENCY
+
+
+@pytest.mark.parametrize("depths", ["0,50,100", "0,25,50,100"])
+def test_what_was_scored_is_read_once_whatever_is_left_to_ask(typed, monkeypatch, depths):
+    """Each line, by the run that goes on and by a report of it."""
+    typed("run", *BM25, "--depths", "0,50,100")
+    (before,) = records_files(typed.folder / "r")
+    lines = before.read_bytes().splitlines(keepends=True)
+    read: Counter[bytes] = Counter()
+
+    def counted(line: bytes) -> Record | None:
+        read[line] += 1
+        return parsed(line)
+
+    monkeypatch.setattr(store, "parsed", counted)
+    typed("run", *BM25, "--depths", depths)
+    assert {read[line] for line in lines} == {1}
+    read.clear()
+    typed("report", "r")
+    assert {read[line] for line in lines} == {1}
 
 
 def test_an_interrupt_keeps_what_was_scored_and_says_how_to_go_on(needlemap, wire):

@@ -34,7 +34,8 @@ from needlemap.files import make_folder, write_whole
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
 from needlemap.runs.families import budget_beside
-from needlemap.runs.session import Session, load_map, make_model
+from needlemap.runs.loaded import load_map
+from needlemap.runs.session import Session, make_model
 from needlemap.runs.store import RUN_FILE, RunFolder, records_files
 from needlemap.settings.settings import Settings
 from needlemap.suites import suite_name

@@ -9,8 +9,7 @@ from pathlib import Path
 from needlemap.interop.imports.imported import Imported, Said, imported, refuse_taken, write
 from needlemap.interop.imports.sources import Found, holds_results, read
 from needlemap.reports.labels import score_label
-from needlemap.runs.loaded import Loaded
-from needlemap.runs.session import load_map
+from needlemap.runs.loaded import Loaded, load_map
 from needlemap.runs.store import RunFolder
 from needlemap.text.printable import show
 

@@ -18,9 +18,10 @@ from needlemap.runs.closed_book import every_record
 from needlemap.runs.launch import Launch
 from needlemap.runs.launch_budget import launched_budget
 from needlemap.runs.launcher import Launcher
+from needlemap.runs.loaded import load_map
 from needlemap.runs.record import Record
 from needlemap.runs.runner import Outcome
-from needlemap.runs.session import Session, load_map
+from needlemap.runs.session import Session
 from needlemap.runs.store import RUN_FILE, RunFolder, write_json
 from needlemap.runs.work import work_folder
 from needlemap.text.printable import show

@@ -27,7 +27,6 @@ from needlemap.reports.trackers import log_runs, parse_tracker
 from needlemap.reports.usage import cache_lines
 from needlemap.runs.families import Families, families_of
 from needlemap.runs.loaded import Loaded, load_run
-from needlemap.runs.store import RunFolder
 from needlemap.text.printable import printable, show
 
 
@@ -117,8 +116,7 @@ def _draw(runs: Sequence[Loaded], look: Look) -> None:
         _show(run.map, look.palette)
         for line in summary_lines(run.cube, look.rules):
             show(line)
-        folder = RunFolder(run.path)  # none where another tool's file was read
-        for line in ended_lines(folder) if folder.exists else ():
+        for line in ended_lines(run.folder) if run.folder else ():
             show(printable(line))
         for line in cache_lines(run.records):
             show(line, file=sys.stderr)

@@ -28,9 +28,10 @@ from needlemap.runs.begun import is_replaced, is_unanswered
 from needlemap.runs.budget import Budget, Reserved
 from needlemap.runs.canary import begins_twice
 from needlemap.runs.contexts import SavingContexts
+from needlemap.runs.loaded import load_map, map_of
 from needlemap.runs.record import Record
 from needlemap.runs.runner import Outcome, Watcher
-from needlemap.runs.session import Session, about, load_map, make_model, map_of
+from needlemap.runs.session import Session, about, make_model
 from needlemap.runs.store import RunFolder
 from needlemap.scorers.base import rule_of
 from needlemap.settings.prices import price_source
@@ -66,10 +67,10 @@ def _run(settings: Settings, path: Path, live: bool) -> int:
                     outcome = _asked(session, model, page, ending)
                 except KeyboardInterrupt:
                     if sys.stdout.isatty() and session.folder.exists:  # the map that filled in is gone
-                        Console().print(terminal_map(load_map(path)))
+                        Console().print(terminal_map(load_map(session.folder)))
                     return interrupted(settings, path, ending.code)
         if outcome.scored or session.done or not outcome.over:
-            show_result(load_map(path), settings, path)
+            show_result(load_map(session.folder), settings, path)
             if not settings.quiet:
                 show_usage(session)
         return verdict(outcome, session.experiment, path)
@@ -276,7 +277,8 @@ def _is_answered(outcome: Outcome, path: Path) -> bool:
 def verdict(outcome: Outcome, experiment: Experiment, path: Path) -> int:
     """What stopped the run or failed in it, in one line each; the exit code."""
     warn(outcome)
-    kept = experiment.settings.save and _is_answered(outcome, path)
+    stopped = outcome.canary or outcome.hopeless
+    kept = stopped and experiment.settings.save and _is_answered(outcome, path)
     if outcome.canary:
         elsewhere = f" Other settings want another folder than {path}: give one with -o." if kept else ""
         show(f"needlemap: stopped before spending more. {outcome.canary}{elsewhere}", file=sys.stderr)

@@ -14,9 +14,9 @@ from needlemap.files import write_report
 from needlemap.models.thinking import parted
 from needlemap.reports.usage import judge_lines
 from needlemap.runs.contrast import how_to_score
+from needlemap.runs.loaded import load_map
 from needlemap.runs.rescoring import rescore, with_scorer
 from needlemap.runs.retry import Scoring
-from needlemap.runs.session import load_map
 from needlemap.runs.store import RunFolder
 from needlemap.scorers.base import Connected, Reference, Scorer
 from needlemap.settings.flags import parsed

@@ -21,7 +21,7 @@ RAGGED_BELOW = 0.5  # share of lengths x depths that are cells
 Pair = tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Cube:
     """scores: (repeats, lengths, depths) in [0, 1], NaN where not measured; the mean of a prompt's answers.
 

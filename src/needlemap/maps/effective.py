@@ -98,6 +98,7 @@ class Mean:
     high: float | None
 
 
+@lru_cache(16)  # one for the text, the table, the page and the trackers of a report
 def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEED) -> Effective | None:
     """A rule's value of one family; None without scores. See `FamilyScores.effective`."""
     return FamilyScores([cube], draws, seed).effective(rule)

@@ -9,7 +9,7 @@ from typing import Any
 
 from needlemap.maps.answers import latest_records, prompt_of
 from needlemap.maps.clusters import ClusterMean
-from needlemap.maps.cube import is_ragged, known_scores, make_cube
+from needlemap.maps.cube import Cube, is_ragged, known_scores, make_cube
 from needlemap.maps.intervals import wilson
 from needlemap.maps.position import length_scores, total_score
 from needlemap.runs.record import SKIPPED, Record
@@ -124,13 +124,13 @@ def make_map(
     task: str,
     scorer: str,
     mode: str,
-    one_haystack: bool = False,
+    cube: Cube | None = None,
     depthless: bool = False,
 ) -> Map:
     """A map from records. expected: trials per (length_tokens, depth) that the run was to make.
 
     Of several records of one trial (a failure, then a score) the last scored one counts, else the last.
-    one_haystack: whether all repeats have the same. depthless: as Map's.
+    cube: of these records, where it was made already. depthless: as Map's.
     """
     found = latest_records(records)
     cells: dict[tuple[int, float], list[Record]] = defaultdict(list)
@@ -139,7 +139,7 @@ def make_map(
     seen: set[Hashable] = set()
     places = sorted({*expected, *cells})
     rows = tuple(_cell(place, cells.get(place, []), expected.get(place, 0), seen) for place in places)
-    cube = make_cube(found, (), one_haystack=one_haystack)
+    cube = cube or make_cube(found, ())
     means = total_score(cube), length_scores(cube), cube.counted
     return Map(rows, *means, model, tokenizer, task, scorer, mode, depthless)
 

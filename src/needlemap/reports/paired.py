@@ -11,8 +11,7 @@ from needlemap.maps.pairs import Pairs, pair_up
 from needlemap.reports.comparison import Names
 from needlemap.runs.contrast import contrast, how_to_score, outdated, phrase, prompt_contrast
 from needlemap.runs.families import Families
-from needlemap.runs.loaded import Loaded, load_run
-from needlemap.runs.session import called, one_haystack
+from needlemap.runs.loaded import Loaded, called, load_run, one_haystack
 from needlemap.settings.grid import percent
 
 MARGIN = 2.0  # points

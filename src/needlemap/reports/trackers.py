@@ -24,7 +24,6 @@ from needlemap.reports.page.curves import total
 from needlemap.reports.page.payload import fact_rows, value_text
 from needlemap.reports.table import Table, cells_table
 from needlemap.runs.loaded import Loaded
-from needlemap.runs.session import cube_of_run
 from needlemap.settings.grid import percent
 
 
@@ -91,7 +90,7 @@ def _share(value: float | None) -> float | None:
 
 def _effective(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float | None]]:
     """Effective lengths, the longest tested where the score holds that far; 0 where it never did."""
-    cube = cube_of_run(run.about, run.records)
+    cube = run.cube
     for rule in map(parse_rule, rules):
         found = effective_length(cube, rule)
         if found is not None and found.value is not None:

@@ -1,35 +1,36 @@
-"""A run as it was read from its folder: run.json and every record, once."""
+"""A run as it was read from its folder: run.json and every record, once, and what statistics make of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from needlemap.maps.answers import latest_records
-from needlemap.maps.cube import Cube
-from needlemap.maps.map import Map
+from needlemap.maps.cube import Cube, make_cube
+from needlemap.maps.map import Map, make_map, with_skipped
 from needlemap.runs.record import Record
-from needlemap.runs.session import cube_of_run, map_of
 from needlemap.runs.store import RunFolder
+from needlemap.text.printable import printable
 
 
 @dataclass(frozen=True)
 class Loaded:
     """path: as the user gave it. about: what run.json holds. records: one a trial, as `latest_records`.
-    notes: what in its folder was left out, in words."""
+    notes: what in its folder was left out, in words. folder: None where another tool's file was read."""
 
     path: str
     about: Mapping[str, Any]
     records: tuple[Record, ...]
     notes: tuple[str, ...] = ()
+    folder: RunFolder | None = None
 
     @cached_property
     def map(self) -> Map:
         """Its map."""
-        return map_of(self.about, self.records)
+        return map_of(self.about, self.records, self.cube)
 
     @cached_property
     def cube(self) -> Cube:
@@ -37,8 +38,53 @@ class Loaded:
         return cube_of_run(self.about, self.records)
 
 
-def load_run(path: str | Path) -> Loaded:
-    """Read a run folder. Raises NeedlemapError when there is no run, or it cannot be read."""
-    folder = RunFolder(path)
+def load_run(folder: RunFolder | str | Path) -> Loaded:
+    """Read a run. Raises NeedlemapError when there is no run, or it cannot be read."""
+    folder = folder if isinstance(folder, RunFolder) else RunFolder(folder)
     records = tuple(latest_records(folder.records()))
-    return Loaded(str(path), folder.about(), records, tuple(folder.left_out.notes()))
+    return Loaded(folder.given, folder.about(), records, tuple(folder.left_out.notes()), folder)
+
+
+def load_map(folder: RunFolder | str | Path) -> Map:
+    """The map of a run folder."""
+    return load_run(folder).map
+
+
+def stored_title(path: str | Path) -> str | None:
+    """The figure's title that a run was given; None for the one made from its settings."""
+    title = RunFolder(path).about().get("title")
+    return None if title is None else str(title)
+
+
+def map_of(about: Mapping[str, Any], records: Iterable[Record], cube: Cube | None = None) -> Map:
+    """The map of records, with what run.json says about them. cube: theirs, where it was made already."""
+    records = records if cube else tuple(records)
+    settings = about["settings"]
+    expected = {(length, depth): len(repeats) for length, depth, repeats in about["cells"]}
+    map = make_map(
+        records,
+        expected,
+        model=called(settings),
+        tokenizer=printable(str(about["tokenizer"]["name"]), line=True),
+        task=printable(str(settings["task"]), line=True),
+        scorer=printable(str(about["scorer"]["name"]), line=True),
+        mode=settings["mode"],
+        cube=cube or cube_of_run(about, records),
+        depthless=bool(about.get("depthless")),
+    )
+    return with_skipped(map) if about.get("stopped") else map
+
+
+def called(settings: Mapping[str, Any]) -> str:
+    """What reports call a run's model: its label, else BACKEND/NAME; a stranger's may say anything."""
+    return printable(str(settings.get("label") or settings["model"]), line=True)
+
+
+def cube_of_run(about: Mapping[str, Any], records: Iterable[Record]) -> Cube:
+    """The scores of records as an array, with what run.json says about them."""
+    return make_cube(records, about["cells"], one_haystack=one_haystack(about))
+
+
+def one_haystack(about: Mapping[str, Any]) -> bool:
+    """Whether all repeats have the same: documents taken as they are listed."""
+    return bool(about["settings"].get("order") == "listed")

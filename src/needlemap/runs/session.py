@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.maps.cube import Cube, make_cube
-from needlemap.maps.map import Map, make_map, with_skipped
 from needlemap.models.base import Model
 from needlemap.plan.lanes import Lanes
 from needlemap.plan.order import Side, by_length, cut, ordered, promised
@@ -30,7 +28,7 @@ from needlemap.runs.canary import send
 from needlemap.runs.closed_book import ask, every_record, unasked
 from needlemap.runs.launch_file import refuse_launched
 from needlemap.runs.origin import signed
-from needlemap.runs.record import SCHEMA, Record
+from needlemap.runs.record import SCHEMA
 from needlemap.runs.runner import Outcome, Runner, Watcher, raised
 from needlemap.runs.store import RunFolder, Writer
 from needlemap.scorers.base import Connected, Paid, Scorer, Weigher
@@ -38,7 +36,6 @@ from needlemap.settings.prices import Prices
 from needlemap.settings.registry import find
 from needlemap.settings.settings import Settings
 from needlemap.tasks.base import is_depthless
-from needlemap.text.printable import printable
 from needlemap.trials.build import Experiment, Trial
 from needlemap.trials.keys import run_hash
 from needlemap.trials.resolve import model_options
@@ -255,51 +252,6 @@ def about(experiment: Experiment, folder: RunFolder, model: Model | None = None)
         **({"earlier_scorers": before["earlier_scorers"]} if "earlier_scorers" in before else {}),
     }
     return signed(row, settings)
-
-
-def load_map(path: str | Path) -> Map:
-    """The map of a run folder."""
-    folder = RunFolder(path)
-    return map_of(folder.about(), folder.records())
-
-
-def stored_title(path: str | Path) -> str | None:
-    """The figure's title that a run was given; None for the one made from its settings."""
-    title = RunFolder(path).about().get("title")
-    return None if title is None else str(title)
-
-
-def map_of(about: Mapping[str, Any], records: Iterable[Record]) -> Map:
-    """The map of records, with what run.json says about them."""
-    settings = about["settings"]
-    expected = {(length, depth): len(repeats) for length, depth, repeats in about["cells"]}
-    map = make_map(
-        records,
-        expected,
-        model=called(settings),
-        tokenizer=printable(str(about["tokenizer"]["name"]), line=True),
-        task=printable(str(settings["task"]), line=True),
-        scorer=printable(str(about["scorer"]["name"]), line=True),
-        mode=settings["mode"],
-        one_haystack=one_haystack(about),
-        depthless=bool(about.get("depthless")),
-    )
-    return with_skipped(map) if about.get("stopped") else map
-
-
-def called(settings: Mapping[str, Any]) -> str:
-    """What reports call a run's model: its label, else BACKEND/NAME; a stranger's may say anything."""
-    return printable(str(settings.get("label") or settings["model"]), line=True)
-
-
-def cube_of_run(about: Mapping[str, Any], records: Iterable[Record]) -> Cube:
-    """The scores of records as an array, with what run.json says about them."""
-    return make_cube(records, about["cells"], one_haystack=one_haystack(about))
-
-
-def one_haystack(about: Mapping[str, Any]) -> bool:
-    """Whether all repeats have the same: documents taken as they are listed."""
-    return bool(about["settings"].get("order") == "listed")
 
 
 def _version(package: str) -> str:

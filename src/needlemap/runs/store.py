@@ -19,7 +19,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,6 +27,7 @@ from pydantic import ValidationError
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import (
+    MOST_LINE,
     is_regular,
     lines_of,
     make_folder,
@@ -122,15 +123,57 @@ def _lines(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+@dataclass(slots=True)
+class _ReadFile:
+    """A records file as far as it was read. inode: which file that was. size: bytes of its whole lines.
+
+    last: the record of a last line without its end, which may still be written; torn: it is none.
+    """
+
+    inode: int = 0
+    size: int = 0
+    records: list[Record] = field(default_factory=list)
+    unreadable: int = 0
+    last: tuple[Record, ...] = ()
+    torn: bool = False
+
+    def go_on(self, file: Path) -> None:
+        """Read what came since the last time; all, of a file that another took the place of."""
+        with open_regular(file) as opened:
+            now = os.fstat(opened.fileno())
+            if now.st_ino != self.inode or now.st_size < self.size:
+                self.inode, self.size, self.unreadable = now.st_ino, 0, 0
+                self.records.clear()
+            self.last, self.torn = (), False
+            opened.seek(self.size)
+            for line in lines_of(opened):
+                self._add(line)
+                if len(line) > MOST_LINE:  # nothing behind it is read
+                    self.size = now.st_size
+
+    def _add(self, line: bytes) -> None:
+        record, whole = parsed(line), line.endswith(b"\n")
+        self.size += len(line) if whole else 0
+        if record is None and line.strip():
+            self.unreadable += whole
+            self.torn = not whole
+        elif record is not None and whole:
+            self.records.append(record)
+        elif record is not None:
+            self.last = (record,)
+
+
 class RunFolder:
     """One run on disk. Opening a folder creates nothing; `Writer` does.
 
-    left_out: what the last reading of its records passed over.
+    Each line of its records is read once, however often they are asked for: a file is read on from where it
+    ended at the last look. given: the path as it was typed. left_out: what the last reading passed over.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.given, self.path = str(path), Path(path)
         self.left_out = LeftOut()
+        self._files: dict[Path, _ReadFile] = {}
 
     @property
     def exists(self) -> bool:
@@ -187,17 +230,15 @@ class RunFolder:
 
     def records_in(self, file: Path, about: Mapping[str, Any]) -> Iterator[Record]:
         """A file's readable records, if they are of the run that run.json tells about; others are counted."""
-        with open_regular(file) as opened:
-            for line in lines_of(opened):
-                record = parsed(line)
-                if record is None and line.strip():
-                    torn = not line.endswith(b"\n")
-                    self.left_out.torn += torn
-                    self.left_out.unreadable += not torn
-                elif record is not None and is_of(record, about):
-                    yield record
-                elif record is not None:
-                    self.left_out.foreign += 1
+        read = self._files.setdefault(file, _ReadFile())
+        read.go_on(file)
+        self.left_out.torn += read.torn
+        self.left_out.unreadable += read.unreadable
+        for record in (*read.records, *read.last):
+            if is_of(record, about):
+                yield record
+            else:
+                self.left_out.foreign += 1
 
 
 def records_files(folder: Path) -> list[Path]:

@@ -13,7 +13,6 @@ from needlemap.maps.position import depth_scores
 from needlemap.reports.page.payload import summary
 from needlemap.reports.paired import compare_loaded
 from needlemap.reports.summary import summary_lines
-from needlemap.runs.session import cube_of_run
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -42,7 +41,7 @@ def test_a_run_has_the_numbers_of_its_map(falling):
 
 def test_its_curves_and_lines_are_those_of_the_report(falling):
     (run,) = summary([falling], made=NOW)["runs"]
-    cube = cube_of_run(falling.about, falling.records)
+    cube = falling.cube
     assert run["lines"][: len(summary_lines(cube))] == summary_lines(cube)
     assert run["overall"]["line"] == run["lines"][0]
     assert run["overall"]["score"] == pytest.approx(falling.map.total.score, abs=1e-6)

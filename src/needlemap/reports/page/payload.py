@@ -28,7 +28,6 @@ from needlemap.reports.usage import cache_lines
 from needlemap.runs.contrast import outdated
 from needlemap.runs.loaded import Loaded
 from needlemap.runs.record import Record, outcome_counts, outcome_lines
-from needlemap.runs.session import cube_of_run
 from needlemap.secrets import hidden
 from needlemap.settings.settings import ITEM, Settings
 from needlemap.version import __version__
@@ -73,7 +72,7 @@ def summary(
 
 
 def _run(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str, Any]:
-    cube = cube_of_run(run.about, run.records)
+    cube = run.cube
     lines = summary_lines(cube, rules)
     ended = [*balance_lines(run.records), *outcome_lines(outcome_counts(run.records))]
     return {
