@@ -68,7 +68,7 @@ _FITTED: dict[str, dict[str, Any]] = {
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2, "num_hidden_layers": 4},
     "mamba2": {"num_heads": 8},
     "zaya": {"num_experts_per_tok": 1},
-    "reformer": {"is_decoder": True, "axial_pos_embds": False, "hash_seed": 1},
+    "reformer": {"is_decoder": True, "axial_pos_embds": False},
 }
 # Of these the language model has no class of its own that could be loaded, or no small form.
 _LEFT_OUT = (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from needlemap.errors import SettingsError
+from needlemap.errors import SettingsError, Unmeasured
 from needlemap.models.walk import Ids, Walk
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
@@ -73,6 +73,22 @@ MAKERS: dict[str, Callable[[], Any]] = {
         vocab_size=256, hidden_size=32, state_size=8, num_hidden_layers=2, initializer_range=0.3
     ),
     "roberta": lambda: transformers.RobertaConfig(**SHAPE, is_decoder=True),
+    "xlnet": lambda: transformers.XLNetConfig(
+        vocab_size=256, d_model=64, n_layer=2, n_head=4, d_inner=96, initializer_range=0.3
+    ),
+    "xlm": lambda: transformers.XLMConfig(
+        vocab_size=256, emb_dim=64, n_layers=2, n_heads=4, init_std=0.3, embed_init_std=0.3
+    ),
+    "cpmant": lambda: transformers.CpmAntConfig(
+        vocab_size=256,
+        hidden_size=64,
+        num_attention_heads=4,
+        dim_head=16,
+        dim_ff=96,
+        num_hidden_layers=2,
+        init_std=0.3,
+        prompt_length=8,
+    ),
 }
 
 
@@ -178,6 +194,14 @@ def test_an_encoder_is_refused_and_named() -> None:
         settle(HuggingFaceEngine(model("bert"), 2048))
 
 
+def own(kind: Any, **fields: Any) -> Any:
+    """A tiny Llama with code of its own."""
+    torch.manual_seed(0)
+    made = kind(MAKERS["llama"]()).eval()
+    vars(made).update(fields)
+    return made
+
+
 class Remembering(transformers.LlamaForCausalLM):  # type: ignore[misc, name-defined]
     """Code of one's own with a running state beside its cache: cropping the cache does not bring it back.
     forgets: a text that starts from nothing begins with no state."""
@@ -194,34 +218,30 @@ class Remembering(transformers.LlamaForCausalLM):  # type: ignore[misc, name-def
         return made
 
 
-def remembering(*, forgets: bool) -> Any:
-    torch.manual_seed(0)
-    made = Remembering(MAKERS["llama"]()).eval()
-    made.forgets = forgets
-    return made
-
-
 def test_a_state_beside_the_cache_is_noticed_and_every_prompt_computed_in_full() -> None:
-    own = remembering(forgets=True)
-    engine = HuggingFaceEngine(own, 2048)
+    remembering = own(Remembering)
+    engine = HuggingFaceEngine(remembering, 2048)
     notes = settle(engine)
     assert not engine.way.share
     assert "every prompt is computed in full" in notes[0]
     answers, cached = asked(engine, prompts())
     assert cached == 0
-    assert answers == [generated(own, ids) for ids in prompts()]
+    assert answers == [generated(remembering, ids) for ids in prompts()]
 
 
 def test_a_state_that_nothing_resets_is_refused() -> None:
     with pytest.raises(SettingsError, match="computed twice without a cache, come out differently"):
-        settle(HuggingFaceEngine(remembering(forgets=False), 2048))
+        settle(HuggingFaceEngine(own(Remembering, forgets=False), 2048))
+
+
+class Careless(HuggingFaceEngine):
+    """An engine that loses a token where it crops."""
+
+    def _cropped(self, length_tokens: int) -> Any:
+        return super()._cropped(max(1, length_tokens - 1))
 
 
 def test_an_engine_that_crops_wrongly_is_noticed() -> None:
-    class Careless(HuggingFaceEngine):
-        def _cropped(self, length_tokens: int) -> Any:
-            return super()._cropped(max(1, length_tokens - 1))
-
     engine = Careless(model("llama"), 2048)
     settle(engine)
     assert engine.way == Way(share=False)
@@ -251,4 +271,92 @@ def test_a_check_takes_few_short_passes() -> None:
     settle(engine)
     hook.remove()
     assert sum(size > 1 for size in calls) <= 14
+    assert calls.pop(calls.index(640)) == max(640, *calls), "one is longer, where that is cheap"
     assert sum(calls) < 500
+
+
+class Drawing(transformers.LlamaForCausalLM):  # type: ignore[misc, name-defined]
+    """Code of one's own that draws random numbers in long texts, as Reformer's hashing does."""
+
+    beyond = 64
+
+    def forward(self, input_ids: Any, **fields: Any) -> Any:
+        made = super().forward(input_ids, **fields)
+        if input_ids.shape[1] > self.beyond:
+            made.logits = made.logits + torch.randn_like(made.logits)
+        return made
+
+
+def test_a_model_that_draws_random_numbers_in_longer_texts_is_refused() -> None:
+    with pytest.raises(SettingsError, match="it draws random numbers where it computes 640 tokens"):
+        settle(HuggingFaceEngine(own(Drawing), 2048))
+
+
+def test_a_model_that_draws_random_numbers_beyond_the_check_gives_no_answer_there() -> None:
+    engine = HuggingFaceEngine(own(Drawing, beyond=700), 2048)
+    settle(engine)
+    assert len(Walk(engine, []).ask(np.arange(5, 205, dtype=np.int32), ANSWER).answer) == ANSWER
+    with pytest.raises(Unmeasured, match="asked twice, it answers differently"):
+        Walk(engine, []).ask(np.resize(np.arange(5, 205, dtype=np.int32), 800), ANSWER)
+
+
+class Looking(transformers.LlamaForCausalLM):  # type: ignore[misc, name-defined]
+    """Code of one's own that looks ahead in texts of more than 100 tokens."""
+
+    def forward(self, input_ids: Any, **fields: Any) -> Any:
+        made = super().forward(input_ids, **fields)
+        if input_ids.shape[1] > 100:
+            made.logits = made.logits.roll(-1, 1)
+        return made
+
+
+def test_looking_ahead_only_in_longer_texts_is_noticed() -> None:
+    with pytest.raises(SettingsError, match="changes with the tokens behind it"):
+        settle(HuggingFaceEngine(own(Looking), 2048))
+
+
+@pytest.mark.parametrize("name", ["xlnet", "xlm", "cpmant"])
+def test_a_model_that_looks_ahead_and_prepares_its_own_generate_is_asked_through_that(name: str) -> None:
+    engine = HuggingFaceEngine(model(name), 17)
+    (note,) = settle(engine)
+    assert "asked anew of its own `generate`" in note
+    answers, cached = asked(engine, prompts()[:3])
+    assert answers == [generated(model(name), ids) for ids in prompts()[:3]]
+    assert cached == 0
+
+
+def test_a_given_answer_is_weighed_through_a_model_s_own_generate() -> None:
+    engine = HuggingFaceEngine(model("xlnet"), 2048)
+    settle(engine)
+    said = np.array(generated(model("xlnet"), prompts()[1]), np.int32)
+    weighed = Walk(engine, []).weigh(prompts()[1], said)
+    assert weighed.greedy
+    assert len(weighed.logprobs) == ANSWER
+    assert not Walk(engine, []).weigh(prompts()[1], said[::-1].copy()).greedy
+
+
+class Jumpy(transformers.LlamaForCausalLM):  # type: ignore[misc, name-defined]
+    """Code of one's own that jumps by a hair of rounding, as experts picked by one do. jump: how far."""
+
+    jump = 0.005
+
+    def forward(self, input_ids: Any, **fields: Any) -> Any:
+        made = super().forward(input_ids, **fields)
+        made.logits = made.logits + self.jump * torch.sin(1e7 * made.logits)
+        return made
+
+
+def test_what_rounding_does_is_told_from_a_fault() -> None:
+    jumpy = own(Jumpy)
+    engine = HuggingFaceEngine(jumpy, 2048)
+    assert settle(engine) == ()
+    assert engine.way == Way()
+    faulty = Careless(jumpy, 2048)
+    settle(faulty)
+    assert faulty.way == Way(share=False), "more rounding does not hide a fault"
+
+
+def test_a_model_whose_answers_hang_on_rounding_shares_nothing() -> None:
+    engine = HuggingFaceEngine(own(Jumpy, jump=0.1), 2048)
+    settle(engine)
+    assert not engine.way.share

@@ -2,18 +2,23 @@
 
 Two short prompts that part in the middle are walked, long, short and long again, in one piece and in three,
 each with single tokens behind it, and compared with passes without a cache. Passes of other shapes tell what
-rounding does. The first of `WAYS` that is as good is taken. A model without one is refused: an encoder, or
-code that remembers what it was asked before.
+rounding does. The first of `WAYS` that is as good is taken. A longer pass, where it is cheap, shows what
+begins only there. A model without a good way is asked through its own `generate`, where it prepares that
+itself, or refused: an encoder, one that draws random numbers, code that remembers what it was asked before.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from needlemap.errors import SettingsError, Unmeasured
-from needlemap.models.hf_engine import WAYS, HuggingFaceEngine, Way
+from needlemap.models.hf_engine import GENERATED, WAYS, HuggingFaceEngine, Way
+from needlemap.models.hf_loading import position_limit
 from needlemap.models.walk import Ids, Logits
 
 _TOKENS, _MOST = 48, 640  # of the longer prompt: as a rule, and to cross a window or a switch
@@ -29,6 +34,7 @@ _MEMORY = (
     "the same tokens, computed twice without a cache, come out differently: no answer of it could be trusted."
 )
 _FINE, _COARSE = 1e-3, 1e-2  # of the spread: what rounding may do at least, in float32 and below
+_SHAKES = (1.0, 2.0)  # last bits by which embeddings are shaken, to see how a model amplifies rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,59 +47,107 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Two texts that share their first `parting` tokens. most: the largest difference that rounding explains;
-    unlike: what it never explains."""
+    """Two texts that share their first `parting` tokens, and one that is longer than both where that is
+    cheap. most: the largest difference that rounding explains; spread: of the logits."""
 
     long: Text
     short: Text
+    far: Text | None
     parting: int
     most: float
-    unlike: float
+    spread: float
 
 
 def settle(engine: HuggingFaceEngine, sample: Ids | None = None) -> tuple[str, ...]:
     """Let an engine compute in the first way that gives what passes without a cache give; what a user should
     know of that. sample: tokens of any text. Raises SettingsError for a model that has no such way."""
-    check = _prepared(engine, sample)
-    ways, chunk = WAYS[WAYS.index(engine.way) :], engine.chunk
-    found = next((way for way in ways if not way.cached or _is_good(engine, way, check)), WAYS[-1])
-    engine.way, engine.chunk = found, chunk
+    try:
+        _settle(engine, sample)
+    except Unmeasured as error:
+        raise SettingsError(str(error)) from None
     engine.prepare(0, ())
     engine.crop(0)
     return _notes(engine)
 
 
-def _prepared(engine: HuggingFaceEngine, sample: Ids | None) -> Check:
-    """Passes without a cache. Raises SettingsError where they do not even agree with each other."""
-    size = _size(engine)
-    draw = np.random.default_rng(0)
-    known = np.arange(engine.vocabulary, dtype=np.int32) if sample is None or not len(sample) else sample
-    one, other = draw.choice(known, size).astype(np.int32), draw.choice(known, size).astype(np.int32)
-    parting, short = size // 2, size // 2 + size // 4
-    other[:parting] = one[:parting]
-    other[parting] = next((token for token in known if token != one[parting]), other[parting])
-    rows, others = engine.alone(one, size), engine.alone(other, size)
+def _settle(engine: HuggingFaceEngine, sample: Ids | None) -> None:
+    """Let an engine compute in the first good way. Raises SettingsError or Unmeasured."""
+    one, other = _drawn(engine, sample)
+    rows, others = engine.alone(one, len(one)), engine.alone(other, len(one))
     spread = _spread(rows)
     least = (_FINE if "float32" in str(engine.model.dtype) else _COARSE) * spread
+    parting = len(one) // 2
+    far = _far(engine, one, other)
     # The same tokens, with others behind them: alike but where weights are quantised by what all tokens are.
     behind = difference(rows[:parting], others[:parting])
-    if not behind <= (_UNLIKE * spread if engine.way.cached else least):
-        raise SettingsError(_ENCODER if difference(rows, engine.alone(one, size)) <= least else _MEMORY)
+    beyond = 0.0 if far is None else difference(rows, far.rows[: len(one)])
+    if not max(behind, beyond) <= (_UNLIKE * spread if engine.way.cached else least):
+        _refuse_unless_generated(engine, one, rows, least)
+        return
     _settle_positions(engine, one, rows, least)
-    cut = engine.alone(one[: size - size // 8], size - size // 8)
+    size = len(one)
+    cut, short = engine.alone(one[: size - size // 8], size - size // 8), size // 2 + size // 4
     brief = engine.alone(other[:short], short)
     rounding = max(behind, difference(cut, rows[: len(cut)]))
     if engine.switch is None:
         rounding = max(rounding, difference(brief, others[:short]))
     most = max(_TIMES * rounding, least)
-    return Check(Text(one, rows), Text(other[:short], brief), parting, most, max(most, _UNLIKE * spread))
+    check = Check(Text(one, rows), Text(other[:short], brief), far, parting, most, spread)
+    ways, chunk = WAYS[WAYS.index(engine.way) :], engine.chunk
+    engine.way = next((way for way in ways if not way.cached or _is_good(engine, way, check)), WAYS[-1])
+    engine.chunk = chunk
+
+
+def _drawn(engine: HuggingFaceEngine, sample: Ids | None) -> tuple[Ids, Ids]:
+    """Two texts of one length whose first halves are the same."""
+    size = _size(engine)
+    draw = np.random.default_rng(0)
+    known = np.arange(engine.vocabulary, dtype=np.int32) if sample is None or not len(sample) else sample
+    one, other = draw.choice(known, size).astype(np.int32), draw.choice(known, size).astype(np.int32)
+    other[: size // 2] = one[: size // 2]
+    other[size // 2] = next((token for token in known if token != one[size // 2]), other[size // 2])
+    return one, other
+
+
+def _far(engine: HuggingFaceEngine, one: Ids, other: Ids) -> Text | None:
+    """A text that begins as one and is longer, up to what is cheap and the model has positions for."""
+    tokens = min(_cheap(engine), position_limit(engine.model.config) or _MOST)
+    if engine.switch is not None or tokens <= len(one):
+        return None
+    ids = np.concatenate([one, np.resize(other, tokens - len(one))])
+    try:
+        return Text(ids, engine.alone(ids, len(ids)))
+    except Unmeasured:
+        raise
+    except Exception:  # it takes no such text, whatever its configuration says
+        return None
+
+
+def _refuse_unless_generated(engine: HuggingFaceEngine, ids: Ids, rows: Logits, least: float) -> None:
+    """Ask a model that looks ahead through its own `generate`, where its code prepares what that computes.
+    Raises SettingsError for others: encoders, and those that come out differently each time."""
+    if not difference(rows, engine.alone(ids, len(ids))) <= least:
+        raise SettingsError(_MEMORY)
+    if not engine.prepares_itself() or getattr(engine.model.config, "is_decoder", None) is False:
+        raise SettingsError(_ENCODER)
+    engine.way = GENERATED
+    once, again = (_generated(engine, ids) for _ in range(2))
+    if not difference(once, again) <= least:
+        raise SettingsError(_MEMORY)
+
+
+def _generated(engine: HuggingFaceEngine, ids: Ids) -> Logits:
+    """Logits of single tokens behind a text."""
+    start = len(ids) - _STEPS
+    engine.crop(0)
+    engine.prepare(start, ())
+    engine.extend(ids[:start])
+    return np.stack([engine.extend(ids[place : place + 1]) for place in range(start, len(ids))])
 
 
 def _size(engine: HuggingFaceEngine) -> int:
     """Tokens of the longer prompt: across the window and the switch where that is cheap."""
-    weights = sum(each.numel() for each in engine.model.parameters())
-    most = min(_MOST, int(_CHEAP.get(engine.device.type, _CHEAP["cpu"]) / max(weights, 1)))
-    size = _TOKENS
+    most, size = _cheap(engine), _TOKENS
     if engine.sliding is not None and 2 * engine.sliding + 16 <= most:
         size = max(size, 2 * engine.sliding + 16)
     if engine.switch is None:
@@ -101,6 +155,12 @@ def _size(engine: HuggingFaceEngine) -> int:
     if not engine.switch.steady:  # beyond it, each length has positions of its own
         return min(size, engine.switch.at)
     return engine.switch.at + 24 if engine.switch.at + 24 <= most else min(size, engine.switch.at)
+
+
+def _cheap(engine: HuggingFaceEngine) -> int:
+    """Tokens that a longer pass may have."""
+    weights = sum(each.numel() for each in engine.model.parameters())
+    return min(_MOST, int(_CHEAP.get(engine.device.type, _CHEAP["cpu"]) / max(weights, 1)))
 
 
 def _settle_positions(engine: HuggingFaceEngine, ids: Ids, rows: Logits, least: float) -> None:
@@ -125,10 +185,50 @@ def _is_good(engine: HuggingFaceEngine, way: Way, check: Check) -> bool:
         raise
     except Exception:  # a model's own code may raise anything
         return False
-    alone = walks[0][0][1]  # what single tokens do behind a fresh prompt: some scan otherwise than they step
-    steps = max(check.most, _TIMES * alone) if alone <= check.unlike else check.most
     pairs = [pair for walk in walks for pair in walk]
-    return all(prompt <= check.most and step <= steps for prompt, step in pairs)
+    alone = walks[0][0][1]  # what single tokens do behind a fresh prompt: some scan otherwise than they step
+    if _explained(pairs, alone, check.most, check.spread):
+        return True
+    near = all(prompt <= _COARSE * check.spread for prompt, _ in pairs)
+    return near and _explained(pairs, alone, _shaken(engine, check), check.spread)
+
+
+def _explained(pairs: Sequence[tuple[float, float]], alone: float, most: float, spread: float) -> bool:
+    """Whether rounding explains the differences of prompts and of single tokens behind them."""
+    steps = max(most, _TIMES * alone) if alone <= max(most, _UNLIKE * spread) else most
+    return all(prompt <= most and step <= steps for prompt, step in pairs)
+
+
+def _shaken(engine: HuggingFaceEngine, check: Check) -> float:
+    """What rounding explains in a model that amplifies it, as do experts that are picked by a hair; as before
+    where it does so much that answers hang on it: what is shared would change them."""
+    texts = [text for text in (check.long, check.short, check.far) if text is not None]
+    noise = [_shift(engine, text, bits, check.parting) for text in texts for bits in _SHAKES]
+    return check.most if max(noise) > _COARSE * check.spread else max(check.most, _TIMES * max(noise))
+
+
+def _shift(engine: HuggingFaceEngine, text: Text, bits: float, start: int) -> float:
+    """How far logits from a position on move when the embeddings' last bits do, without a cache."""
+    with _shaking(engine.model, bits):
+        rows = engine.alone(text.ids, len(text.ids))
+    return difference(rows[start:], text.rows[start:])
+
+
+@contextmanager
+def _shaking(model: Any, bits: float) -> Iterator[None]:
+    """Embeddings are off by so many last bits, up and down by turns that follow no order."""
+    hook = model.get_input_embeddings().register_forward_hook(lambda _, __, made: _off(made, bits))
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _off(made: Any, bits: float) -> Any:
+    import torch
+
+    signs = torch.from_numpy(np.random.default_rng(0).choice([-1.0, 1.0], tuple(made.shape)))
+    return made * (1 + bits * torch.finfo(made.dtype).eps * signs).to(made)
 
 
 def _walk(
@@ -166,7 +266,12 @@ def _spread(rows: Logits) -> float:
 def _notes(engine: HuggingFaceEngine) -> tuple[str, ...]:
     """What a user should know of how an engine computes."""
     way, notes = engine.way, []
-    if not way.cached:
+    if way == GENERATED:
+        notes.append(
+            "what it computes for a token changes with the tokens behind it: each answer token is asked anew "
+            "of its own `generate`, from the whole prompt on"
+        )
+    elif not way.cached:
         notes.append(
             "it keeps no cache that serves the next token: each answer token computes the whole prompt"
         )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,14 +35,17 @@ _NO_ROOM = re.compile(r"out of memory|can't allocate memory|not enough memory", 
 @dataclass(frozen=True, slots=True)
 class Way:
     """How prompts are computed. share: what two have in common is computed once. pieces: in chunks. cached:
-    False where each token computes the whole text anew."""
+    False where each token computes the whole text anew. generated: so, through the model's own `generate`."""
 
     share: bool = True
     pieces: bool = True
     cached: bool = True
+    generated: bool = False
 
 
 WAYS = (Way(), Way(share=False), Way(share=False, pieces=False), Way(share=False, pieces=False, cached=False))
+GENERATED = Way(share=False, pieces=False, cached=False, generated=True)
+_RANDOM = "it draws random numbers where it computes {tokens:,} tokens: asked twice, it answers differently."
 
 
 class HuggingFaceEngine:
@@ -221,7 +225,7 @@ class HuggingFaceEngine:
     def _compute(self, ids: Ids, keep: int) -> Logits:
         whole = np.concatenate([self._ids, ids])
         if not self.way.cached:
-            rows = self.alone(whole, keep)
+            rows = self._generated(whole, keep) if self.way.generated else self.alone(whole, keep)
             self._ids = whole
             return rows
         with self._torch.inference_mode():
@@ -249,6 +253,31 @@ class HuggingFaceEngine:
             return False
         return made.get(self._cache_field) is None
 
+    def prepares_itself(self) -> bool:
+        """Whether the model's own code says what its `generate` computes."""
+        made = getattr(type(self.model), "prepare_inputs_for_generation", None)
+        return made is not None and not made.__module__.startswith("transformers.generation")
+
+    def _generated(self, whole: Ids, keep: int) -> Logits:
+        """Logits of the last `keep` positions as the model's own `generate` meets them, which is made to pick
+        what follows the prompt."""
+        prompt, start = self._tokens(whole[: self._coming]), self._coming
+        wanted = [*whole[start:].tolist(), 0]  # whatever is picked last does not count
+        with self._undrawn(len(whole)):
+            made = self.model.generate(
+                prompt,
+                attention_mask=self._torch.ones_like(prompt),
+                max_new_tokens=len(wanted),
+                do_sample=False,
+                num_beams=1,
+                eos_token_id=None,
+                pad_token_id=0,
+                prefix_allowed_tokens_fn=lambda _, ids: [wanted[len(ids) - start]],
+                return_dict_in_generate=True,
+                output_logits=True,
+            )
+        return np.stack([row[0].float().cpu().numpy() for row in made.logits[-keep:]])
+
     def _call(self, ids: Ids, start: int, keep: int, fields: dict[str, Any], placed: bool) -> Any:
         """What the model makes of tokens behind `start` others."""
         given = {**fields, "return_dict": True}
@@ -259,7 +288,23 @@ class HuggingFaceEngine:
         if placed:
             places = self._torch.arange(start, start + len(ids), device=self.device)
             given["position_ids"] = places[None]
-        return self.model(input_ids=tokens, **given)
+        with self._undrawn(start + len(ids)):
+            return self.model(input_ids=tokens, **given)
+
+    @contextmanager
+    def _undrawn(self, tokens: int) -> Iterator[None]:
+        """Raises Unmeasured where random numbers were drawn."""
+        before = self._dice()
+        yield
+        if any(not self._torch.equal(*each) for each in zip(before, self._dice(), strict=True)):
+            raise Unmeasured(Failure.MODEL, _RANDOM.format(tokens=tokens))
+
+    def _dice(self) -> list[Any]:
+        """The states of the generators of random numbers that a model may draw from."""
+        states = [self._torch.get_rng_state()]
+        if self.device.type == "cuda":
+            states.append(self._torch.cuda.get_rng_state(self.device))
+        return states
 
     def _tokens(self, ids: Ids) -> Any:
         return self._torch.from_numpy(ids.astype(np.int64))[None].to(self.device)
