@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from needlemap.models.allowance import Allowance
@@ -47,6 +47,7 @@ class Failure(StrEnum):
     UNREADABLE = "unreadable answer"
     JUDGE = "judge unreadable"
     MODEL = "model raised"  # an in-process model or a user's function raised
+    REPLICA = "replica lost"  # again and again, while it answered this prompt
     SCORER = "scorer raised"  # a plug-in's scorer raised
     SKIPPED = "skipped by budget"  # never asked: a limit was reached
 
@@ -84,6 +85,9 @@ class Unmeasured(NeedlemapError):
         self.status: int | None = None
         self.spent: Spent | None = None
         self.outage = False
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.failure, str(self)), vars(self)  # as another process raised it
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

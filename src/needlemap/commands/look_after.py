@@ -96,7 +96,7 @@ def _watch(launch: Launch, views: tuple[View, ...], until: float = float("inf"))
             for view in views:
                 for event in overview.events:
                     view.said(event)
-                view.told(overview.workers, overview.progress)
+                view.told(f"{overview.workers} · {overview.progress}")
             if overview.over:
                 return True
         time.sleep(_LOOK_S)

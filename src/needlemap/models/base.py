@@ -7,6 +7,7 @@ A back end never retries, never scores and keeps no state between answers but it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import islice
 from json import dumps
@@ -19,6 +20,7 @@ if TYPE_CHECKING:  # arrays: not for those who only ask for help
     from needlemap.prompts.prompt import Prompt
     from needlemap.text.tokens import TokenText
 
+LANE: ContextVar[int] = ContextVar("needlemap_lane", default=0)  # which lane asks: replicas keep it together
 MOST_TOKENS = 2**53  # no larger count is kept: beyond it JSON readers disagree about whole numbers
 LONGEST_NAME = 200  # characters of a model's name, of a finish reason, and of each text in a usage report
 LONGEST_USAGE = 20_000  # characters of a usage report; of a longer one nothing is kept
@@ -206,6 +208,11 @@ class Model(Protocol):
     async def close(self) -> None:
         """Release connections."""
         ...
+
+
+def replicas_of(model: Model | None) -> int:
+    """How many copies a model has, each of which takes lanes of its own."""
+    return int(getattr(model, "replicas", 1))
 
 
 @runtime_checkable

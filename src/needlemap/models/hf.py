@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import Any, Literal, TypeVar
@@ -94,7 +95,7 @@ class HuggingFaceModel(metaclass=Checked):
         stops = stop_tokens(model, self._vocabulary, self._chat.variables.get("eos_token"))
         self._walk = Walk(self._engine, stops)
         switch = self._engine.switch
-        self.side = (switch and switch.side) if self._engine.way.share else _nothing
+        self.side = (switch and replace(switch, turns=()).side) if self._engine.way.share else _nothing
         commit = getattr(model.config, "_commit_hash", None)
         self._answered_by = f"{name}@{commit}" if commit else name
         self._engine.check = self._check

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -22,7 +22,7 @@ from needlemap.trials.build import Trial
 
 _PLAIN_EVERY_S = 10.0
 _REDRAW_EVERY_S = 0.5
-_LINES_AROUND = 12  # around the depth rows: the map's own lines, the last failure, workers, the tally
+_LINES_AROUND = 12  # around the depth rows: the map's own lines, the last failure, replicas, the tally
 
 
 class Tally:
@@ -71,32 +71,8 @@ class Tally:
         return " · ".join(parts)
 
 
-class View(Protocol):
+class View(Watcher):
     """A watcher that is entered before a run and left after it."""
-
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-    def asked(self, trial: Trial) -> None:
-        """A request goes out."""
-        ...
-
-    def recorded(self, record: Record) -> None:
-        """A trial ended."""
-        ...
-
-    def told(self, workers: str, units: str) -> None:
-        """How a run's workers and their units stand."""
-        ...
-
-    def said(self, event: str) -> None:
-        """Something happened to a worker, or makes the run wait."""
-        ...
-
-
-class Silent:
-    """Shows nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -106,17 +82,9 @@ class Silent:
     ) -> None:
         return None
 
-    def asked(self, trial: Trial) -> None:
-        """Nothing."""
 
-    def recorded(self, record: Record) -> None:
-        """Nothing."""
-
-    def told(self, workers: str, units: str) -> None:
-        """Nothing."""
-
-    def said(self, event: str) -> None:
-        """Nothing."""
+class Silent(View):
+    """Shows nothing."""
 
 
 class Together(Silent):
@@ -140,6 +108,11 @@ class Together(Silent):
         for watcher in self._watchers:
             watcher.said(event)
 
+    def told(self, standing: str) -> None:
+        """Tell each."""
+        for watcher in self._watchers:
+            watcher.told(standing)
+
 
 class Lines(Silent):
     """A line every ten seconds, for logs; and each kind of failure once."""
@@ -148,7 +121,7 @@ class Lines(Silent):
         self._tally = tally
         self._last = time.monotonic()
         self._seen: set[str] = set()
-        self._workers = self._units = ""
+        self._standing = ""
 
     def recorded(self, record: Record) -> None:
         """Print when it is time to."""
@@ -158,15 +131,13 @@ class Lines(Silent):
             show(f"{record.failure}: {record.error}", file=sys.stderr, flush=True)
         if time.monotonic() - self._last >= _PLAIN_EVERY_S:
             self._last = time.monotonic()
-            parts = filter(None, (self._tally.line(), self._units))
-            show(" · ".join(parts), file=sys.stderr, flush=True)
+            show(self._tally.line(), file=sys.stderr, flush=True)
 
-    def told(self, workers: str, units: str) -> None:
-        """Print what workers do when it changes; how far they are comes with the next line."""
-        self._units = units
-        if workers != self._workers:
-            self._workers = workers
-            show(f"{workers} · {units}", file=sys.stderr, flush=True)
+    def told(self, standing: str) -> None:
+        """Print it when it changes."""
+        if standing != self._standing:
+            self._standing = standing
+            show(standing, file=sys.stderr, flush=True)
 
     def said(self, event: str) -> None:
         """Print at once."""
@@ -181,7 +152,7 @@ class LiveMap(Silent):
         self._console = Console(stderr=True)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._drawn = 0.0
-        self._failure = self._workers = ""
+        self._failure = self._standing = ""
 
     def __enter__(self) -> Self:
         self._live.__enter__()
@@ -205,11 +176,10 @@ class LiveMap(Silent):
         if time.monotonic() - self._drawn >= _REDRAW_EVERY_S:
             self._draw()
 
-    def told(self, workers: str, units: str) -> None:
+    def told(self, standing: str) -> None:
         """Redraw when it changes."""
-        line = f"{workers} · {units}"
-        if line != self._workers:
-            self._workers = line
+        if standing != self._standing:
+            self._standing = standing
             self._draw()
 
     def said(self, event: str) -> None:
@@ -222,7 +192,7 @@ class LiveMap(Silent):
         parts = [terminal_map(self._make(self._records), max_rows=rows)]
         if self._failure:
             parts.append(Text(self._failure, style="red", no_wrap=True, overflow="ellipsis"))
-        if self._workers:
-            parts.append(Text(self._workers, no_wrap=True, overflow="ellipsis"))
+        if self._standing:
+            parts.append(Text(self._standing, no_wrap=True, overflow="ellipsis"))
         parts.append(Text(self._tally.line(), style="bold"))
         self._live.update(Group(*parts), refresh=True)

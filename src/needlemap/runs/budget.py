@@ -55,6 +55,10 @@ class Budget:
         limits = settings.limit_usd, settings.limit_tokens, settings.limit_time
         return cls(Prices.of(settings), *limits, _started_s=monotonic() if started_s is None else started_s)
 
+    def leave_out(self, seconds: float) -> None:
+        """Time in which nothing could be asked does not count."""
+        self._started_s += seconds
+
     def add(self, record: Record) -> None:
         """Count a record of an earlier start. One without a price is counted at today's."""
         self.judged(record.judge_usd)

@@ -20,7 +20,7 @@ from needlemap.runs.begun import to_be_scored
 from needlemap.runs.budget import Budget
 from needlemap.runs.record import Record
 from needlemap.runs.run_file import ruled
-from needlemap.runs.runner import Runner
+from needlemap.runs.runner import Runner, Watcher
 from needlemap.runs.store import RunFolder, scorer_of
 from needlemap.settings.grid import Cell
 from needlemap.text.printable import printable
@@ -64,7 +64,7 @@ async def ask(experiment: Experiment, folder: RunFolder, model: Model | None, bu
     keeper = _Keeper(folder.path / FILE)
     answers = to_be_scored(every_record(folder))
     runner = Runner(
-        model, experiment.scorer, experiment.settings, budget, keeper, _Nobody(), len(trials), answers
+        model, experiment.scorer, experiment.settings, budget, keeper, Watcher(), len(trials), answers
     )
     sizes = [trial.prompt.tokens for trial in trials]
     await runner.run((trials, make_lanes(sizes, [0] * len(sizes), experiment.workers)))
@@ -131,19 +131,6 @@ def _last(file: IO[bytes]) -> bytes:
     """The last byte of a file that holds some."""
     file.seek(-1, os.SEEK_END)
     return file.read(1)
-
-
-class _Nobody:
-    """Watches nothing: the control is not part of the map that fills in."""
-
-    def asked(self, trial: Trial) -> None:
-        """Nothing."""
-
-    def recorded(self, record: Record) -> None:
-        """Nothing."""
-
-    def said(self, event: str) -> None:
-        """Nothing."""
 
 
 def _prompt(experiment: Experiment, trial: Trial) -> Prompt:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from needlemap.files import make_inside, write_whole
-from needlemap.runs.record import Record
+from needlemap.runs.runner import Watcher
 from needlemap.settings.grid import percent
 from needlemap.trials.build import Trial
 
 
-class SavingContexts:
+class SavingContexts(Watcher):
     """A watcher that writes contexts/len_L_depth_D_repeat_R.txt into a run's folder as prompts go out."""
 
     def __init__(self, folder: Path) -> None:
@@ -21,9 +21,3 @@ class SavingContexts:
         make_inside(self._folder)
         name = f"len_{trial.cell.length_tokens}_depth_{percent(trial.cell.depth):g}_repeat_{trial.repeat}.txt"
         write_whole(self._folder / name, trial.prompt.context_text.encode())
-
-    def recorded(self, record: Record) -> None:
-        """Nothing: what was asked is written already."""
-
-    def said(self, event: str) -> None:
-        """Nothing."""

@@ -16,7 +16,7 @@ from typing import Protocol
 from zlib import crc32
 
 from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
-from needlemap.models.base import Answer, Decoding, Model, Teacher
+from needlemap.models.base import LANE, Answer, Decoding, Model, Teacher, replicas_of
 from needlemap.models.faults import raised_by
 from needlemap.plan.lanes import LaneQueue, Lanes
 from needlemap.runs.budget import Budget, Reserved
@@ -30,20 +30,20 @@ from needlemap.settings.settings import Settings
 from needlemap.trials.build import Trial
 
 
-class Watcher(Protocol):
-    """Is told what happens in a run."""
+class Watcher:
+    """Is told what happens in a run. This one does nothing with it."""
 
     def asked(self, trial: Trial) -> None:
         """A request goes out."""
-        ...
 
     def recorded(self, record: Record) -> None:
         """A trial ended; its record is already kept."""
-        ...
 
     def said(self, event: str) -> None:
         """Something else that people want to know, such as a long wait."""
-        ...
+
+    def told(self, standing: str) -> None:
+        """How the model's replicas stand, each time it is looked at."""
 
 
 class Keeper(Protocol):
@@ -63,6 +63,7 @@ _HOPELESS_AT_FIRST = (
     Failure.CONNECTION,
     Failure.SERVER,
     Failure.MODEL,
+    Failure.REPLICA,
     Failure.RATE_LIMITED,
 )
 _FIRST = 3
@@ -72,7 +73,7 @@ _FIRST = 3
 class Outcome:
     """How a run ended. stopped: why not all trials were asked, None if they were. refused_from: the least
     length in tokens that the model refused as too long. canary: why the run ended after its first trial.
-    warnings: what the user should know of it."""
+    warnings: what the user should know of it. aside: prompts that lost too many replicas, by name."""
 
     scored: int = 0
     failures: dict[str, int] = field(default_factory=dict)
@@ -82,6 +83,7 @@ class Outcome:
     refusal: str = ""
     canary: str | None = None
     warnings: list[str] = field(default_factory=list)
+    aside: list[str] = field(default_factory=list)
 
     def __add__(self, other: Outcome) -> Outcome:
         """Both, one behind the other."""
@@ -126,7 +128,7 @@ class Runner:
         self._outcome = Outcome()
         self._unread = dict[str, UnreadRecord]()  # what was sent and not read, by the trial's key
         self._pacer = Pacer(
-            settings.concurrency,
+            settings.concurrency * replicas_of(model),
             requests_per_minute=settings.requests_per_minute,
             tokens_per_minute=settings.tokens_per_minute,
             left_s=budget.left_s,
@@ -162,6 +164,7 @@ class Runner:
         return self._outcome
 
     async def _lane(self, queue: LaneQueue[Trial], lane: int, group: asyncio.TaskGroup) -> None:
+        LANE.set(lane)
         scoring = asyncio.Semaphore(_UNSCORED)
         while (trial := queue.next(lane)) is not None and not self._stop():
             await scoring.acquire()
@@ -300,6 +303,10 @@ class Runner:
         if isinstance(score, Score):
             outcome.scored += 1
             return
+        if score.failure is Failure.REPLICA:
+            depth = round(100 * record.depth, 1)
+            where = f"{record.length_tokens:,} tokens at depth {depth:g} %, repeat {record.repeat}"
+            outcome.aside.append(f"{where}: {score}")
         outcome.failures[score.failure] = outcome.failures.get(score.failure, 0) + 1
         if self._hopeless(score):
             outcome.hopeless = outcome.hopeless or str(score)

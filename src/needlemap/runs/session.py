@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.models.base import Model
+from needlemap.models.base import Model, replicas_of
+from needlemap.models.replicas.cluster import Cluster
+from needlemap.models.replicas.pool import Replicas
+from needlemap.models.replicas.replica import Recipe
 from needlemap.plan.lanes import Lanes
 from needlemap.plan.order import Side, by_length, cut, ordered, promised
 from needlemap.plan.places import SHARING
@@ -116,6 +119,9 @@ class Session:
             writer = stack.enter_context(closing(Writer(self.folder)))
             if is_replaced(self.folder, self.experiment):
                 set_aside(self.folder)
+            if isinstance(model, Replicas):
+                await model.open(watcher.told, watcher.said)
+                self.budget.leave_out(model.waited_s)
             # Once more, now that nobody else writes: another run may have ended between `open` and here.
             left = {trial.key for trial in unscored(self.folder, self.experiment)}
             writer.describe(about(self.experiment, self.folder, model))
@@ -134,8 +140,9 @@ class Session:
                 side = getattr(
                     model, "side", self.experiment.traits.side
                 )  # a model that was tried knows better
-                walks = (self._laned(part, side) for part in self._parts(walk if whole else []))
-                await runner.run(*walks, most=self.experiment.workers)
+                lanes = self.experiment.workers * replicas_of(model)
+                walks = (self._laned(part, side, lanes) for part in self._parts(walk if whole else []))
+                await runner.run(*walks, most=lanes)
             if stopped := runner.outcome.stopped:
                 writer.describe(about(self.experiment, self.folder, model) | {"stopped": stopped})
             return runner.outcome
@@ -155,9 +162,9 @@ class Session:
         answer_tokens = 0 if weighed else self.experiment.settings.most_tokens
         return self.budget.most((trial.prompt.asked_tokens for trial in trials), answer_tokens)
 
-    def _laned(self, walk: Sequence[Trial], side: Side) -> tuple[list[Trial], Lanes]:
+    def _laned(self, walk: Sequence[Trial], side: Side, count: int) -> tuple[list[Trial], Lanes]:
         mode = self.experiment.settings.mode
-        lanes = cut(walk, mode, self.experiment.workers, side)
+        lanes = cut(walk, mode, count, side)
         return promised(walk, mode, lanes, side), lanes
 
     def _parts(self, walk: list[Trial]) -> list[list[Trial]]:
@@ -194,17 +201,33 @@ def marked(experiment: Experiment, walk: list[Trial]) -> list[Trial]:
 
 def make_model(settings: Settings) -> Model:
     """The back end that the settings name, bound to its model. Raises SettingsError."""
-    options = model_options(settings)
-    if settings.base_url:
-        options["base_url"] = settings.base_url
+    check_price(settings)
+    made: Model = find("models", settings.backend)(settings.model_name, **_options(settings))
+    return made
+
+
+def make_replicas(settings: Settings, cluster: Cluster) -> Replicas:
+    """Copies of the model that the settings name, in a cluster. Raises SettingsError."""
+    check_price(settings)
+    options = _options(settings)
+    traits = find("models", settings.backend).traits(settings.model_name, options)
+    recipe = Recipe(settings.backend, settings.model_name, options, traits.weights)
+    return Replicas(recipe, cluster, 1 if traits.serial else settings.concurrency)
+
+
+def _options(settings: Settings) -> dict[str, Any]:
+    address = {"base_url": settings.base_url} if settings.base_url else {}
+    return model_options(settings) | address
+
+
+def check_price(settings: Settings) -> None:
+    """Raises SettingsError when nobody knows what the model costs, and dollars are limited."""
     known = Prices.of(settings).usd(1000, 0, 1) is not None
     if settings.limit_usd is not None and not known:
         raise SettingsError(
             f"No price is known for '{settings.model}', so --limit-usd cannot hold. Give --prices input=USD "
             f"--prices output=USD (per million tokens), or use --limit-tokens."
         )
-    made: Model = find("models", settings.backend)(settings.model_name, **options)
-    return made
 
 
 def check_judge(experiment: Experiment) -> None:

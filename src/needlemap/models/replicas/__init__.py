@@ -1,0 +1,1 @@
+"""Several equal copies of a model, run by Dask, as one model."""

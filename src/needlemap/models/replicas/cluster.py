@@ -1,0 +1,221 @@
+"""Where replicas live: a Dask cluster of our own for one run, or one that is there already."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import time
+import warnings
+from collections import Counter
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from needlemap.errors import NeedlemapError
+from needlemap.files import make_inside, write_whole
+from needlemap.models.replicas.processes import Jobs, JobState, Phase
+from needlemap.models.replicas.replica import without_http
+
+if TYPE_CHECKING:  # it takes a second to import
+    from distributed import Client
+
+FOLDER = "replicas"  # in the run's: logs, and while it goes on where the scheduler is
+_VAIN = 2  # for each wanted replica, so many that end before their model is loaded are replaced
+_LOUD = ("distributed", "distributed.client", "tornado.application")
+_CONNECT_S = 10.0
+_SCHEDULER = {
+    "distributed.scheduler.worker-ttl": None,  # our own loop may be at work for long; TCP tells who is gone
+    "distributed.scheduler.reuse-broadcast-comm": True,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the replicas stand, in a line, and what happened to some of them since the last look."""
+
+    line: str = ""
+    events: tuple[str, ...] = ()
+
+
+class Cluster(Protocol):
+    """Gives replicas a place to live."""
+
+    count: int | None  # replicas that are wanted; None: as many as there are workers
+
+    async def open(self) -> Client:
+        """Connect. Raises NeedlemapError when there is none."""
+        ...
+
+    async def keep(self, wanted: int, loaded: Collection[str], alive: int) -> Standing:
+        """See to it that so many are there. loaded: names of those whose model is; alive: how many of them
+        live. Raises NeedlemapError when they cannot be had."""
+        ...
+
+    async def close(self) -> None:
+        """End what was started here."""
+        ...
+
+
+class OwnCluster:
+    """A scheduler in this process, TLS with certificates made for it, and replicas that jobs start."""
+
+    def __init__(self, jobs: Jobs, folder: Path, count: int, *, dashboard: bool = False) -> None:
+        self.count: int | None = count
+        self._jobs, self._folder, self._dashboard = jobs, folder.absolute(), dashboard
+        self._file = self._folder / f"connect-{os.getpid()}.json"
+        self._scheduler: Any = None
+        self._live: list[str] = []
+        self._loaded, self._vain = set[str](), 0
+        self._standing, self._due_s = Standing(), 0.0
+        self._began_s = time.monotonic()
+
+    @property
+    def file(self) -> Path:
+        """Where replicas read how to reach the scheduler."""
+        return self._file
+
+    async def open(self) -> Client:
+        """Start the scheduler, and write down for replicas how to reach it."""
+        distributed = dask_distributed()
+        import dask
+
+        dask.config.set(_SCHEDULER)
+        security = distributed.Security.temporary()
+        self._scheduler = await self._serve(distributed, security)
+        make_inside(self._folder)
+        told = {
+            "address": self._scheduler.address,
+            "host": self._jobs.host,
+            "security": {
+                "require_encryption": True,
+                "tls_ca_file": security.tls_ca_file,
+                "tls_worker_key": security.tls_worker_key,
+                "tls_worker_cert": security.tls_worker_cert,
+            },
+        }
+        write_whole(self._file, json.dumps(told).encode())
+        return await connected(self._scheduler.address, security)
+
+    async def keep(self, wanted: int, loaded: Collection[str], alive: int) -> Standing:
+        """Start what is missing, again and again while they come to an answer."""
+        now = time.monotonic()
+        if now < self._due_s and self._jobs.seldom:
+            return Standing(self._standing.line)
+        self._due_s = now + min(10.0, max(1.0, (now - self._began_s) / 30))
+        states = await asyncio.to_thread(self._jobs.states, list(self._live))
+        events = self._count_ends(states, loaded)
+        missing = wanted - len(self._live)
+        if missing > 0:
+            if self._vain > _VAIN * wanted:
+                raise NeedlemapError(f"Replicas end before their model is loaded. {events[-1]}")
+            started = await asyncio.to_thread(self._jobs.start, missing, self._file)
+            self._live += started
+        self._standing = Standing(_line(states, alive, missing), tuple(events))
+        return self._standing
+
+    async def close(self) -> None:
+        """End the jobs and the scheduler."""
+        if self._live:
+            await asyncio.to_thread(self._jobs.end, self._live)
+        if self._scheduler is not None:
+            await self._scheduler.close()
+        self._file.unlink(missing_ok=True)
+        for file in self._folder.glob("*.log"):
+            if not file.stat().st_size:
+                file.unlink()
+        with suppress(OSError):
+            self._folder.rmdir()  # where nothing was logged
+
+    def _count_ends(self, states: Mapping[str, JobState], loaded: Collection[str]) -> list[str]:
+        """What happened to those that ended; they are started again."""
+        began = {name.partition("-again-")[0] for name in loaded}
+        if began - self._loaded:
+            self._vain = 0
+        self._loaded |= began
+        ended = [job for job in self._live if states[job].phase is Phase.ENDED]
+        self._vain += sum(job not in self._loaded for job in ended)
+        self._live = [job for job in self._live if job not in ended]
+        return [f"{job}: {states[job].word}; log: {self._jobs.log(job)}" for job in ended]
+
+    async def _serve(self, distributed: Any, security: Any) -> Any:
+        """The scheduler; its pages only where they are asked for, and for this machine."""
+        options: dict[str, Any] = {"protocol": "tls://", "host": self._jobs.host, "port": 0}
+        if self._dashboard:
+            page = {"dashboard": True, "dashboard_address": "127.0.0.1:8787"}
+            return await distributed.Scheduler(security=security, **options, **page)
+        return await without_http(distributed.Scheduler)(security=security, dashboard=False, **options)
+
+
+class BorrowedCluster:
+    """A cluster that somebody else runs: its workers stay when the run ends. most: of them."""
+
+    def __init__(self, address: str, most: int | None = None) -> None:
+        self.count = most
+        self._address = address
+
+    async def open(self) -> Client:
+        """Connect, with the certificates that Dask's own configuration names."""
+        dask_distributed()
+        return await connected(self._address)
+
+    async def keep(self, wanted: int, loaded: Collection[str], alive: int) -> Standing:
+        """How many answer; nothing of the cluster is ours to start."""
+        return Standing(f"replicas: {alive} answering, {max(0, wanted - alive)} not there")
+
+    async def close(self) -> None:
+        """Nothing of it is ours."""
+
+
+async def connected(address: str, security: Any = None) -> Client:
+    """A client of a scheduler. Raises NeedlemapError where none answers."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of versions that differ: needlemap's own is compared
+            return await dask_distributed().Client(
+                address, security=security, asynchronous=True, set_as_default=False, timeout=_CONNECT_S
+            )
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+        tls = (
+            " For tls:// Dask's configuration names the certificates (distributed.comm.tls.ca-file, "
+            "client.key, client.cert)."
+        )
+        raise NeedlemapError(
+            f"No Dask scheduler can be reached at '{address}': {words}.{tls * address.startswith('tls')}"
+        ) from None
+
+
+def dask_distributed() -> Any:
+    """The package. Raises NeedlemapError that says what to install."""
+    try:
+        import cryptography  # noqa: F401 - makes the certificates
+        import distributed
+    except ImportError:
+        raise NeedlemapError(
+            "Replicas need distributed and cryptography. Run: pip install 'needlemap[cluster]'"
+        ) from None
+    for name in _LOUD:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    return distributed
+
+
+def _line(states: Mapping[str, JobState], alive: int, started: int) -> str:
+    """How jobs stand, in words.
+
+    >>> _line({"1_0": JobState(Phase.PENDING, "PENDING", "Priority")}, 0, 0)
+    'replicas: 1 pending (Priority)'
+    """
+    counts = Counter(state.phase for state in states.values())
+    reasons = sorted({state.reason for state in states.values() if state.phase is Phase.PENDING} - {""})
+    loading = max(0, counts[Phase.RUNNING] - alive)
+    parts = [f"{alive} answering"] if alive else []
+    parts += [f"{loading} loading"] if loading else []
+    waiting = f" ({', '.join(reasons)})" if reasons else ""
+    parts += [f"{counts[Phase.PENDING]} pending{waiting}"] if counts[Phase.PENDING] else []
+    parts += [f"{counts[Phase.UNKNOWN]} unknown"] if counts[Phase.UNKNOWN] else []
+    parts += [f"{started} started"] if started > 0 else []
+    return f"replicas: {', '.join(parts) or 'none'}"

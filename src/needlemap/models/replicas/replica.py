@@ -1,0 +1,247 @@
+"""A replica: one copy of a model in a process of its own, a worker of Dask that the asking process reaches.
+
+    python -P -m needlemap.models.replicas.replica FILE
+
+FILE, JSON, says where the scheduler is, and holds the run's certificates.
+Its model and the haystacks are Dask's data, so that they are gone when the asking process is. A haystack
+comes once; a prompt is then spans of it. It ends by itself when its scheduler is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import io
+import json
+import logging
+import os
+import pickle
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
+from needlemap.files import read_regular
+from needlemap.models.base import Answer, Decoding, Model, Teacher
+from needlemap.models.faults import raised_by
+from needlemap.prompts.prompt import Prompt
+from needlemap.settings.registry import find
+from needlemap.text.tokens import TokenText
+from needlemap.version import __version__
+
+if TYPE_CHECKING:  # it takes a second to import
+    from distributed import Worker
+
+_SMALL = 2048  # bytes of a text that travels with each prompt; a longer one travels once
+_PATIENCE_S = 45.0  # for the scheduler, at the start; a job may begin when nobody asks any more
+_LOOK_S, _CLOSING_S = 0.25, 5.0
+_TOLD = ("notes", "side")  # what a model that was tried knows of itself
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a model is made of. weights: hash of its files, where the asking process sees them."""
+
+    backend: str
+    name: str
+    options: Mapping[str, Any]
+    weights: str = ""
+    version: str = __version__
+
+    def make(self) -> Model:
+        """The model. Raises NeedlemapError when it cannot be made here, or is another one here."""
+        if self.version != __version__:
+            raise SettingsError(f"needlemap is {__version__} there, and {self.version} here. Install one.")
+        backend = find("models", self.backend)
+        if self.weights and backend.traits(self.name, self.options).weights != self.weights:
+            raise SettingsError(f"The files of '{self.name}' differ there from those here.")
+        made: Model = backend(self.name, **self.options)
+        return made
+
+
+class Held:
+    """A model where it lives, or why there is none. Dask may neither move it nor put it on a disk."""
+
+    def __init__(self, model: Model | None, problem: str = "") -> None:
+        self.model, self.problem = model, problem
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a model stays where it was loaded")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a replica says when its model is loaded. problem: why it is not. told: see `_TOLD`."""
+
+    problem: str
+    host: str
+    told: Mapping[str, Any] = field(default_factory=dict)
+
+
+def load(recipe: Recipe) -> Held:
+    """The model, in a replica; it stays there."""
+    try:
+        return Held(recipe.make())
+    except NeedlemapError as error:
+        return Held(None, str(error))
+    except Exception as error:
+        return Held(None, raised_by(error))
+
+
+def report(held: Held) -> Report:
+    """How the loading went."""
+    told = {name: getattr(held.model, name) for name in _TOLD if hasattr(held.model, name)}
+    return Report(held.problem, os.uname().nodename, told)
+
+
+async def ask(
+    key: str, packed: bytes, texts: Sequence[str], decoding: Decoding, given: str | None, dask_worker: Worker
+) -> Answer | NeedlemapError:
+    """An answer, or how likely a given one is found; or why there is none. texts: keys of long texts."""
+    data: Mapping[str, Any] = dask_worker.data
+    model, prompt = data[key].model, unpacked(packed, [data[each] for each in texts])
+    try:
+        if given is None:
+            return await _answer(model, prompt, decoding)
+        return await _force(model, prompt, given, decoding)
+    except NeedlemapError as error:
+        return error
+    except Exception as error:
+        return Unmeasured(Failure.MODEL, raised_by(error))
+
+
+async def _answer(model: Model, prompt: Prompt, decoding: Decoding) -> Answer:
+    return await model.answer(prompt, decoding)
+
+
+async def _force(model: Model, prompt: Prompt, given: str, decoding: Decoding) -> Answer:
+    assert isinstance(model, Teacher)  # the traits said so, where the settings were read
+    return await model.force(prompt, given, decoding)
+
+
+async def let_go(key: str, dask_worker: Worker) -> None:
+    """Close the model, and free what it held, where the process stays."""
+    data: Mapping[str, Any] = dask_worker.data
+    held: Held = data[key]
+    model, held.model = held.model, None
+    if model is not None:
+        await model.close()
+    del model
+    gc.collect()
+    if "torch" in sys.modules and sys.modules["torch"].cuda.is_available():
+        sys.modules["torch"].cuda.empty_cache()
+
+
+def packed(prompt: Prompt) -> tuple[bytes, list[TokenText]]:
+    """A prompt as bytes without its long texts, and those."""
+    out, found = io.BytesIO(), dict[TokenText, int]()
+    pickler = _Packing(out, found)
+    pickler.dump(prompt)
+    return out.getvalue(), list(found)
+
+
+def unpacked(data: bytes, texts: Sequence[TokenText]) -> Prompt:
+    """The prompt again, with spans of these texts."""
+    prompt: Prompt = _Unpacking(io.BytesIO(data), texts).load()
+    return prompt
+
+
+class _Packing(pickle.Pickler):
+    """Leaves long texts out, and notes which they were."""
+
+    def __init__(self, out: io.BytesIO, found: dict[TokenText, int]) -> None:
+        super().__init__(out, pickle.HIGHEST_PROTOCOL)
+        self._found = found
+
+    def persistent_id(self, part: Any) -> int | None:
+        """A long text's number; None for what is written as it is."""
+        if type(part) is not TokenText or len(part.data) < _SMALL:
+            return None
+        return self._found.setdefault(part, len(self._found))
+
+
+class _Unpacking(pickle.Unpickler):
+    """Puts long texts in again."""
+
+    def __init__(self, data: io.BytesIO, texts: Sequence[TokenText]) -> None:
+        super().__init__(data)
+        self._texts = texts
+
+    def persistent_load(self, number: int) -> TokenText:
+        """The text of a number."""
+        return self._texts[number]
+
+
+def main(file: str) -> None:
+    """Serve until told to end, or until the scheduler is gone; no answer is waited for."""
+    told = json.loads(read_regular(Path(file)))
+    code = asyncio.run(_serve(told))
+    sys.stderr.flush()
+    os._exit(code)
+
+
+async def _serve(told: Mapping[str, Any]) -> int:
+    worker = _worker(told)
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            await worker
+    except (TimeoutError, OSError) as error:
+        print(f"needlemap: nobody asks at {told['address']} any more: {error!r}", file=sys.stderr)
+        return 1
+    while worker.status.name == "running" and not ended.is_set():
+        await asyncio.sleep(_LOOK_S)
+    try:
+        async with asyncio.timeout(_CLOSING_S):
+            await worker.close(timeout=1, executor_wait=False)
+    except Exception as error:
+        print(f"needlemap: ended, {error!r}", file=sys.stderr)
+    return 0
+
+
+def _worker(told: Mapping[str, Any]) -> Worker:
+    import dask
+    import distributed
+
+    dask.config.set({"distributed.worker.profile.enabled": False})
+    logging.getLogger("distributed").setLevel(logging.WARNING)  # it would tell of every prompt
+    made: Worker = without_http(distributed.Worker)(
+        told["address"],
+        name=_name(),
+        nthreads=1,
+        memory_limit=0,
+        host=told["host"],
+        security=distributed.Security(**told["security"]),
+        death_timeout=_PATIENCE_S,
+    )
+    return made
+
+
+def _name() -> str:
+    """What started it calls it: by a name of its own, or the job of Slurm."""
+    environment = os.environ
+    if "NEEDLEMAP_REPLICA" in environment:
+        return environment["NEEDLEMAP_REPLICA"]
+    array = environment.get("SLURM_ARRAY_JOB_ID")
+    job = f"{array}_{environment['SLURM_ARRAY_TASK_ID']}" if array else environment["SLURM_JOB_ID"]
+    restart = environment.get("SLURM_RESTART_COUNT", "0")
+    return job if restart == "0" else f"{job}-again-{restart}"
+
+
+def without_http(server: type[Any]) -> type[Any]:
+    """A server of Dask without the pages that each serves to all the network."""
+    return type(server.__name__, (server,), {"start_http_server": _no_pages})
+
+
+def _no_pages(*_: Any, **__: Any) -> None:
+    return None
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
