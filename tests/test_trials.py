@@ -19,8 +19,8 @@ from needlemap.trials.build import Experiment, prepare
 SMALL: dict[str, Any] = {"lengths": [500, 800], "depths": [0, 50, 100]}
 HASHES = """
 import hashlib
-from needlemap.configure import configure
-from needlemap.trials import prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import prepare
 whole = hashlib.sha256()
 for given in ({"repeats": 2}, {"language": "chinese", "guide": True}, {"mode": "cold"}):
     for trial in prepare(configure(None, {"lengths": [500, 900], "depths": [0, 30, 100]} | given)).trials:

@@ -91,8 +91,8 @@ def test_a_single_length_or_depth_is_a_grid_too(cuts):
 
 PROGRAM = """
 from hashlib import sha256
-from needlemap.configure import configure
-from needlemap.trials import prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import prepare
 grid = {"lengths": "300:2k:9", "depths": "0:100:9", "mode": "bins", "tokenizer": "cl100k_base"}
 made = prepare(configure(None, {**grid, "max_answer_tokens": 20}))
 print(sha256(repr([(trial.key, trial.prompt.positions) for trial in made.trials]).encode()).hexdigest())

@@ -587,8 +587,8 @@ def test_a_run_of_the_bm25_baseline_measures_all_of_it(name, tmp_path):
 
 HASHES = """
 import hashlib, json, sys
-from needlemap.configure import configure
-from needlemap.trials import prepare
+from needlemap.settings.reading import configure
+from needlemap.trials.build import prepare
 whole = hashlib.sha256()
 for given in json.load(sys.stdin):
     for trial in prepare(configure(None, given)).trials:
