@@ -20,6 +20,7 @@ from needlemap.models.chat import Chat
 from needlemap.models.model_files import ModelFiles
 from needlemap.prompts.feeding import Feed, Feeder
 from needlemap.settings.reading import configure
+from needlemap.settings.settings import Lender
 from needlemap.tokenizers.catalogue import load
 from needlemap.trials.build import Experiment, prepare
 
@@ -248,6 +249,25 @@ def test_the_keys_of_a_server_do_not_hang_on_what_is_seen(folders: Folders) -> N
         [trial.key for trial in served(folders("llama_3", template)).trials] for template in (CHATML, PLAIN)
     ]
     assert keys[0] == keys[1]
+
+
+@pytest.mark.parametrize("asker", ["hf", "lmdeploy", "openai"])
+def test_prompts_that_a_server_was_asked_are_fed_as_they_are(folders: Folders, asker: str) -> None:
+    folder = folders("llama_3")
+    theirs = served(folder, repeats=2)
+    lender = Lender(run="r", model="openai/m", tokenizer=str(folder))
+    model = f"{asker}/{folder}" if asker != "openai" else "openai/another"
+    ours = prepare(theirs.settings.model_copy(update={"model": model, "prompts_of": lender}))
+    hashes = [[trial.prompt.sha256 for trial in made.trials] for made in (theirs, ours)]
+    assert hashes[0] == hashes[1]
+    assert not {trial.key for trial in theirs.trials} & {trial.key for trial in ours.trials}
+    if asker == "openai":
+        assert {trial.prompt.ids_sha256 for trial in ours.trials} == {""}, "nobody said whose template it has"
+    else:
+        assert [trial.prompt.ids.tolist() for trial in ours.trials] == whole(folder, ours)
+        assert [trial.prompt.tokens for trial in ours.trials] == [
+            trial.prompt.tokens for trial in theirs.trials
+        ]
 
 
 @pytest.mark.parametrize("kind", ["byte_level", "llama_3", "llama_2"])

@@ -196,9 +196,9 @@ def run(
     """Ask, score, keep; resumes a run that is at `out` (by default a new folder under runs/).
 
     preset: a preset's name, a .yaml file, or suite:NAME for several families. live: also serve the page, and
-    print its address. trust_run: go on with a run that this machine did not begin. settings: any of
-    `needlemap run --help`, by name; unknown ones raise SettingsError. Works in notebooks too. Raises
-    NeedlemapError when every request would fail.
+    print its address. trust_run: go on with a run that this machine did not begin, or ask the prompts of one.
+    settings: any of `needlemap run --help`, by name; unknown ones raise SettingsError. Works in notebooks
+    too. Raises NeedlemapError when every request would fail.
     """
     from needlemap.commands.run import fresh
     from needlemap.commands.settle import settle
@@ -206,7 +206,7 @@ def run(
 
     if (suite := suite_name(preset)) is not None:
         return _suite(suite, out, live, trust_run, plain_settings(settings))
-    settled = settle(preset, plain_settings(settings))
+    settled = settle(preset, plain_settings(settings), trust_run)
     if not settled.save:
         raise SettingsError("save=False keeps no run that could be returned. Leave it out.")
     path = Path(out) if out is not None else fresh(settled)

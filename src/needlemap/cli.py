@@ -78,7 +78,8 @@ TrustRun = Annotated[
     bool,
     typer.Option(
         "--trust-run",
-        help="Go on with a run that this machine did not begin, and follow what its run.json says.",
+        help="Go on with a run that this machine did not begin (or ask --prompts-of it), and follow what its "
+        "run.json says.",
     ),
 ]
 Runs = Annotated[
@@ -136,7 +137,7 @@ def run(
     else:
         from needlemap.commands.run import run_command
 
-        code = run_command(preset, out, flags, live)
+        code = run_command(preset, out, flags, live, trust_run)
     raise typer.Exit(code)
 
 

@@ -51,7 +51,7 @@ def fleet_command(
                 "--attach takes no preset, no settings and no -o: what was started goes on as it is."
             )
         return _attach(_at_work(fleet.attach), live, trusted)
-    settings = settle(preset, flags)
+    settings = settle(preset, flags, trusted)
     if not settings.save:
         raise SettingsError("--no-save keeps no run folder, and workers share nothing else. Leave it out.")
     path = out or fresh(settings)

@@ -40,9 +40,11 @@ from needlemap.text.printable import counted, show
 from needlemap.trials.build import Experiment, prepare
 
 
-def run_command(preset: str | None, out: Path | None, flags: Mapping[str, Any], live: bool = False) -> int:
+def run_command(
+    preset: str | None, out: Path | None, flags: Mapping[str, Any], live: bool = False, trusted: bool = False
+) -> int:
     """Run or resume, with a page if `live`; returns the exit code."""
-    settings = settle(preset, flags)
+    settings = settle(preset, flags, trusted)
     if settings.save:
         return _run(settings, out or fresh(settings), live)
     if settings.save_contexts:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
+from needlemap.runs.lent import with_prompts_of
 from needlemap.settings.reading import configure, older_rules
 from needlemap.settings.settings import Settings
 from needlemap.text.printable import show
@@ -16,13 +17,14 @@ from needlemap.trials.keys import FREE
 DEFAULT = "demo"
 
 
-def settle(preset: str | None, flags: Mapping[str, Any]) -> Settings:
+def settle(preset: str | None, flags: Mapping[str, Any], trusted: bool = False) -> Settings:
     """Settings from a preset and flags. With neither a preset nor a flag that changes answers: the demo.
 
-    Says which rules an older tool's names bring.
+    Says which rules an older tool's names bring. trusted: follow the run that --prompts-of names, though
+    another machine began it.
     """
     named = preset or (DEFAULT if set(flags) <= FREE else None)
-    settings = configure(named, flags)
+    settings = with_prompts_of(configure(named, flags), trusted)
     if not settings.quiet and (older := older_rules(named, flags)):
         show(f"note: {older.told(settings.model_dump())}", file=sys.stderr)
     return settings

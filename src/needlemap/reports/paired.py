@@ -163,7 +163,7 @@ def _refuse(pairs: Pairs, differ: str, runs: str) -> None:
         raise NeedlemapError(
             f"{runs} ask different prompts in {len(pairs.unlike)} trials (first: length {length}, depth "
             f"{percent(depth):g}, repeat {repeat}), so they cannot be paired. They differ in: {why}. "
-            f"Run both with the same settings but the model."
+            f"Run both with the same settings but the model, or one with --prompts-of the other."
         )
     if not pairs.first.asked.any():
         raise NeedlemapError(

@@ -30,6 +30,7 @@ from needlemap.runs.budget import Budget, Reserved
 from needlemap.runs.canary import send
 from needlemap.runs.closed_book import ask, every_record, unasked
 from needlemap.runs.launch_file import refuse_launched
+from needlemap.runs.lent import check_lent
 from needlemap.runs.origin import signed
 from needlemap.runs.record import SCHEMA
 from needlemap.runs.runner import Outcome, Runner, Watcher, raised
@@ -65,6 +66,7 @@ class Session:
         """Look at the folder, which may not be there yet. Raises NeedlemapError when it holds another run,
         SettingsError when a limit in dollars cannot hold."""
         check_judge(experiment)
+        check_lent(experiment)
         folder = RunFolder(path)
         todo = unscored(folder, experiment)
         return cls(

@@ -78,6 +78,18 @@ _MODEL, _TASK, _HAYSTACK, _GRID, _TEMPLATE, _SCORING, _RUN = map(
 )
 
 
+class Lender(BaseModel):
+    """The run whose prompts are asked: where it was, and what of its model builds prompts."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    run: str
+    model: str
+    base_url: str | None = None
+    model_options: dict[str, Any] = {}
+    trust_remote_code: bool = False
+    tokenizer: str = "auto"
+
+
 class Settings(BaseModel):
     """The resolved settings of a run. Field descriptions are the help texts."""
 
@@ -151,6 +163,9 @@ class Settings(BaseModel):
     )
     draw: dict[str, list[str] | str] = _TASK.built(
         {}, "Values for {placeholders}: a list, or low:high.", read="drawn"
+    )
+    prompts_of: str | Lender = _TASK.built(
+        "", "A run's folder: ask exactly its prompts; all but model and scorer is as there.", "opened"
     )
     language: Annotated[Literal["english", "chinese"], BeforeValidator(spelt_out)] = _TASK.built(
         "english", "Of template and generated haystack; en and zh are short for them.", read="language"
@@ -306,6 +321,19 @@ class Settings(BaseModel):
         """Tokens taken off each length: the answer's, and the chat template's where it counts."""
         framing = self.framing_tokens if self.counts == "prompt" else 0
         return framing + (self.max_answer_tokens if self.reserve_tokens is None else self.reserve_tokens)
+
+
+def lender_of(settings: Settings) -> Settings | None:
+    """The settings of the run whose prompts are asked; None for a run with prompts of its own.
+
+    Raises SettingsError where that run was not read.
+    """
+    if isinstance(settings.prompts_of, Lender):
+        lent = {name: value for name, value in settings.prompts_of if name != "run"}
+        return settings.model_copy(update={**lent, "prompts_of": ""})
+    if settings.prompts_of:
+        raise SettingsError("--prompts-of is for one run, no suite and no pilot. Leave it out.")
+    return None
 
 
 def settings_of(group: str) -> tuple[str, ...]:

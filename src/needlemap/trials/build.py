@@ -17,7 +17,7 @@ from needlemap.prompts.placement import Builder, Frame
 from needlemap.prompts.prompt import Prompt
 from needlemap.scorers.base import Scorer
 from needlemap.settings.grid import Cell, Grid
-from needlemap.settings.settings import Settings
+from needlemap.settings.settings import Settings, lender_of
 from needlemap.tasks.base import Background, Draw, Item, Ready, Task, holds_nothing
 from needlemap.tasks.single import WORDING
 from needlemap.text.tokens import Tokenizer
@@ -31,7 +31,7 @@ from needlemap.trials.leaks import (
     refuse_given_away,
     refuse_unheard,
 )
-from needlemap.trials.published import place_wholes
+from needlemap.trials.published import lent_prompts, place_wholes
 from needlemap.trials.resolve import Resolved, make_background, make_builder, resolve
 
 _LONGER = {"hf": "allow_beyond=true", "lmdeploy": "session_len={}"}  # options that take longer prompts
@@ -108,6 +108,8 @@ def prepare(settings: Settings, *, asked: bool = True) -> Experiment:
     asked: False where no model is going to be: none is imported, and `asked` and `key` of trials may differ.
     """
     resolved = resolve(settings, asked=asked)
+    if (lender := lender_of(settings)) is not None:
+        return _prepare_lent(resolved, prepare(lender, asked=False))
     if isinstance(resolved.task, Ready):
         return _prepare_ready(resolved, resolved.task)
     haystacks: list[tuple[str, str]] = []
@@ -173,6 +175,26 @@ def _prepare_ready(resolved: Resolved, task: Ready) -> Experiment:
     parts = resolved.traits, resolved.tokenizer, resolved.task, resolved.scorer, resolved.workers, shared
     notes = (*found.notes, *beyond(resolved, trials))
     return Experiment(settings, found.grid, *parts, (task.source(),), tuple(trials), notes)
+
+
+def _prepare_lent(resolved: Resolved, lent: Experiment) -> Experiment:
+    """Another run's trials, asked of the settings' model. Raises SettingsError for one that takes no chat."""
+    shared, trials = resolved.shared, list[Trial]()
+    prompts = lent_prompts(resolved, [trial.prompt for trial in lent.trials], ready=lent.ready)
+    for trial, prompt in zip(lent.trials, prompts, strict=True):
+        asked = asked_whole(shared, prompt, trial.item, trial.repeat, trial.cell)
+        key = scored_key(asked, resolved.scorer)
+        trials.append(replace(trial, key=key, asked=asked, prompt=prompt))
+    return replace(
+        lent,
+        settings=resolved.settings,
+        traits=resolved.traits,
+        scorer=resolved.scorer,
+        workers=resolved.workers,
+        shared=shared,
+        trials=tuple(trials),
+        notes=(*lent.notes, *beyond(resolved, trials)),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ its answer; where the set does not tell depths, all stand at depth 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import log, log2, sqrt
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from needlemap.errors import SettingsError
 from needlemap.models.base import MARK, Traits
-from needlemap.prompts.feeding import Feeder
+from needlemap.prompts.feeding import Feed, Feeder
 from needlemap.prompts.frame import Remembering
 from needlemap.prompts.prompt import TEXT, Message, Prompt
 from needlemap.settings.grid import Cell, Grid
@@ -118,6 +118,26 @@ def whole_prompt(
     made = Prompt(messages, context=(longest, 0, 1), tokens=sum(sizes))
     made = replace(made, question=question, answer_prefix=prefix)
     return feeder.seen(made) if feeder else made
+
+
+def lent_prompts(resolved: Resolved, prompts: Iterable[Prompt], *, ready: bool) -> Iterator[Prompt]:
+    """Another run's prompts, the same bytes, with the ids that the settings' model is fed.
+
+    ready: whether each is a text of its own. Raises SettingsError for messages and a model that takes one
+    text.
+    """
+    feeder, feed, haystack = resolved.feeder, None, None
+    for lent in prompts:
+        prompt = replace(lent, fed=(), ids_sha256="")
+        if prompt.chat and not resolved.traits.chat:
+            raise SettingsError(
+                f"These prompts are chat messages, and '{resolved.settings.model}' takes one text. Use a "
+                f"chat model, or the prompts of a run whose model takes one text."
+            )
+        longest = max(prompt.context_spans, key=len, default=prompt.spans[0]).text
+        if feeder is not None and not ready and longest is not haystack:
+            haystack, feed = longest, Feed(feeder, longest)
+        yield feed.fed(prompt) if feed else feeder.seen(prompt) if feeder else prompt
 
 
 def _parted(text: TokenText, question: str) -> tuple[Span, ...]:

@@ -20,7 +20,7 @@ from needlemap.prompts.templates import Template, load_template
 from needlemap.scorers.base import Scorer, Weigher
 from needlemap.settings.grid import Grid, check_size, make_grid
 from needlemap.settings.registry import find, installed, option_names
-from needlemap.settings.settings import Settings, settings_of
+from needlemap.settings.settings import Settings, lender_of, settings_of
 from needlemap.tasks.base import Background, Backgrounded, Ready, Scored, Task, is_depthless
 from needlemap.text.tokens import Tokenizer
 from needlemap.tokenizers.catalogue import BUNDLED, load
@@ -96,7 +96,8 @@ def resolve(settings: Settings, *, asked: bool = True) -> Resolved:
     check_size(len(grid.lengths) * len(grid.depths) * settings.repeats)
     traits = model_traits(settings) if asked else traits_unasked(settings)
     check_request(settings, traits)
-    tokenizer, task = load_tokenizer(settings, traits), make_task(settings)
+    lender, task = lender_of(settings), make_task(settings)
+    tokenizer = load_tokenizer(lender, traits_unasked(lender)) if lender else load_tokenizer(settings, traits)
     feeder = make_feeder(settings, traits, tokenizer)
     check_depths(settings, task, grid)
     scorer, template = make_scorer(settings, task, traits), make_template(settings, traits)
@@ -156,6 +157,8 @@ def make_feeder(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Fee
     if traits.render is None or traits.tokenizer is None:
         return None
     own = load(traits.tokenizer, settings.model)
+    if settings.prompts_of:
+        return Feeder(own, traits.render)
     counts = own.fingerprint == tokenizer.fingerprint
     if counts and settings.framing_tokens:
         raise SettingsError(
@@ -172,7 +175,7 @@ def make_reader(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Fee
     path = Path(settings.tokenizer).expanduser()
     folder = path if path.is_dir() else path.parent
     unlike = settings.model_options.get("system_role") or REWRITING & settings.request.keys()
-    if settings.backend != "openai" or unlike or not (folder / TOKENIZER).is_file():
+    if settings.backend != "openai" or settings.prompts_of or unlike or not (folder / TOKENIZER).is_file():
         return None
     variables = settings.request.get("chat_template_kwargs")
     options = variables if isinstance(variables, dict) else {}
