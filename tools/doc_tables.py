@@ -9,11 +9,12 @@ import re
 import types
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from needlemap.models.base import Logprobs
 from needlemap.reports.table import CELLS, TRIALS, Column
 from needlemap.runs.record import Record
 from needlemap.settings.older_names import ELSEWHERE, TABLE
@@ -27,6 +28,7 @@ PLAIN = {
     bool: "true or false",
     dict: "mapping",
     tuple: "list",
+    Literal: "text",
 }
 
 # What each field of a record means, in the order of runs/record.py; a field without a line here is an error.
@@ -62,6 +64,16 @@ MEANINGS = {
     "prompt.haystack_repeated": "whether documents come more than once in this prompt",
     "prompt.collisions": "needles, key words or answers that the haystack held already (--collisions warn)",
     "answer": "the answer, unchanged; null if there is none",
+    "logprobs.tokens": "with --logprobs the answer's tokens, at most 4,096; with scorer `logprob` the "
+    "reference answer's. Null is all of `logprobs` where there is none",
+    "logprobs.nats": "natural log-probability of each, after the prompt and the tokens before it",
+    "logprobs.others": "the likeliest other token in its place: the runner-up, or the first choice where the "
+    "token was not that; null where the server does not say",
+    "logprobs.other_nats": "that one's log-probability",
+    "logprobs.way": "`generated`: the model's own answer. A given one: `walk` (computed here), `echo` (the "
+    "server repeats it), `steps` (the server is made to say it, token by token)",
+    "logprobs.start": "tokens before the first one, so that token i stands at position start + i; null where "
+    "unknown",
     "thinking": "what a reasoning model wrote before its answer, at most 20,000 characters of it",
     "finish": "`stop`, `length`, or the provider's own word",
     "score": "in [0, 1]; null if the trial could not be measured",
@@ -142,7 +154,9 @@ def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
     for name, field in model.model_fields.items():
         full = prefix + (field.alias or name)
         part, many = _part(field.annotation)
-        if part is None:
+        if Logprobs in get_args(field.annotation):
+            yield from ((f"{full}.{each}", _kind(kind)) for each, kind in get_type_hints(Logprobs).items())
+        elif part is None:
             yield full, _kind(field.annotation)
         else:
             yield from _fields(part, f"{full}[]." if many else f"{full}.")

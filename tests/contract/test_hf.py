@@ -400,4 +400,31 @@ def test_a_run_scored_by_logprob_records_probabilities_and_no_answer(folder: Pat
         assert record.scorer.why["tokens"] > 5
         assert record.answer is None
         assert record.completion_tokens == 0
+        assert record.logprobs is not None
+        assert record.logprobs.way == "walk"
+        assert record.logprobs.mean == pytest.approx(record.scorer.native, abs=1e-5)
     assert load_map(tmp_path / "run").cells
+
+
+def test_log_probabilities_are_those_of_an_uncached_pass_and_change_no_answer(
+    folder: Path, asked: list[Trial]
+) -> None:
+    """The stop token is among them, where one ended the answer."""
+    from needlemap.models.hf_loading import Loading, load_model
+    from needlemap.models.walk import likelihoods
+
+    model = load_model(str(folder), Loading(device="cpu", dtype="float32"))
+    plain = ask(folder, asked)
+    for trial, without, answer in zip(
+        asked, plain, ask(folder, asked, replace(SHORT, logprobs=True)), strict=True
+    ):
+        told, ids = answer.logprobs, trial.prompt.ids
+        assert (without.logprobs, answer.text, answer.finish) == (None, without.text, without.finish)
+        assert told is not None
+        assert (told.way, told.start) == ("generated", len(ids))
+        assert len(told.tokens) == answer.completion_tokens + (answer.finish == "stop")
+        chosen = model.generate(torch.tensor(ids[None].astype(np.int64)), max_new_tokens=6, do_sample=False)
+        rows = model(chosen).logits[0, len(ids) - 1 : -1].detach().numpy()
+        expected = likelihoods(rows, chosen[0, len(ids) :].numpy())
+        assert told.nats == pytest.approx([row[1] for row in expected], abs=1e-4)
+        assert told.other_nats == pytest.approx([row[3] for row in expected], abs=1e-4)

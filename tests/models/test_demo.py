@@ -294,10 +294,26 @@ def test_what_it_cannot_do_is_refused_not_ignored(decoding: Decoding, message: s
     assert caught.value.failure is Failure.REJECTED
 
 
+def test_log_probabilities_are_those_of_the_answer_given_back_and_change_nothing():
+    trial = asked(lengths=[128], depths=[50], repeats=1)[0]
+    plain, told = answer(trial), answer(trial, Decoding(ANSWER_TOKENS, logprobs=True))
+    assert (plain.text, plain.logprobs) == (told.text, None)
+    given = asyncio.run(DemoModel("retriever").force(trial.prompt, told.text, Decoding())).logprobs
+    assert told.logprobs is not None
+    assert given is not None
+    assert (told.logprobs.way, given.way) == ("generated", "walk")
+    assert told.logprobs.start == given.start == len(trial.prompt.ids)
+    count = len(given.tokens)
+    assert "".join(given.tokens) == f" {told.text}"
+    assert told.logprobs.tokens == (*given.tokens, "\n"), "what ended it is kept too"
+    assert told.logprobs.nats[:count] == pytest.approx(given.nats, abs=1e-4)
+    assert told.logprobs.others[:count] == given.others
+
+
 def test_an_answer_that_takes_too_long_is_unmeasured(monkeypatch: pytest.MonkeyPatch):
     from time import sleep
 
-    def slow(*_: object) -> Walked:
+    def slow(*_: object, **__: object) -> Walked:
         sleep(0.2)
         raise AssertionError("was not waited for")
 

@@ -109,6 +109,17 @@ def test_a_line_torn_at_any_byte_is_dropped_and_asked_again(needlemap, wire):
     assert len(wire.log()) == 7
 
 
+def test_log_probabilities_wanted_later_leave_what_was_answered_as_it_is(needlemap):
+    grid = ("--repeats", 1, "--depths", "0,100", "-o", "r")
+    needlemap("run", "demo", "--lengths", "128", *grid)
+    needlemap("run", "demo", "--lengths", "128,256", *grid, "--logprobs")
+    kept = {(row["length_tokens"], row["logprobs"] is not None) for row in needlemap.records()}
+    assert kept == {(128, False), (256, True)}
+    assert set(needlemap.scored().values()) == {1}
+    table = needlemap("report", "r", "--format", "trials", "-o", "t.csv")
+    assert table.returncode == 0
+
+
 def test_two_runs_on_one_folder_the_second_refuses(needlemap, wire):
     wire.schedule("slow:10", cycle=True)
     first = needlemap.start("run", *needlemap.asking(wire), *GRID, "--concurrency", "1")

@@ -43,6 +43,8 @@ class AnthropicModel(metaclass=Checked):
     base_url: default $ANTHROPIC_BASE_URL, else Anthropic itself. key_env: the variable that holds the key.
     """
 
+    unread = ("logprobs",)
+
     def __init__(
         self, name: str, *, base_url: str | None = None, cache: bool = True, key_env: str = KEY
     ) -> None:

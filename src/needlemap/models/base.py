@@ -11,7 +11,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import islice
 from json import dumps
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from math import fsum
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args, runtime_checkable
 
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models.allowance import Allowance
@@ -24,6 +25,9 @@ LANE: ContextVar[int] = ContextVar("needlemap_lane", default=0)  # which lane as
 MOST_TOKENS = 2**53  # no larger count is kept: beyond it JSON readers disagree about whole numbers
 LONGEST_NAME = 200  # characters of a model's name, of a finish reason, and of each text in a usage report
 LONGEST_USAGE = 20_000  # characters of a usage report; of a longer one nothing is kept
+MOST_ROWS = 4_096  # tokens of an answer whose log-probabilities are kept: the first ones
+LOWEST_NATS = -9_999.0  # as OpenAI and vLLM say of a token that cannot come; less is kept as this
+_ROUNDED_UP = 0.01  # nats: what a rounding may take a log-probability above 0
 _DEEPEST, _WIDEST = 6, 200  # levels of a usage report, and parts of each
 
 
@@ -33,7 +37,7 @@ class Decoding:
 
     request: further request fields, passed on as they are. timeout_s: for one attempt. seed: fixes the draws
     of back ends that draw here; another one for each trial. thinking_tokens: a reasoning model's budget
-    before its answer, None where none was set.
+    before its answer, None where none was set. logprobs: keep what it thought of each token of its answer.
     """
 
     max_answer_tokens: int = 300
@@ -42,6 +46,7 @@ class Decoding:
     request: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     thinking_tokens: int | None = None
+    logprobs: bool = False
 
     @property
     def most_tokens(self) -> int:
@@ -61,6 +66,76 @@ class Forced:
     greedy: bool
 
 
+# A token's text and natural log-probability, and those of the likeliest other token, None where not told.
+Row = tuple[object, object, object, object]
+Way = Literal["generated", "walk", "echo", "steps"]
+
+
+@dataclass(frozen=True, slots=True)
+class Logprobs:
+    """What a model thought of each token of an answer: its own, or one that it was given.
+
+    tokens: their texts. nats: natural log-probability of each, after the prompt and the tokens before it.
+    others, other_nats: the likeliest other token in its place (the runner-up, or the first choice where the
+    token was not that); None where nobody says. way: 'generated' for the model's own answer; for a given one
+    'walk' (computed here, behind the prompt), 'echo' (the server's log-probabilities of a prompt that holds
+    it) or 'steps' (the server was made to say it, token by token). start: tokens before the first one, None
+    where unknown.
+    """
+
+    tokens: tuple[str, ...]
+    nats: tuple[float, ...]
+    others: tuple[str | None, ...]
+    other_nats: tuple[float | None, ...]
+    way: Way
+    start: int | None = None
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], way: object, start: object = None) -> Logprobs | None:
+        """What is sound of the first 4,096 of some rows; None where there is none, or one lacks a number."""
+        kept = [
+            (named(text) or "", nats(own), *_pair(other, rest)) for text, own, other, rest in rows[:MOST_ROWS]
+        ]
+        if not kept or way not in get_args(Way) or any(row[1] is None for row in kept):
+            return None
+        texts, own, others, rest = zip(*kept, strict=True)
+        return cls(texts, own, others, rest, cast(Way, way), tokens(start))
+
+    @property
+    def mean(self) -> float:
+        """Mean log-probability of its tokens."""
+        return fsum(self.nats) / len(self.nats)
+
+
+def logprobs_kept(value: object) -> Logprobs | None:
+    """Log-probabilities as a record keeps them, whoever says them; None for what is none."""
+    fields = value if isinstance(value, Mapping) else {}
+    if isinstance(value, Logprobs):
+        fields = {name: getattr(value, name) for name in Logprobs.__slots__}
+    columns = [fields.get(name) for name in ("tokens", "nats", "others", "other_nats")]
+    lists = [column for column in columns if isinstance(column, list | tuple)]
+    if len(lists) < len(columns) or len(set(map(len, lists))) != 1:
+        return None
+    return Logprobs.of(list(zip(*lists, strict=True)), fields.get("way"), fields.get("start"))
+
+
+def _pair(text: object, told: object) -> tuple[str | None, float | None]:
+    """Another token with its log-probability; nothing where either is missing."""
+    known, likely = named(text), nats(told)
+    return (None, None) if known is None or likely is None else (known, likely)
+
+
+def nats(value: object) -> float | None:
+    """A log-probability, to a millionth; None for what is none.
+
+    >>> nats(-0.25), nats(float("-inf")), nats(float("nan")), nats(3), nats("-1")
+    (-0.25, -9999.0, None, None, None)
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value <= _ROUNDED_UP:
+        return None
+    return round(min(0.0, max(LOWEST_NATS, value)), 6)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a model said. finish: 'stop', 'length', 'refusal', or the provider's own word; None for none.
@@ -71,6 +146,7 @@ class Answer:
     completion_tokens holds thinking_tokens. thinking: what a reasoning model wrote before its answer, None
     where nothing of it is seen. forced: set when the model was given the answer instead of asked for one;
     text is then empty. allowance: what the server still takes. note: what the user should know of the asking.
+    logprobs: what was thought of each token, of an asked answer where that was wanted.
     """
 
     text: str
@@ -86,6 +162,7 @@ class Answer:
     thinking_tokens: int | None = None
     allowance: Allowance | None = None
     note: str = ""
+    logprobs: Logprobs | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
@@ -96,11 +173,22 @@ class Answer:
             "model": named(self.model),
             "thinking": whole(self.thinking) if isinstance(self.thinking, str) else None,
             "usage": usage_kept(self.usage),
+            "logprobs": logprobs_kept(self.logprobs),
             "latency_s": self.latency_s if seconds(self.latency_s) else 0.0,
         }
         counts = ("prompt_tokens", "cached_tokens", "completion_tokens", "thinking_tokens")
         for name, value in {**sound, **{name: tokens(getattr(self, name)) for name in counts}}.items():
             object.__setattr__(self, name, value)
+
+
+def touch(before: str, answer: str) -> bool:
+    """Whether an answer would run into the text before it, in a script that keeps words apart by blanks.
+
+    >>> touch("Answer:", "Jack"), touch("Answer: ", "Jack"), touch("答：", "杰克"), touch("", "Jack")
+    (True, False, False, False)
+    """
+    met = before[-1:].strip() and answer[:1].strip()
+    return bool(met) and ord(before[-1]) < 0x2E80 > ord(answer[0])
 
 
 def whole(text: str) -> str:
@@ -165,7 +253,8 @@ class Traits:
     render: for models that are fed token ids, so that no text is tokenised twice; None for those fed text.
     whole: whether these are the ids of the whole text, as a server of the same weights makes them; else those
     of its spans, one behind the other.
-    teacher: whether the model is a `Teacher`. serial: answers come one after another from one cache, so that
+    teacher: whether the model is a `Teacher`, as far as is known before it is asked.
+    serial: answers come one after another from one cache, so that
     asking several at a time only mixes up their order. breakpoints: whether a provider's cache wants to be
     told where prompts part. remote: whether it is asked over a network, so that what it counts is its word.
     weights: hash of a local model's files, so that a retrained one is asked anew. positions: tokens of prompt

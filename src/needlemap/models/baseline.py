@@ -28,7 +28,7 @@ class Baseline(metaclass=Checked):
     rare words with the question beats a needle that shares all of them; at 0 length does not count.
     """
 
-    unread = ("temperature", "thinking_tokens", "request")
+    unread = ("temperature", "thinking_tokens", "request", "logprobs")
 
     def __init__(self, name: str, *, window: int | None = None, b: float = B) -> None:
         if name not in NAMES:

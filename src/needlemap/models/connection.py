@@ -91,6 +91,17 @@ class Server:
         self.base_url = other
         return replace(answer, note=f"{base_url} knows no {path}: asked at {other}, as --base-url may say")
 
+    async def look_up(self, path: str, body: bytes, timeout_s: float) -> dict[str, Any]:
+        """A reply's JSON object, of an address beside the API's own. Raises Unmeasured."""
+        root = self.base_url.removesuffix("/v1")
+        try:
+            response, data = await self._sent(root, path, body, timeout_s)
+            self._check(response, data, root)
+            return self._object(text_of(data), root)
+        except Unmeasured as failure:
+            failure.args = (self._secrets.hide(str(failure)),)
+            raise
+
     async def close(self) -> None:
         """Release connections."""
         await self._client.aclose()
@@ -100,9 +111,7 @@ class Server:
         try:
             response, data = await self._sent(base_url, path, body, timeout_s)
             took_s = perf_counter() - start
-            if not response.is_success:
-                said = self._secrets.hide(text_of(data))
-                raise faults.from_status(response.status_code, said, response.headers, server=base_url)
+            self._check(response, data, base_url)
             answer = self._understood(text_of(data), base_url, took_s, read)
         except Unmeasured as failure:
             failure.args = (self._secrets.hide(str(failure)),)
@@ -110,6 +119,12 @@ class Server:
                 failure.allowance = allowance(response.headers, sent_s)
             raise
         return replace(answer, allowance=allowance(response.headers, sent_s))
+
+    def _check(self, response: Response, data: bytes, base_url: str) -> None:
+        """Raises Unmeasured for a refusal."""
+        if not response.is_success:
+            said = self._secrets.hide(text_of(data))
+            raise faults.from_status(response.status_code, said, response.headers, server=base_url)
 
     async def _sent(self, base_url: str, path: str, body: bytes, timeout_s: float) -> tuple[Response, bytes]:
         """A reply with its body. Raises Unmeasured, which says whether the request may be billed."""

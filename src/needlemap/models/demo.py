@@ -24,6 +24,7 @@ from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
 from needlemap.models import faults
 from needlemap.models.base import MARK, Answer, Decoding, Forced, Render, Traits
 from needlemap.models.numpy_engine import NumpyEngine, Weights
+from needlemap.models.sampling import spelt_out
 from needlemap.models.walk import Walk
 from needlemap.models.weights import weights_fingerprint
 from needlemap.prompts.prompt import TEXT, Prompt
@@ -65,11 +66,12 @@ class DemoModel(metaclass=Checked):
         """Ask once. Raises Unmeasured for decoding that it cannot do, and when time or memory runs out."""
         refuse_unknown(decoding)
         start = perf_counter()
-        ask = partial(self._walk.ask, prompt.ids, decoding.max_answer_tokens)
+        ask = partial(self._walk.ask, prompt.ids, decoding.max_answer_tokens, seen=decoding.logprobs)
         walked = await self._in_turn(ask, decoding)
         text = self._vocabulary.decode(list(walked.answer)).removeprefix(" ")
         tokens = walked.cached + walked.computed, walked.cached, len(walked.answer)
-        return Answer(text, walked.finish, *tokens, latency_s=perf_counter() - start)
+        told = spelt_out(walked.seen, self._vocabulary, "generated", tokens[0])
+        return Answer(text, walked.finish, *tokens, latency_s=perf_counter() - start, logprobs=told)
 
     async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
         """How likely it finds an answer of one line. Raises Unmeasured."""
@@ -79,7 +81,8 @@ class DemoModel(metaclass=Checked):
         weighed = await self._in_turn(partial(self._walk.weigh, prompt.ids, wanted), decoding)
         tokens = weighed.cached + weighed.computed, weighed.cached, 0
         forced = Forced(weighed.logprobs, weighed.greedy)
-        return Answer("", None, *tokens, latency_s=perf_counter() - start, forced=forced)
+        told = spelt_out(weighed.seen, self._vocabulary, "walk", tokens[0])
+        return Answer("", None, *tokens, latency_s=perf_counter() - start, forced=forced, logprobs=told)
 
     async def close(self) -> None:
         """Let the thread go."""

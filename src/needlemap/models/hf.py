@@ -18,14 +18,14 @@ import numpy as np
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import faults
-from needlemap.models.base import Answer, Decoding, Forced, Traits
+from needlemap.models.base import Answer, Decoding, Forced, Traits, touch
 from needlemap.models.chat import Chat
 from needlemap.models.hf_check import settle
 from needlemap.models.hf_engine import HuggingFaceEngine
 from needlemap.models.hf_loading import Loading, load_model, position_limit, stop_tokens
 from needlemap.models.hf_positions import configured_switch
 from needlemap.models.model_files import ModelFiles
-from needlemap.models.sampling import STOP_FIELDS, Sampler, Stops, stop_strings
+from needlemap.models.sampling import STOP_FIELDS, Sampler, Stops, spelt_out, stop_strings
 from needlemap.models.thinking import opened_in, told_apart
 from needlemap.models.walk import Ids, Logits, Walk, greedy
 from needlemap.models.weights import weights_fingerprint
@@ -151,7 +151,12 @@ class HuggingFaceModel(metaclass=Checked):
         start, ids = self._begin(prompt, decoding, decoding.most_tokens)
         stops = Stops(stop_strings(decoding.request), self._vocabulary)
         walked = self._walk.ask(
-            ids, decoding.most_tokens, chooser(decoding), prompt.partings, ended=stops.reached
+            ids,
+            decoding.most_tokens,
+            chooser(decoding),
+            prompt.partings,
+            ended=stops.reached,
+            seen=decoding.logprobs,
         )
         answer = Answer(
             stops.text(walked.answer),
@@ -161,6 +166,7 @@ class HuggingFaceModel(metaclass=Checked):
             len(walked.answer),
             model=self._answered_by,
             latency_s=perf_counter() - start,
+            logprobs=spelt_out(walked.seen, self._vocabulary, "generated", len(ids)),
         )
         return told_apart(answer, decoding, opened=opened_in(prompt))
 
@@ -177,6 +183,7 @@ class HuggingFaceModel(metaclass=Checked):
             model=self._answered_by,
             latency_s=perf_counter() - start,
             forced=Forced(weighed.logprobs, weighed.greedy),
+            logprobs=spelt_out(weighed.seen, self._vocabulary, "walk", len(ids)),
         )
 
     def _begin(self, prompt: Prompt, decoding: Decoding, answer_tokens: int) -> tuple[float, Ids]:
@@ -207,8 +214,7 @@ class HuggingFaceModel(metaclass=Checked):
         """An answer's ids as they go on behind the prompt: with a blank where two words would touch."""
         last = b"".join(span.data for span in prompt.spans[-1:])[-4:].decode("utf-8", "ignore")
         spelling = self._vocabulary.id_to_token(int(self._chat.ids(prompt)[-1])) or ""
-        touching = last[-1:].strip() and answer[:1].strip() and ord(last[-1]) < 0x2E80 > ord(answer[0])
-        blank = " " if touching and spelling not in self._chat.spellings else ""
+        blank = " " if touch(last, answer) and spelling not in self._chat.spellings else ""
         ids: Ids = self._chat.plain.index((blank + answer).encode()).ids
         if not len(ids):
             raise Unmeasured(Failure.MODEL, "The reference answer is empty: there is nothing to weigh.")

@@ -39,6 +39,8 @@ class LMDeployModel(metaclass=Checked):
     they mean is in its documentation (TurbomindEngineConfig, PytorchEngineConfig).
     """
 
+    unread = ("logprobs",)
+
     def __init__(
         self,
         name: str,

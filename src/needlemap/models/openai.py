@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic_core import to_json
 
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models import faults
-from needlemap.models.base import Answer, Decoding, Traits
+from needlemap.models.base import Answer, Decoding, Logprobs, Traits, touch
 from needlemap.models.connection import (
     NO_KEY,
     Server,
@@ -29,6 +30,7 @@ from needlemap.models.connection import (
     texts_of,
 )
 from needlemap.models.escaped import Escaper
+from needlemap.models.likelihood import WANTED, Weighing, rows_of
 from needlemap.models.thinking import told_apart
 from needlemap.prompts.prompt import TEXT, Message, Prompt
 from needlemap.settings.registry import Checked
@@ -71,6 +73,8 @@ class OpenAIModel(metaclass=Checked):
         self._field_given = max_tokens_field is not None
         self._server = Server(url, headers(key_of(key_env, url, HOST, required=key_env != KEY)), "/v1")
         self._json = Escaper()
+        self._missed = False  # whether log-probabilities were asked for in vain, and that was told
+        self._weighing = Weighing(name, self._server, read)
 
     @property
     def base_url(self) -> str:
@@ -80,7 +84,7 @@ class OpenAIModel(metaclass=Checked):
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
         """Chat or completions; the vocabulary of OpenAI's own and of well-known open models."""
-        return Traits(options.get("api", "chat") == "chat", bundled_for(name), remote=True)
+        return Traits(options.get("api", "chat") == "chat", bundled_for(name), teacher=True, remote=True)
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once; a second time if the server wants the other field for the budget. Raises Unmeasured."""
@@ -93,9 +97,23 @@ class OpenAIModel(metaclass=Checked):
                 raise
         return await self._asked_once(prompt, decoding)
 
+    async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
+        """How likely it finds a given answer, by what the server offers. Raises Unmeasured, or SettingsError
+        for a server that offers nothing."""
+        last, asked = prompt.messages[-1], self._asked(prompt)
+        begun = last.role == "assistant"
+        if begun and self.api == "chat":
+            asked += b',"add_generation_prompt":false,"continue_final_message":true'
+        goes_on = begun or self.api == "completions"  # else a chat's answer begins a message
+        blank = " " if goes_on and touch(last.content[-4:], answer) else ""
+        return await self._weighing.weigh(asked, blank + answer, decoding.timeout_s)
+
     async def _asked_once(self, prompt: Prompt, decoding: Decoding) -> Answer:
         body = self.body(prompt, decoding)
         answer = await self._server.ask(PATHS[self.api], body, decoding.timeout_s, read)
+        if decoding.logprobs and answer.logprobs is None and not self._missed:
+            self._missed = True
+            answer = replace(answer, note=f"{self.base_url} sends no log-probabilities: records lack them")
         return told_apart(answer, decoding)
 
     def _wants_other_field(self, refused: Unmeasured, sent: str, decoding: Decoding) -> bool:
@@ -133,6 +151,8 @@ class OpenAIModel(metaclass=Checked):
             fields["temperature"] = decoding.temperature
         if not any(field in decoding.request for field in MAX_TOKENS_FIELDS):
             fields[self.max_tokens_field] = decoding.most_tokens
+        if decoding.logprobs:
+            fields |= WANTED[self.api]
         return {**fields, **decoding.request}
 
 
@@ -175,11 +195,11 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
     if not text and finish == "length" and isinstance(written, int) and written <= 0:
         # LMDeploy's way to refuse a prompt longer than its session_len: status 200 and no text
         raise Unmeasured(Failure.TOO_LONG, "The server wrote no token and says 'length': prompt too long.")
-    model = body.get("model")
+    model, prompt_tokens = body.get("model"), count(usage, "prompt_tokens")
     return Answer(
         text,
         "refusal" if _refusal(choice) else finish,
-        count(usage, "prompt_tokens"),
+        prompt_tokens,
         _cached(usage, body),
         written,
         usage,
@@ -187,6 +207,7 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
         latency_s,
         thinking=_thinking(choice),
         thinking_tokens=_thinking_tokens(usage),
+        logprobs=Logprobs.of(rows_of(body), "generated", prompt_tokens),
     )
 
 

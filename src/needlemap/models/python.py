@@ -31,7 +31,7 @@ class PythonModel(metaclass=Checked):
     end does not wait for it.
     """
 
-    unread = ("temperature", "thinking_tokens", "request")
+    unread = ("temperature", "thinking_tokens", "request", "logprobs")
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -10,7 +10,8 @@ import numpy as np
 from tokenizers import Tokenizer as Vocabulary
 
 from needlemap.errors import SettingsError
-from needlemap.models.walk import Logits
+from needlemap.models.base import Logprobs, Way
+from needlemap.models.walk import Logits, Seen
 
 STOP_FIELDS = ("stop", "stop_strings")  # as OpenAI and as transformers call them
 _LEAD = 4  # tokens decoded before those that a stop string can have: the first one may lose its blank
@@ -59,6 +60,20 @@ class Stops:
                 break
         kept = self.vocabulary.decode(list(answer[:size]), skip_special_tokens=True)
         return str(kept + whole[len(before) : end])
+
+
+def spelt(vocabulary: Vocabulary, token: int) -> str:
+    """A token's text as it stands inside an answer, with its blank; special tokens as they are spelt."""
+    once, twice = (vocabulary.decode([token] * times, skip_special_tokens=False) for times in (1, 2))
+    return str(twice[len(once) :])
+
+
+def spelt_out(seen: Sequence[Seen], vocabulary: Vocabulary, way: Way, start: int) -> Logprobs | None:
+    """What a walk saw, in texts."""
+    texts = {token: spelt(vocabulary, token) for row in seen for token in (row[0], row[2])}
+    return Logprobs.of(
+        [(texts[own], nats, texts[other], rest) for own, nats, other, rest in seen], way, start
+    )
 
 
 def stop_strings(request: Mapping[str, Any]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from needlemap.errors import Failure, Unmeasured
 
 Ids = NDArray[np.int32]
 Logits = NDArray[np.float32]  # of one position, (vocabulary,), or of several, (tokens, vocabulary)
+Seen = tuple[int, float, int, float]  # a token, the likeliest other one, and log-probabilities
 T = TypeVar("T")
 
 
@@ -61,23 +62,26 @@ class Revealing(Protocol):
 @dataclass(frozen=True, slots=True)
 class Walked:
     """One question's outcome. answer: token ids without the stop token. computed, cached: prompt tokens that
-    were computed for it and that the cache already held. finish: 'stop' or 'length'."""
+    were computed for it and that the cache already held. finish: 'stop' or 'length'. seen: on request its
+    tokens as `likelihoods` has them, the stop token too."""
 
     answer: tuple[int, ...]
     computed: int
     cached: int
     finish: str
+    seen: tuple[Seen, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
     """A given answer's outcome. logprobs: natural log-probability of each of its tokens, given the prompt and
-    the tokens before it. greedy: whether each was the likeliest. computed, cached: as for `Walked`."""
+    the tokens before it. greedy: whether each was the likeliest. computed, cached, seen: as for `Walked`."""
 
     logprobs: tuple[float, ...]
     greedy: bool
     computed: int
     cached: int
+    seen: tuple[Seen, ...] = ()
 
 
 def greedy(logits: Logits) -> int:
@@ -100,14 +104,17 @@ class Walk:
         choose: Callable[[Logits], int] = greedy,
         partings: Sequence[int] = (),
         ended: Callable[[Sequence[int]], bool] | None = None,
+        *,
+        seen: bool = False,
     ) -> Walked:
         """The answer to a prompt. The cache then holds the prompt, and nothing of the answer.
 
         partings: lengths in tokens at which prompts that are asked later part from this one.
-        ended: whether the answer so far is complete, besides by a stop token.
+        ended: whether the answer so far is complete, besides by a stop token. seen: keep what was thought of
+        each of its tokens.
         Where memory runs out while the cache holds other prompts, they are dropped and it is asked again.
         """
-        return self._with_room(partial(self._ask, ids, max_answer_tokens, choose, ended), partings)
+        return self._with_room(partial(self._ask, ids, max_answer_tokens, choose, ended, seen), partings)
 
     def weigh(self, ids: Ids, answer: Ids, partings: Sequence[int] = ()) -> Weighed:
         """How likely a given answer (at least one token) to a prompt is: one pass behind the prompt.
@@ -127,13 +134,16 @@ class Walk:
         max_answer_tokens: int,
         choose: Callable[[Logits], int],
         ended: Callable[[Sequence[int]], bool] | None,
+        seen: bool,
         partings: Sequence[int],
     ) -> Walked:
         shared, logits = self._to(ids, partings)
-        answer: list[int] = []
+        answer, told = list[int](), list[Seen]()
         finish = "length"
         while len(answer) < max_answer_tokens:
             token = choose(logits)
+            if seen:
+                told += likelihoods(logits[None], np.array([token], np.int32))
             if token in self._stops:
                 finish = "stop"
                 break
@@ -144,7 +154,7 @@ class Walk:
             if len(answer) < max_answer_tokens:
                 logits = self._engine.extend(np.array([token], np.int32))
         self._back(ids)
-        return Walked(tuple(answer), len(ids) - shared, shared, finish)
+        return Walked(tuple(answer), len(ids) - shared, shared, finish, tuple(told))
 
     def _weigh(self, ids: Ids, answer: Ids, partings: Sequence[int]) -> Weighed:
         if not isinstance(self._engine, Revealing):
@@ -157,7 +167,8 @@ class Walk:
             rows = np.concatenate([rows, self._engine.extend_all(answer[:-1])])
         self._back(ids)
         likeliest = bool((rows.argmax(axis=-1) == answer).all())
-        return Weighed(tuple(logprobs(rows, answer).tolist()), likeliest, len(ids) - shared, shared)
+        told = tuple(likelihoods(rows, answer))
+        return Weighed(tuple(each[1] for each in told), likeliest, len(ids) - shared, shared, told)
 
     def _to(self, ids: Ids, partings: Sequence[int]) -> tuple[int, Logits]:
         """Bring the cache to a prompt; the tokens that it held of it, and the last logits."""
@@ -212,3 +223,17 @@ def logprobs(rows: Logits, tokens: Ids) -> NDArray[np.float64]:
     wide -= wide.max(axis=-1, keepdims=True)
     picked = wide[np.arange(len(tokens)), tokens]
     return np.asarray(picked - np.log(np.exp(wide).sum(axis=-1)), np.float64)
+
+
+def likelihoods(rows: Logits, tokens: Ids) -> list[Seen]:
+    """Each token and the likeliest other one under its row of logits, (tokens, vocabulary), in nats.
+
+    >>> seen = likelihoods(np.eye(3, dtype=np.float32)[:2], np.array([0, 2]))
+    >>> [(token, other) for token, _, other, _ in seen]
+    [(0, 1), (2, 1)]
+    """
+    rest = rows.copy()
+    rest[np.arange(len(tokens)), tokens] = -np.inf
+    others = rest.argmax(axis=-1)
+    own, other = (logprobs(rows, wanted).tolist() for wanted in (tokens, others))
+    return list(zip(tokens.tolist(), own, others.tolist(), other, strict=True))

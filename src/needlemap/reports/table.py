@@ -78,6 +78,7 @@ TRIALS = (
     Column("planned_tokens", "whole number", "of which the plan promised that a cache holds them"),
     Column("completion_tokens", "whole number", "tokens of the answer"),
     Column("thinking_tokens", "whole number", "of which a reasoning model thought with"),
+    Column("mean_logprob", "number", "mean log-probability of the answer's tokens; empty without --logprobs"),
     Column("usd", "number", "price of this answer in US dollars; empty if no price is known"),
     Column("judge_usd", "number", "price of judging it; 0 without a judge"),
     Column("latency_s", "number", "seconds of the attempt that was answered"),
@@ -164,7 +165,8 @@ def _trial(record: Record, map: Map) -> tuple[Value, ...]:
         scorer.name if scorer else None, record.question, record.reference, "; ".join(record.keywords),
         record.answer, record.finish, record.outcome, record.failure, record.error, record.prompt_tokens,
         record.cached_tokens, record.shared_tokens, record.completion_tokens, record.thinking_tokens,
-        record.usd, record.judge_usd, record.latency_s, record.attempts, record.answered_by,
+        record.logprobs.mean if record.logprobs else None, record.usd, record.judge_usd,
+        record.latency_s, record.attempts, record.answered_by,
         record.finished_at, prompt.sha256 if prompt else None, record.key,
     )  # fmt: skip
 

@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from needlemap.maps.intervals import wilson
+from needlemap.models.base import Logprobs, logprobs_kept
 from needlemap.scorers.base import FIRST_RULE
 from needlemap.settings.prices import summed
 
@@ -71,6 +72,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 Count = Annotated[int | None, BeforeValidator(_count)]
 Amount = Annotated[float | None, BeforeValidator(_amount)]
 Native = Annotated[float | None, BeforeValidator(plain)]
+Thought = Annotated[Logprobs | None, BeforeValidator(logprobs_kept)]
 Said = Annotated[dict[str, Any], BeforeValidator(plain)]
 Whole = Annotated[int, Field(ge=-MOST, le=MOST)]
 
@@ -167,6 +169,8 @@ class Record(BaseModel):
     prompt_tokens, cached_tokens, completion_tokens: as the server counted; None where it did not say.
     shared_tokens: what the plan promised that a cache holds of it; None where the mode shares nothing.
     asked: hash of what can change the answer, so that answers can be scored anew; key adds the scorer.
+    logprobs: what the model thought of each token of its answer, on request, or of the reference answer where
+    that is what was scored.
     thinking: what a reasoning model wrote before its answer, at most 20,000 characters of it.
     rescored: whether the answer is an earlier record's, scored anew: nothing was asked.
     run: hash of the settings that make its run what it is, as run.json has it; '' before there was one.
@@ -190,6 +194,7 @@ class Record(BaseModel):
     needles: tuple[NeedleRecord, ...] = ()
     prompt: PromptRecord | None = None
     answer: str | None = None
+    logprobs: Thought = None
     thinking: str | None = None
     finish: str | None = None
     score: float | None = Field(None, ge=0, le=1)

@@ -139,6 +139,7 @@ class RecordMaker:
         prompt_tokens = trial.prompt.asked_tokens if answer.prompt_tokens is None else answer.prompt_tokens
         return {
             "answer": answer.text if answer.forced is None else None,
+            "logprobs": answer.logprobs,
             "thinking": capped(answer.thinking),
             "finish": answer.finish,
             "prompt_tokens": answer.prompt_tokens,
@@ -207,6 +208,7 @@ def answer_of(record: Record) -> Answer:
         record.latency_s or 0.0,
         thinking=record.thinking,
         thinking_tokens=record.thinking_tokens,
+        logprobs=record.logprobs,
     )
 
 

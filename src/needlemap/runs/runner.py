@@ -331,6 +331,7 @@ def decoding_of(settings: Settings) -> Decoding:
         settings.timeout_s,
         settings.request,
         thinking_tokens=settings.thinking_tokens,
+        logprobs=settings.logprobs,
     )
 
 

@@ -1,8 +1,8 @@
 """How likely the model finds the reference answer: a signal for models that do not yet say it.
 
-The model is given the answer behind the prompt and is asked for nothing: one pass gives the probability of
-each of its tokens. It measures wording as much as retrieval, and models only against themselves: another
-tokenizer cuts the same answer into other tokens.
+The model is given the answer behind the prompt and is asked for nothing but how likely each of its tokens is.
+It measures wording as much as retrieval, and models only against themselves: another tokenizer cuts the same
+answer into other tokens.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Logprob(metaclass=Checked):
     async def score(self, answer: str, reference: Reference) -> Score:
         """Raises SettingsError: a text has no probabilities."""
         raise SettingsError(
-            "Scorer 'logprob' reads probabilities, not answers: use it in a run, with --model hf/PATH."
+            "Scorer 'logprob' reads probabilities, not answers: use it in a run, with --model hf/PATH or a "
+            "server's."
         )
 
     def weigh(self, forced: Forced) -> Score:

@@ -143,6 +143,12 @@ class Settings(BaseModel):
     request: dict[str, Any] = _MODEL.asked(
         {}, "Any further request field, KEY=VALUE.", "subject", "shared", "sampled", read="model"
     )
+    logprobs: bool = _MODEL.free(
+        False,
+        "Keep each answer token's log-probability and the likeliest other token; asks for no other answer.",
+        "shared",
+        read="model",
+    )
     # task
     task: str = _TASK.asked("single", "What is hidden and asked; see needlemap list tasks.", "opened")
     task_options: dict[str, Any] = _TASK.asked(

@@ -268,7 +268,7 @@ def make_scorer(settings: Settings, task: Task, traits: Traits) -> Scorer:
     if isinstance(made, Weigher) and not traits.teacher:
         raise SettingsError(
             f"Scorer '{name}' needs the model's own probabilities of an answer, which '{settings.model}' "
-            f"does not give. Use --model hf/PATH, or another --scorer."
+            f"does not give. Use --model hf/PATH or openai/NAME, or another --scorer."
         )
     return made
 

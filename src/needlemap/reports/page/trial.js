@@ -120,6 +120,7 @@ function trialFacts(trials, row) {
     ["cached", cacheWords(valueAt(trials, "cached", row), valueAt(trials, "planned", row))],
     ["answer", value("completion", (tokens) => counted(tokens, "token"))],
     ["thinking", value("thought", (tokens) => counted(tokens, "token"))],
+    ["mean log-probability", value("nats", (nats) => nats.toFixed(4))],
     ["cost", value("usd", dollars)],
     ["attempts", value("attempts", String)],
     ["answered by", textAt(trials, "by", row)],

@@ -270,6 +270,7 @@ def _counted(records: Sequence[Record], text: Strings) -> dict[str, list[Any]]:
         "planned": [record.shared_tokens for record in records],
         "completion": [record.completion_tokens for record in records],
         "thought": [record.thinking_tokens for record in records],
+        "nats": [share(record.logprobs.mean, 4) if record.logprobs else None for record in records],
         "latency": [share(record.latency_s, 3) for record in records],
         "usd": [share(record.usd) for record in records],
         "attempts": [record.attempts for record in records],

@@ -1,0 +1,227 @@
+"""How likely a server finds the tokens of a text: of its own answer, or of one that it is given.
+
+Replies list log-probabilities in two forms: chat's, a list of tokens (llama.cpp's completions too), and that
+of completions, in columns. A given answer is weighed in one of two ways, found out by two short texts first:
+`echo`, where the reply repeats its prompt with log-probabilities (vLLM, SGLang), in one request; `steps`,
+where the server is made to say it, a token a request, by a bias that leaves the log-probabilities as they are
+(llama.cpp). Either way it is sent token ids by its own tokenizer: the answer begins where the prompt ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from math import exp, fsum
+from typing import Any, Literal
+
+from pydantic_core import to_json
+
+from needlemap.errors import Failure, SettingsError, Unmeasured
+from needlemap.models import faults
+from needlemap.models.base import LOWEST_NATS, MOST_ROWS, Answer, Forced, Logprobs, Row, nats
+from needlemap.models.connection import Reader, Server
+
+WANTED = {"chat": {"logprobs": True, "top_logprobs": 2}, "completions": {"logprobs": 2}}
+_PATH = "/completions"
+_BIAS = 100  # the most that OpenAI's format allows; what is less likely than e^-100 scores as if it were that
+_PROMPT, _TRIED = "The sky is blue. The grass is", (" green", " seven")
+_ROUNDED = 1.001  # what the shares of two answers may add up to
+_LARGEST_ID = 2**31
+
+
+class Weighing:
+    """Weighs given answers on one server. read: the answer in a reply."""
+
+    def __init__(self, name: str, server: Server, read: Reader) -> None:
+        self._name, self._server, self._read = name, server, read
+        self._way: Literal["echo", "steps"] | None = None
+        self._finding = asyncio.Lock()
+
+    async def weigh(self, asked: bytes, answer: str, timeout_s: float) -> Answer:
+        """How likely an answer is behind a prompt. asked: the request's field that holds the prompt.
+
+        Raises Unmeasured, or SettingsError for a server that cannot tell.
+        """
+        async with self._finding:
+            if self._way is None:
+                self._way = await self._found(timeout_s)
+        prompt = await self._prompt_ids(asked, timeout_s)
+        wanted = await self._text_ids(answer, timeout_s)
+        if not wanted:
+            raise Unmeasured(Failure.MODEL, "The reference answer is empty: there is nothing to weigh.")
+        return await self._weighed(self._way, prompt, wanted, timeout_s)
+
+    async def _found(self, timeout_s: float) -> Literal["echo", "steps"]:
+        """The way that this server offers. Raises SettingsError if none, Unmeasured if it is busy now."""
+        reasons = []
+        ways: tuple[Literal["echo", "steps"], ...] = ("echo", "steps")
+        for way in ways:
+            try:
+                shares = await self._shares(way, timeout_s)
+            except Unmeasured as failure:
+                if not _is_final(failure):
+                    raise
+                reasons.append(f"{way}: {failure}")
+                continue
+            if fsum(shares) <= _ROUNDED:
+                return way
+            told = " and ".join(f"{share:.2f}" for share in shares)
+            reasons.append(f"{way}: two different answers have probabilities of {told}.")
+        raise SettingsError(
+            f"'openai/{self._name}' at {self._server.base_url} does not say how likely a given answer is, as "
+            f"scorer 'logprob' needs it ({' '.join(reasons)}). Servers that do: vLLM, SGLang, llama.cpp's. "
+            f"Or use --model hf/PATH, or another --scorer."
+        )
+
+    async def _shares(self, way: Literal["echo", "steps"], timeout_s: float) -> list[float]:
+        """The probabilities of two different answers to one prompt."""
+        prompt = await self._text_ids(_PROMPT, timeout_s)
+        weighed = [
+            await self._weighed(way, prompt, await self._text_ids(answer, timeout_s), timeout_s)
+            for answer in _TRIED
+        ]
+        return [exp(fsum(each.forced.logprobs)) for each in weighed if each.forced is not None]
+
+    async def _weighed(
+        self, way: Literal["echo", "steps"], prompt: list[int], wanted: list[int], timeout_s: float
+    ) -> Answer:
+        if way == "steps":
+            return await self._stepped(prompt, wanted, timeout_s)
+        read = partial(self._read_echo, len(prompt), len(wanted))
+        return await self._server.ask(_PATH, self._body(prompt + wanted, echo=True), timeout_s, read)
+
+    async def _stepped(self, prompt: list[int], wanted: list[int], timeout_s: float) -> Answer:
+        """Token by token, each behind those before it, which the server has in its cache."""
+        rows, said = list[Row](), list[Answer]()
+        for place, token in enumerate(wanted):
+            body = self._body(prompt + wanted[:place], logit_bias={str(token): _BIAS})
+            said.append(await self._server.ask(_PATH, body, timeout_s, partial(self._read_step, token, rows)))
+        weighed = _given(said[0], rows, "steps", len(prompt))
+        sent, written = (
+            sum(getattr(each, name) or 0 for each in said) for name in ("prompt_tokens", "completion_tokens")
+        )
+        usage = {"requests": len(said), "prompt_tokens": sent, "completion_tokens": written}
+        return replace(weighed, usage=usage, latency_s=sum(each.latency_s for each in said))
+
+    def _read_echo(self, start: int, count: int, body: dict[str, Any], took_s: float) -> Answer:
+        rows = rows_of(body, start, start + count)
+        if len(rows) < count:
+            told = f"{len(rows)} of {count} tokens"
+            raise faults.unreadable("The reply does not repeat its prompt with log-probabilities", told)
+        return _given(self._read(body, took_s), rows, "echo", start)
+
+    def _read_step(self, token: int, rows: list[Row], body: dict[str, Any], took_s: float) -> Answer:
+        entry = next(iter(_entries(body) or ()), {})
+        if entry.get("id") != token:
+            raise faults.unreadable("The reply does not show the token that was wanted", str(entry.get("id")))
+        rows.append(_row(entry))
+        return self._read(body, took_s)
+
+    def _body(self, prompt: list[int], **fields: Any) -> bytes:
+        frame = {"model": self._name, "prompt": prompt, "max_tokens": 1, "temperature": 0}
+        return to_json({**frame, **WANTED["completions"], **fields})
+
+    async def _prompt_ids(self, asked: bytes, timeout_s: float) -> list[int]:
+        """A prompt's token ids, with all that the server puts around it."""
+        if asked.startswith(b'"prompt":'):
+            return await self._ids(asked, timeout_s, special=True)
+        try:
+            return await self._ids(asked, timeout_s, special=False)
+        except Unmeasured as failure:
+            if not _is_final(failure):
+                raise
+        reply = await self._server.look_up("/apply-template", b"{%b}" % asked, timeout_s)  # llama.cpp
+        return await self._ids(b'"prompt":%b' % to_json(str(reply.get("prompt"))), timeout_s, special=True)
+
+    async def _text_ids(self, text: str, timeout_s: float) -> list[int]:
+        return await self._ids(b'"prompt":%b' % to_json(text), timeout_s, special=False)
+
+    async def _ids(self, asked: bytes, timeout_s: float, *, special: bool) -> list[int]:
+        """The server's token ids. special: with its first token, and special tokens where they are spelt.
+
+        vLLM and SGLang read `prompt` or `messages`, llama.cpp `content`: without that it gives no token.
+        """
+        for field in (asked, asked.replace(b'"prompt":', b'"content":', 1)):
+            flags = {"model": self._name, "add_special_tokens": special}
+            flags |= {"add_special": special, "parse_special": special}
+            body = b"{%b,%b" % (field, to_json(flags)[1:])
+            tokens = (await self._server.look_up("/tokenize", body, timeout_s)).get("tokens")
+            if not isinstance(tokens, list) or not all(map(_is_id, tokens)):
+                break
+            if tokens:
+                return tokens
+        raise faults.unreadable("The server gives no token ids of a text", str(tokens)[:100])
+
+
+def _is_final(failure: Unmeasured) -> bool:
+    """Whether a failure says that a server cannot do it, and not that it cannot now."""
+    broken = failure.failure is Failure.SERVER and not failure.outage
+    return broken or failure.failure in (Failure.REJECTED, Failure.UNREADABLE)
+
+
+def _is_id(token: object) -> bool:
+    return isinstance(token, int) and 0 <= token < _LARGEST_ID
+
+
+def _given(said: Answer, rows: Sequence[Row], way: Literal["echo", "steps"], start: int) -> Answer:
+    """A given answer's weight, in a reply's other facts."""
+    told, own = Logprobs.of(rows, way, start), [nats(row[1]) for row in rows]
+    known = tuple(each for each in own if each is not None)
+    if told is None or len(known) < len(own):
+        raise faults.unreadable("The reply lacks a token's log-probability", str(rows)[:200])
+    others = [LOWEST_NATS if (other := nats(row[3])) is None else other for row in rows]
+    forced = Forced(known, all(mine >= other for mine, other in zip(known, others, strict=True)))
+    fields: dict[str, Any] = {"text": "", "finish": None, "prompt_tokens": start, "completion_tokens": 0}
+    return replace(said, **fields, thinking=None, forced=forced, logprobs=told)
+
+
+def rows_of(body: Mapping[str, Any], start: int = 0, stop: int = MOST_ROWS) -> list[Row]:
+    """Some of the tokens that a reply lists, in either form; none where it does not."""
+    entries = _entries(body)
+    if entries is not None:
+        return [_row(entry) for entry in entries[start:stop]]
+    told = _told(body)
+    columns = [told.get(name) for name in ("tokens", "token_logprobs", "top_logprobs")]
+    lists = [column[start:stop] for column in columns if isinstance(column, list)]
+    if len(lists) < len(columns) or len(set(map(len, lists))) != 1:
+        return []
+    return [(token, own, *_best(top, token)) for token, own, top in zip(*lists, strict=True)]
+
+
+def _told(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    choices = body.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    told = choice.get("logprobs") if isinstance(choice, Mapping) else None
+    return told if isinstance(told, Mapping) else {}
+
+
+def _entries(body: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
+    """The tokens of chat's form; None for another."""
+    content = _told(body).get("content")
+    if not isinstance(content, list) or not all(isinstance(entry, Mapping) for entry in content):
+        return None
+    return content
+
+
+def _row(entry: Mapping[str, Any]) -> Row:
+    top = entry.get("top_logprobs")
+    others = [other for other in top if isinstance(other, Mapping)] if isinstance(top, list) else []
+    same = [[each.get(name) for name in ("id", "token", "bytes")] for each in (entry, *others)]
+    rest = [other for other, names in zip(others, same[1:], strict=True) if names != same[0]]
+    best: Mapping[str, Any] = max(rest, key=_likely, default={})
+    return entry.get("token"), entry.get("logprob"), best.get("token"), best.get("logprob")
+
+
+def _likely(entry: Mapping[str, Any]) -> float:
+    told = nats(entry.get("logprob"))
+    return LOWEST_NATS if told is None else told
+
+
+def _best(top: object, token: object) -> tuple[object, object]:
+    """The likeliest token but this one of a row of completions' form: a text and its log-probability."""
+    listed = top.items() if isinstance(top, Mapping) else ()
+    known = {text: told for text, each in listed if text != token and (told := nats(each)) is not None}
+    best = max(known, key=known.__getitem__, default=None)
+    return best, None if best is None else known[best]
