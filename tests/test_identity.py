@@ -101,6 +101,7 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"task": "magic", "needle": "", "question": "", "answer": None, "keywords": []},
         {"task_options": {"digits": 5}},
     ),
+    "prompts_of": ({}, {"prompts_of": {"run": "r", "model": "baseline/bm25", "tokenizer": "o200k_base"}}),
     "template": ({}, {"template": "text-en"}),
     "language": ({}, {"language": "chinese"}),
     "question_position": ({}, {"question_position": "start"}),

@@ -83,9 +83,7 @@ def flags(monkeypatch: pytest.MonkeyPatch) -> Any:
     def settings_of(*words: str) -> Settings:
         seen: list[Settings] = []
 
-        def run_command(
-            preset: str | None, _out: Path | None, given: dict[str, Any], _live: bool = False
-        ) -> int:
+        def run_command(preset: str | None, _out: Path | None, given: dict[str, Any], *_: bool) -> int:
             seen.append(configure(preset, given))
             return 0
 

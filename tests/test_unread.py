@@ -156,6 +156,7 @@ ALWAYS = {
     "max_answer_tokens": "is taken off each length, even where the answer is given",
     "task": "names what is asked",
     "task_options": "the task refuses what it does not know",
+    "prompts_of": "names what is asked; settings that would make other prompts are refused",
     "lengths": "of every grid",
     "depths": "of every grid; a task without depths refuses several",
     "depth_rounding": "of every grid, with nothing to round where depths are whole",
