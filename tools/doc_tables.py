@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from needlemap.maps.columns import CELLS, TRIALS, Column
 from needlemap.models.base import Logprobs
-from needlemap.reports.table import CELLS, TRIALS, Column
 from needlemap.runs.record import Record
 from needlemap.settings.older_names import ELSEWHERE, TABLE
 from needlemap.settings.settings import Settings

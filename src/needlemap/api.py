@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.maps.columns import margin_frame, trial_frame
 from needlemap.maps.effective import Effective, Mean, parse_rule, published_length
-from needlemap.maps.frame import margin_frame, trial_frame
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
 from needlemap.reports.families import family_lines, read_families, scores_of
 from needlemap.reports.labels import length_range, overall_label
-from needlemap.reports.table_file import is_table, write_table
+from needlemap.reports.table import is_table, write_table
 from needlemap.runs.families import families_of
 from needlemap.runs.loaded import Loaded, load_map, load_run, stored_title
 from needlemap.runs.origin import check_origin

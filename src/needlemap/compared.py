@@ -85,7 +85,7 @@ class Compared:
 
     def to_pandas(self) -> Any:
         """One row a length, or a family where there are several. Raises NeedlemapError without pandas."""
-        from needlemap.maps.frame import plain_frame
+        from needlemap.maps.columns import plain_frame
 
         return plain_frame(self.families or self.lengths)
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.maps.frame import trial_frame
+from needlemap.maps.columns import trial_frame
 from needlemap.maps.map import Map, make_map
 from needlemap.runs.record import Record, ScorerRecord
 

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.reports.parquet import parquet_bytes
-from needlemap.reports.table import CELLS, TRIALS, Column, Table
+from needlemap.maps.columns import CELLS, TRIALS, Column
+from needlemap.reports.table import Table, parquet_bytes
 
 COLUMNS = (
     Column("a", "text", "a word"),

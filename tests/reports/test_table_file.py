@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.reports.table_file import is_table, table_bytes, write_table
+from needlemap.reports.table import is_table, table_bytes, write_table
 
 
 @pytest.mark.parametrize(

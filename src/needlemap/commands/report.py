@@ -21,7 +21,7 @@ from needlemap.reports.figure import FIGURES, figure_of, write_figure
 from needlemap.reports.page.document import write_page
 from needlemap.reports.style import parse_width
 from needlemap.reports.summary import summary_lines
-from needlemap.reports.table_file import is_table, write_table
+from needlemap.reports.table import is_table, write_table
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.trackers import log_runs, parse_tracker
 from needlemap.reports.usage import cache_lines

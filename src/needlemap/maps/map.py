@@ -110,7 +110,7 @@ class Map:
 
     def to_pandas(self) -> Any:
         """One row a cell: length, depth, score, n, low, high, realised, missing. Raises NeedlemapError."""
-        from needlemap.maps.frame import cell_frame
+        from needlemap.maps.columns import cell_frame
 
         return cell_frame(self.cells)
 

@@ -16,8 +16,8 @@ from typing import Any
 from needlemap.errors import SettingsError
 from needlemap.maps.map import Map
 from needlemap.reports.labels import told_apart
-from needlemap.reports.table import FORMULA_STARTS
 from needlemap.settings.grid import Cell, percent
+from needlemap.text.printable import FORMULA_STARTS
 
 HEADER = ("dataset", "version", "metric", "mode")
 SECTION = "csv format"  # of the TXT, whose table is the CSV's

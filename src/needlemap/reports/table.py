@@ -1,4 +1,4 @@
-"""Tidy tables of one or several runs: a row per cell, or a row per trial. Scores and depths in percent.
+"""Tidy tables of runs, a row per cell or per trial, as CSV or Parquet; or OpenCompass's summary.
 
 In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe (OWASP, CSV injection), and
 text with a line break of any kind is quoted, so that it stays one field of one row in every reader.
@@ -10,23 +10,19 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
-from needlemap.maps.map import CellScore, Map
+from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
+from needlemap.files import is_regular, read_regular, write_report
+from needlemap.maps.columns import CELLS, RUN, TRIALS, Column, Value
+from needlemap.maps.map import Map
+from needlemap.reports.opencompass import SECTION, column_names, summary_csv, summary_txt
 from needlemap.runs.loaded import Loaded
 from needlemap.runs.record import Record
-from needlemap.settings.grid import percent
-
-Value = str | int | float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column: its name, what its values are, and what they mean. An unknown value is None."""
-
-    name: str
-    kind: Literal["text", "whole number", "number"]
-    meaning: str
+from needlemap.text.printable import FORMULA_STARTS, LINE_BREAKS
+from needlemap.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,79 +33,30 @@ class Table:
     rows: tuple[tuple[Value, ...], ...]
 
 
-_SAME = (
-    Column("run", "text", "the run's folder, as it was given"),
-    Column("model", "text", "its `label`, else as set: BACKEND/NAME"),
-    Column("task", "text", "the task's name"),
-    Column("length_tokens", "whole number", "the cell's length"),
-    Column("depth_percent", "number", "the cell's depth; empty where a task asks about the whole text"),
-)
-CELLS = (
-    *_SAME,
-    Column("realised_depth_percent", "number", "mean of where the first needle was; empty as that"),
-    Column("score", "number", "mean score in percent; empty if nothing was measured"),
-    Column("n", "whole number", "different prompts scored; of an imported run, results"),
-    Column(
-        "low", "number", "95 % Wilson interval of the score, its lower end; empty for a mean of unknown size"
-    ),
-    Column("high", "number", "its upper end"),
-    Column("missing", "whole number", "trials that could not be measured or were not asked yet"),
-    Column("failures", "text", "why they could not be measured, with counts"),
-    Column("repeated", "whole number", "prompts of n that a shallower cell of this length asked too"),
-)
-TRIALS = (
-    *_SAME,
-    Column("realised_depth_percent", "number", "where the first needle was; empty as that"),
-    Column("repeat", "whole number", "number of the repeat, from 0"),
-    Column("seed", "whole number", "the run's seed"),
-    Column("score", "number", "in percent; empty if the trial could not be measured"),
-    Column("native_score", "number", "the score on the scorer's own scale"),
-    Column("scorer", "text", "the scorer"),
-    Column("question", "text", "what was asked"),
-    Column("reference", "text", "the reference answer"),
-    Column("keywords", "text", "words that a right answer holds, with '; ' between them"),
-    Column("answer", "text", "the answer, unchanged"),
-    Column("finish", "text", "`stop`, `length`, or the provider's own word"),
-    Column("outcome", "text", "what became of it: scored, refused by the model, ..."),
-    Column("failure", "text", "why it could not be measured"),
-    Column("error", "text", "the same in the server's or library's words"),
-    Column("prompt_tokens", "whole number", "as the provider counted them; empty if it does not say"),
-    Column("cached_tokens", "whole number", "of which it read from a cache"),
-    Column("planned_tokens", "whole number", "of which the plan promised that a cache holds them"),
-    Column("completion_tokens", "whole number", "tokens of the answer"),
-    Column("thinking_tokens", "whole number", "of which a reasoning model thought with"),
-    Column("mean_logprob", "number", "mean log-probability of the answer's tokens; empty without --logprobs"),
-    Column("usd", "number", "price of this answer in US dollars; empty if no price is known"),
-    Column("judge_usd", "number", "price of judging it; 0 without a judge"),
-    Column("latency_s", "number", "seconds of the attempt that was answered"),
-    Column("attempts", "whole number", "how often it was sent"),
-    Column("answered_by", "text", "the model that the provider names in its reply"),
-    Column("finished_at", "text", "UTC time"),
-    Column("prompt_sha256", "text", "hash of the prompt: equal prompts count once in n"),
-    Column("key", "text", "hash of all that can change the answer or its score"),
-)
-_BREAKS = "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # what any reader takes for the end of a line
-FORMULA_STARTS = tuple(f"=+-@\t＝＋－＠{_BREAKS}")
+_DEPTHS = ("depth_percent", "realised_depth_percent")
 
 
 def cells_table(runs: Sequence[Loaded]) -> Table:
     """A row per cell of each run's map."""
-    rows = [
-        (run.path, run.map.model, run.map.task, *_cell(cell, run.map))
-        for run in runs
-        for cell in run.map.cells
-    ]
+    rows = [(_told(run, run.map.model, run.map.task, CELLS, cell)) for run in runs for cell in run.map.cells]
     return Table(CELLS, tuple(rows))
 
 
 def trials_table(runs: Sequence[Loaded]) -> Table:
     """A row per trial, answers included, by length, depth and repeat."""
     rows = [
-        (run.path, run.about["settings"].get("label") or record.model, *_trial(record, run.map))
+        _told(run, run.about["settings"].get("label") or record.model, record.task, TRIALS, record)
         for run in runs
         for record in sorted(run.records, key=_place)
     ]
     return Table(TRIALS, tuple(rows))
+
+
+def _told(run: Loaded, model: str, task: str, columns: Sequence[Column], row: Any) -> tuple[Value, ...]:
+    """A row's values; of a task that asks about the whole text no depth."""
+    placeless = _DEPTHS if run.map.depthless else ()
+    values = (None if column.name in placeless else column.told(row) for column in columns[len(RUN) :])
+    return run.path, model, task, *values
 
 
 def csv_text(table: Table) -> str:
@@ -122,7 +69,7 @@ def csv_text(table: Table) -> str:
     plain.writerow(column.name for column in table.columns)
     for row in table.rows:
         fields = [safe(value) for value in row]
-        broken = any(isinstance(field, str) and not set(field).isdisjoint(_BREAKS) for field in fields)
+        broken = any(isinstance(field, str) and not set(field).isdisjoint(LINE_BREAKS) for field in fields)
         (quoted if broken else plain).writerow(fields)
     return text.getvalue()
 
@@ -142,47 +89,80 @@ def _place(record: Record) -> tuple[int, float, int]:
     return record.length_tokens, record.depth, record.repeat
 
 
-def _cell(cell: CellScore, map: Map) -> tuple[Value, ...]:
-    return (
-        cell.length_tokens,
-        *_depths(map, cell.depth, cell.realised),
-        _share(cell.score),
-        cell.n,
-        _share(cell.low),
-        _share(cell.high),
-        cell.missing,
-        "; ".join(f"{kind}: {count}" for kind, count in sorted(cell.failures.items())),
-        cell.repeated,
-    )
-
-
-def _trial(record: Record, map: Map) -> tuple[Value, ...]:
-    realised = record.needles[0].realised if record.needles else None
-    scorer, prompt = record.scorer, record.prompt
-    return (
-        record.task, record.length_tokens, *_depths(map, record.depth, realised),
-        record.repeat, record.seed, _share(record.score), scorer.native if scorer else None,
-        scorer.name if scorer else None, record.question, record.reference, "; ".join(record.keywords),
-        record.answer, record.finish, record.outcome, record.failure, record.error, record.prompt_tokens,
-        record.cached_tokens, record.shared_tokens, record.completion_tokens, record.thinking_tokens,
-        record.logprobs.mean if record.logprobs else None, record.usd, record.judge_usd,
-        record.latency_s, record.attempts, record.answered_by,
-        record.finished_at, prompt.sha256 if prompt else None, record.key,
-    )  # fmt: skip
-
-
-def _depths(map: Map, meant: float, realised: float | None) -> tuple[float | None, float | None]:
-    """Meant and realised depth in percent, where there is one."""
-    return (None, None) if map.depthless else (percent(meant), _share(realised))
-
-
-def _share(value: float | None) -> float | None:
-    return None if value is None else percent(value)
-
-
 def _is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:
         return False
     return True
+
+
+def parquet_bytes(table: Table) -> bytes:
+    """The file's content: the table's values unchanged, unknown ones null, each column with its meaning.
+
+    Raises NeedlemapError without pyarrow, and for a seed beyond the 64 bits of Parquet's whole numbers.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise NeedlemapError("A .parquet file needs pyarrow. Run: pip install 'needlemap[parquet]'") from None
+    kinds = {"text": pyarrow.string(), "whole number": pyarrow.int64(), "number": pyarrow.float64()}
+    fields = [
+        pyarrow.field(column.name, kinds[column.kind], metadata={"description": column.meaning})
+        for column in table.columns
+    ]
+    schema = pyarrow.schema(fields, metadata={"needlemap": __version__})
+    rows = [dict(zip(schema.names, row, strict=True)) for row in table.rows]
+    try:
+        made = pyarrow.Table.from_pylist(rows, schema=schema)
+    except OverflowError:
+        raise NeedlemapError("A number is too large for Parquet. Give a name that ends in .csv.") from None
+    out = io.BytesIO()
+    pyarrow.parquet.write_table(made, out, compression="zstd")
+    return out.getvalue()
+
+
+SUFFIXES = (".csv", ".parquet")
+MAKERS = {"cells": cells_table, "trials": trials_table}
+OPENCOMPASS = "opencompass"
+
+
+def is_table(path: str | Path) -> bool:
+    """Whether a file of that name is a table."""
+    return Path(path).suffix.lower() in SUFFIXES
+
+
+def write_table(runs: Sequence[Loaded], path: str | Path, format: str = "cells") -> Path:
+    """Write a table by its suffix; folders are made. Raises SettingsError for an unknown format.
+
+    An OpenCompass summary is two files: a .txt of the same name stands beside the .csv.
+    """
+    target = Path(path)
+    content = table_bytes(runs, target.suffix.lower(), format)
+    if format == OPENCOMPASS:
+        _write_txt(runs, target.with_suffix(".txt"))
+    return write_report(target, content)
+
+
+def _write_txt(runs: Sequence[Loaded], path: Path) -> None:
+    if path.exists() and not (is_regular(path) and SECTION.encode() in read_regular(path)):
+        raise SettingsError(f"'{path}' would be written too, and is no summary. Give another name with -o.")
+    write_report(path, summary_txt(_columns(runs), datetime.now()).encode())
+
+
+def _columns(runs: Sequence[Loaded]) -> dict[str, Map]:
+    names = column_names([run.about["settings"] for run in runs], [run.path for run in runs])
+    return dict(zip(names, (run.map for run in runs), strict=True))
+
+
+def table_bytes(runs: Sequence[Loaded], suffix: str, format: str) -> bytes:
+    """The file's content. suffix: .csv or .parquet. format: cells, trials or opencompass."""
+    if format == OPENCOMPASS and suffix == ".csv":
+        return summary_csv(_columns(runs)).encode()
+    if format == OPENCOMPASS:
+        raise SettingsError("OpenCompass's summary is a CSV. Give a name that ends in .csv.")
+    if format not in MAKERS:
+        raise SettingsError(f"Unknown format '{format}'. {did_you_mean(format, (*MAKERS, OPENCOMPASS))}")
+    table = MAKERS[format](runs)
+    return parquet_bytes(table) if suffix == ".parquet" else csv_text(table).encode()

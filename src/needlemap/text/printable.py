@@ -15,6 +15,8 @@ _HARMFUL = (
     "Zp",
 )  # controls, formats (also those that turn the direction), halves
 _KEPT = "\n\t"
+LINE_BREAKS = "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # what any reader takes for the end of a line
+FORMULA_STARTS = tuple(f"=+-@\t＝＋－＠{LINE_BREAKS}")  # of what a spreadsheet runs
 
 
 def printable(text: str, *, line: bool = False) -> str:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from needlemap.maps.columns import TRIALS
 from needlemap.maps.map import CellScore, Map
 from needlemap.reports.layout import Layout
 from needlemap.reports.page.curves import mean, share
-from needlemap.runs.record import NeedleRecord, Record
+from needlemap.runs.record import NeedleRecord, PromptRecord, Record
 
 Place = tuple[int, float]  # length in tokens, depth
 
@@ -227,58 +228,58 @@ def trial_columns(map: Map, records: Sequence[Record], detail: Detail = FULL) ->
     columns = {
         "cell": [at for at, _ in rows],
         "scale": list(scorer.scale) if scorer else [0.0, 1.0],
-        **_scored(every, text),
-        **_answered(every, text, detail),
-        **_counted(every, text),
+        **{name: [of(record, text, detail) for record in every] for name, of in _SHOWN.items()},
         **_needles(every, text, detail),
     }
     return {"strings": text.table, **columns}
 
 
-def _scored(records: Sequence[Record], text: Strings) -> dict[str, list[Any]]:
-    scorers = [record.scorer for record in records]
-    return {
-        "repeat": [record.repeat for record in records],
-        "score": [share(record.score) for record in records],
-        "native": [share(scorer.native) if scorer else None for scorer in scorers],
-        "question": [text(record.question or None) for record in records],
-        "reference": [text(record.reference or None) for record in records],
-        "keywords": [text.all(record.keywords) for record in records],
-        "why": [text.json(scorer.why) if scorer else None for scorer in scorers],
-        "finish": [text(record.finish) for record in records],
-        "outcome": [text(record.outcome) for record in records],
-        "failure": [text(record.failure) for record in records],
-        "error": [text(record.error) for record in records],
-    }
+_COLUMNS = {column.name: column for column in TRIALS}
 
 
-def _answered(records: Sequence[Record], text: Strings, detail: Detail) -> dict[str, list[Any]]:
-    answers = [record.answer for record in records]
-    return {
-        "answer": [text(answer and answer[: detail.answer]) for answer in answers],
-        "cut": [max(0, len(answer or "") - detail.answer) for answer in answers],
-        "thinking": [text(record.thinking and record.thinking[: detail.answer]) for record in records],
-        "by": [text(record.answered_by) for record in records],
-    }
+def _as_in_tables(name: str) -> Shown:
+    """What tables have in a column: texts by their places, numbers rounded."""
+    column = _COLUMNS[name]
+    if column.kind == "text":
+        return lambda record, text, _: text(str(column.value(record) or "") or None)
+    if column.kind == "number":
+        return lambda record, _text, _: share(column.value(record))  # type: ignore[arg-type]
+    return lambda record, _text, _: column.value(record)
 
 
-def _counted(records: Sequence[Record], text: Strings) -> dict[str, list[Any]]:
-    prompts = [record.prompt for record in records]
-    return {
-        "tokens": [tokens_of(record) for record in records],
-        "cached": [record.cached_tokens for record in records],
-        "planned": [record.shared_tokens for record in records],
-        "completion": [record.completion_tokens for record in records],
-        "thought": [record.thinking_tokens for record in records],
-        "nats": [share(record.logprobs.mean, 4) if record.logprobs else None for record in records],
-        "latency": [share(record.latency_s, 3) for record in records],
-        "usd": [share(record.usd) for record in records],
-        "attempts": [record.attempts for record in records],
-        "at": [text(record.finished_at.partition(".")[0] or None) for record in records],
-        "sha": [text(prompt.sha256[:SHA]) if prompt else None for prompt in prompts],
-        "collisions": [text.all(prompt.collisions) if prompt else None for prompt in prompts],
-        "off_by": [prompt.off_by if prompt else 0 for prompt in prompts],
-    }
+def _prompt(shown: Callable[[PromptRecord, Strings], Any], absent: Any = None) -> Shown:
+    """What is shown of a record's prompt, where one is known."""
+    return lambda record, text, _: shown(record.prompt, text) if record.prompt else absent
+
+
+Shown = Callable[[Record, Strings, Detail], Any]
+_SHOWN: dict[str, Shown] = {
+    "repeat": _as_in_tables("repeat"),
+    "score": _as_in_tables("score"),
+    "native": _as_in_tables("native_score"),
+    "question": _as_in_tables("question"),
+    "reference": _as_in_tables("reference"),
+    "keywords": lambda record, text, _: text.all(record.keywords),
+    "why": lambda record, text, _: text.json(record.scorer.why) if record.scorer else None,
+    **{name: _as_in_tables(name) for name in ("finish", "outcome", "failure", "error")},
+    "answer": lambda record, text, detail: text(record.answer and record.answer[: detail.answer]),
+    "cut": lambda record, _, detail: max(0, len(record.answer or "") - detail.answer),
+    "thinking": lambda record, text, detail: text(record.thinking and record.thinking[: detail.answer]),
+    "by": _as_in_tables("answered_by"),
+    "tokens": lambda record, *_: tokens_of(record),
+    "cached": _as_in_tables("cached_tokens"),
+    "planned": _as_in_tables("planned_tokens"),
+    "completion": _as_in_tables("completion_tokens"),
+    "thought": _as_in_tables("thinking_tokens"),
+    "nats": lambda record, *_: share(record.logprobs.mean, 4) if record.logprobs else None,
+    "latency": lambda record, *_: share(record.latency_s, 3),
+    "usd": _as_in_tables("usd"),
+    "attempts": _as_in_tables("attempts"),
+    "at": lambda record, text, _: text(record.finished_at.partition(".")[0] or None),
+    "sha": _prompt(lambda prompt, text: text(prompt.sha256[:SHA])),
+    "collisions": _prompt(lambda prompt, text: text.all(prompt.collisions)),
+    "off_by": _prompt(lambda prompt, _: prompt.off_by, 0),
+}
 
 
 def _needles(records: Sequence[Record], text: Strings, detail: Detail) -> dict[str, list[Any]]:

@@ -1,0 +1,201 @@
+"""What tables hold of a cell and of a trial, each column once, for CSV, Parquet, pandas and the page.
+
+In CSV and Parquet scores and depths are percents; in pandas and on the page shares in [0, 1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal
+
+from needlemap.errors import NeedlemapError
+from needlemap.runs.record import Record
+from needlemap.settings.grid import percent
+
+if TYPE_CHECKING:
+    from needlemap.maps.map import CellScore, Map
+
+Value = str | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name, what its values are, and what they mean. An unknown value is None.
+
+    of: the value of a cell or a record, by default what it calls so. share: told in percent in CSV.
+    short: its name in pandas and on the page, where that is another.
+    """
+
+    name: str
+    kind: Literal["text", "whole number", "number"]
+    meaning: str
+    of: Callable[[Any], Value] | None = None
+    share: bool = False
+    short: str = ""
+
+    def value(self, row: Any) -> Value:
+        """Its value of a cell or a record; of a share, in [0, 1]."""
+        return self.of(row) if self.of else attrgetter(self.name)(row)
+
+    def told(self, row: Any) -> Value:
+        """The same as CSV has it, with shares in percent."""
+        value = self.value(row)
+        return percent(value) if self.share and isinstance(value, int | float) else value
+
+
+def _realised(record: Record) -> float | None:
+    return record.needles[0].realised if record.needles else None
+
+
+def _failures(cell: CellScore) -> str:
+    return "; ".join(f"{kind}: {count}" for kind, count in sorted(cell.failures.items()))
+
+
+RUN = (
+    Column("run", "text", "the run's folder, as it was given"),
+    Column("model", "text", "its `label`, else as set: BACKEND/NAME"),
+    Column("task", "text", "the task's name"),
+)
+_LENGTH = Column("length_tokens", "whole number", "the cell's length", short="length")
+_DEPTH = Column(
+    "depth_percent",
+    "number",
+    "the cell's depth; empty where a task asks about the whole text",
+    attrgetter("depth"),
+    share=True,
+    short="depth",
+)
+CELLS = (
+    *RUN,
+    _LENGTH,
+    _DEPTH,
+    Column(
+        "realised_depth_percent",
+        "number",
+        "mean of where the first needle was; empty as that",
+        attrgetter("realised"),
+        share=True,
+        short="realised",
+    ),
+    Column("score", "number", "mean score in percent; empty if nothing was measured", share=True),
+    Column("n", "whole number", "different prompts scored; of an imported run, results"),
+    Column(
+        "low",
+        "number",
+        "95 % Wilson interval of the score, its lower end; empty for a mean of unknown size",
+        share=True,
+    ),
+    Column("high", "number", "its upper end", share=True),
+    Column("missing", "whole number", "trials that could not be measured or were not asked yet"),
+    Column("failures", "text", "why they could not be measured, with counts", _failures),
+    Column("repeated", "whole number", "prompts of n that a shallower cell of this length asked too"),
+)
+TRIALS = (
+    *RUN,
+    _LENGTH,
+    _DEPTH,
+    Column(
+        "realised_depth_percent",
+        "number",
+        "where the first needle was; empty as that",
+        _realised,
+        share=True,
+        short="realised",
+    ),
+    Column("repeat", "whole number", "number of the repeat, from 0"),
+    Column("seed", "whole number", "the run's seed"),
+    Column("score", "number", "in percent; empty if the trial could not be measured", share=True),
+    Column(
+        "native_score",
+        "number",
+        "the score on the scorer's own scale",
+        lambda record: record.scorer.native if record.scorer else None,
+        short="native",
+    ),
+    Column("scorer", "text", "the scorer", lambda record: record.scorer.name if record.scorer else None),
+    Column("question", "text", "what was asked"),
+    Column("reference", "text", "the reference answer"),
+    Column(
+        "keywords",
+        "text",
+        "words that a right answer holds, with '; ' between them",
+        lambda record: "; ".join(record.keywords),
+    ),
+    Column("answer", "text", "the answer, unchanged"),
+    Column("finish", "text", "`stop`, `length`, or the provider's own word"),
+    Column("outcome", "text", "what became of it: scored, refused by the model, ..."),
+    Column("failure", "text", "why it could not be measured"),
+    Column("error", "text", "the same in the server's or library's words"),
+    Column("prompt_tokens", "whole number", "as the provider counted them; empty if it does not say"),
+    Column("cached_tokens", "whole number", "of which it read from a cache"),
+    Column(
+        "planned_tokens",
+        "whole number",
+        "of which the plan promised that a cache holds them",
+        attrgetter("shared_tokens"),
+    ),
+    Column("completion_tokens", "whole number", "tokens of the answer"),
+    Column("thinking_tokens", "whole number", "of which a reasoning model thought with"),
+    Column(
+        "mean_logprob",
+        "number",
+        "mean log-probability of the answer's tokens; empty without --logprobs",
+        lambda record: record.logprobs.mean if record.logprobs else None,
+    ),
+    Column("usd", "number", "price of this answer in US dollars; empty if no price is known"),
+    Column("judge_usd", "number", "price of judging it; 0 without a judge"),
+    Column("latency_s", "number", "seconds of the attempt that was answered"),
+    Column("attempts", "whole number", "how often it was sent"),
+    Column("answered_by", "text", "the model that the provider names in its reply"),
+    Column("finished_at", "text", "UTC time"),
+    Column(
+        "prompt_sha256",
+        "text",
+        "hash of the prompt: equal prompts count once in n",
+        lambda record: record.prompt.sha256 if record.prompt else None,
+    ),
+    Column("key", "text", "hash of all that can change the answer or its score"),
+)
+_MARGIN = ("score", "n", "low", "high")
+_CELL = ("length", "depth", "score", "n", "low", "high", "realised", "missing")
+
+
+def cell_frame(cells: Iterable[CellScore]) -> Any:
+    """One row a cell: length, depth, score, n, low, high, realised, missing. Raises NeedlemapError."""
+    return _frame(cells, CELLS[len(RUN) :])[list(_CELL)]
+
+
+def margin_frame(maps: Mapping[str, Map]) -> Any:
+    """One row a family and length of a suite: its margin. Raises NeedlemapError when pandas is missing."""
+    rows = [
+        {"family": family, "length": length, **{name: getattr(mean, name) for name in _MARGIN}}
+        for family, map in maps.items()
+        for length, mean in map.margins.items()
+    ]
+    frame = plain_frame(rows).reindex(columns=["family", "length", *_MARGIN])
+    return frame.astype(dict.fromkeys(("score", "low", "high"), "float64"))
+
+
+def trial_frame(records: Iterable[Record]) -> Any:
+    """One row a trial: what its record holds. Raises NeedlemapError when pandas is not installed."""
+    return _frame(records, TRIALS[1:])
+
+
+def plain_frame(rows: list[dict[str, Any]]) -> Any:
+    """Rows as they are, a column a name. Raises NeedlemapError when pandas is not installed."""
+    try:
+        import pandas
+    except ImportError:
+        raise NeedlemapError("A table needs pandas. Run: pip install pandas") from None
+    return pandas.DataFrame(rows)
+
+
+def _frame(rows: Iterable[Any], columns: tuple[Column, ...]) -> Any:
+    """NaN (or None for texts) where a value is not known."""
+    named = {column.short or column.name: column for column in columns}
+    frame = plain_frame([{name: column.value(row) for name, column in named.items()} for row in rows])
+    numbers = {name: "float64" for name, column in named.items() if column.kind == "number"}
+    counts = {name: "Int64" for name in named if name.endswith("_tokens")}
+    return frame.reindex(columns=list(named)).astype(numbers | counts)
