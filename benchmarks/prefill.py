@@ -3,8 +3,10 @@
     python benchmarks/prefill.py [--smoke] [--skip-wall]
 
 Tokens: real prompts (generated haystack, cl100k_base), counted over one walk; beside `bins` the factor that
-no choice of positions inside the bins can exceed (of haystack tokens alone). Wall: see `sides/walls.py`;
-without torch that part is null.
+no choice of positions inside the bins can exceed (of haystack tokens alone). The fair yardstick stands before
+them: a server with prefix caching that is asked the plain grid in its order, with a cache of 300,000 tokens,
+of a million, and with room for all, when the order is all the same. Wall: see `sides/walls.py`; without torch
+that part is null.
 """
 
 from __future__ import annotations
@@ -21,15 +23,18 @@ from machine import machine
 from needlemap.plan.bins import chain_tokens, lower_bound
 from needlemap.plan.order import cut, ordered
 from needlemap.plan.places import make_bins_of, places
-from needlemap.plan.summary import Walked, summarise
+from needlemap.plan.summary import Walked, any_order, summarise
 from needlemap.settings.grid import make_grid
 from needlemap.settings.reading import configure
 from needlemap.text.cuts import Cuts
 from needlemap.trials.build import Experiment, prepare
+from sides.walls import MODES as WALLS
 from sides.walls import Cost, Wall, measure
 from table import rounded, show
 
 MODES = ("exact", "bins", "lattice")
+ROOMS = {"300k": 300_000, "1M": 1_000_000, "all": None}  # tokens that a server's cache holds
+_BLOCKS = 8_000  # of a server's cache in the longest prompt at most, as many tokens each as that takes
 GRIDS = {
     "10x10_16k": ("1k:16k:10", "0:100:10"),
     "15x15_128k": ("1k:128k:15", "0:100:15"),
@@ -50,7 +55,8 @@ _SENTENCE = 20  # tokens, where there is no text
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A grid's tokens. factors: times fewer than one by one, by mode; bound: the most that bins can reach.
+    """A grid's tokens. factors: times fewer than without a cache, by mode; caching: the same of a server with
+    prefix caching, by its room; bound: the most that bins can reach.
 
     plan_s: seconds to choose the positions of mode bins, to order the walk and to cut it. prepare_s: to make
     all prompts, planning included; None where none is made.
@@ -58,6 +64,7 @@ class Counted:
 
     asked: int
     factors: dict[str, float]
+    caching: dict[str, float]
     bound: float
     plan_s: float
     prepare_s: float | None
@@ -69,8 +76,7 @@ def main() -> None:
     counted = {name: count(*grid) for name, grid in (SMOKE if options.smoke else GRIDS).items()}
     counted |= {} if options.smoke else {name: plan_alone(*grid) for name, grid in LARGE.items()}
     reason = "--skip-wall" if options.skip_wall else _missing()
-    about, walls = ("", []) if reason else measure(options.smoke)
-    _report(counted, about, walls, reason)
+    _report(counted, [] if reason else measure(options.smoke), reason)
 
 
 def count(lengths: str, depths: str) -> Counted:
@@ -80,13 +86,21 @@ def count(lengths: str, depths: str) -> Counted:
     for mode in MODES:
         experiment = prepare(configure(None, {**grid, "mode": mode}))
         factors[mode] = summarise(Walked.of(experiment, 1)).factor
+    caching = yardsticks(prepare(configure(None, {**grid, "mode": "single"})))
     start = perf_counter()
     experiment = prepare(configure(None, {**grid, "mode": "bins"}))
     prepare_s = perf_counter() - start
     sizes = sizes_of(experiment)
     least = lower_bound(make_bins_of(experiment.grid, sizes, None))
     bound = sum(sizes) * len(experiment.grid.depths) / least
-    return Counted(experiment.tokens_asked, factors, bound, planning_s(experiment, sizes), prepare_s)
+    return Counted(experiment.tokens_asked, factors, caching, bound, planning_s(experiment, sizes), prepare_s)
+
+
+def yardsticks(plain: Experiment) -> dict[str, float]:
+    """What a server with prefix caching saves of tokens, asked in the order of the grid, by its room."""
+    walked = Walked.of(plain, 1)
+    block = max(16, max(walked.sizes) // _BLOCKS)
+    return {name: 1 / (1 - any_order(walked, room, block)) for name, room in ROOMS.items()}
 
 
 def sizes_of(experiment: Experiment) -> list[int]:
@@ -118,7 +132,7 @@ def plan_alone(lengths: str, depths: str) -> Counted:
     chosen = np.array([position for _, position in found]).reshape(bins.low.shape)
     asked = sum(sizes) * len(grid.depths)
     factor = asked / chain_tokens(chosen, bins.sizes)
-    return Counted(asked, {"bins": factor}, asked / lower_bound(bins), plan_s, None)
+    return Counted(asked, {"bins": factor}, {}, asked / lower_bound(bins), plan_s, None)
 
 
 def _missing() -> str | None:
@@ -127,23 +141,37 @@ def _missing() -> str | None:
     return f"no {' and no '.join(missing)}: pip install 'needlemap[hf]'" if missing else None
 
 
-def _report(counted: dict[str, Counted], about: str, walls: Sequence[Wall], reason: str | None) -> None:
-    notes = [f"Wall time not measured: {reason}."] if reason else [about, *_wall_lines(walls)]
+def _report(counted: dict[str, Counted], walls: Sequence[Wall], reason: str | None) -> None:
+    notes = [f"Wall time not measured: {reason}."] if reason else _wall_lines(walls)
     equal = sum(wall.equal for wall in walls) / max(1, sum(wall.prompts for wall in walls))
-    faster = {wall.mode: rounded(wall.alone.wall_s / wall.walked.wall_s) for wall in walls}
+    first = {wall.mode: wall for wall in walls[:3]}
     result: dict[str, object] = {"benchmark": "prefill"}
     result |= {f"{mode}_{grid}": rounded(counted[grid].factors[mode]) for mode, grid in REPORTED}
-    result |= {f"wall_{mode}": faster.get(mode) for mode in ("exact", "bins")}
+    result |= {f"caching_{room}_15x15_128k": rounded(counted["15x15_128k"].caching[room]) for room in ROOMS}
+    result |= {f"wall_{mode}": rounded(_faster(first[mode])) if walls else None for mode in WALLS}
     result |= {"equal_answers": equal if walls else None}
+    result |= {f"shared_{name}": _least_fewer(walls, name) for name in ("windows", "recurrent")}
     result |= {f"plan_s_{name}": rounded(found.plan_s) for name, found in counted.items()}
     show(
-        "Prompt tokens, times fewer than one by one",
+        "Prompt tokens, times fewer than without a cache",
         machine("needlemap", "numpy", "torch", "transformers"),
-        ("grid", "asked", "exact", "bins", "bins at most", "lattice", "plan s", "prompts s"),
+        (
+            *("grid", "asked", *(f"server, {room}" for room in ROOMS), *MODES[:2], "bins at most", MODES[2]),
+            *("plan s", "prompts s"),
+        ),
         [_row(name, found) for name, found in counted.items()],
         notes,
         result,
     )
+
+
+def _faster(wall: Wall) -> float:
+    return wall.alone.wall_s / wall.walked.wall_s
+
+
+def _least_fewer(walls: Sequence[Wall], name: str) -> float | None:
+    """Times fewer tokens in mode bins, of the model whose description has this word."""
+    return next((rounded(wall.fewer) for wall in walls if name in wall.about and wall.mode == "bins"), None)
 
 
 def _row(name: str, found: Counted) -> tuple[str, ...]:
@@ -151,6 +179,7 @@ def _row(name: str, found: Counted) -> tuple[str, ...]:
     return (
         name,
         f"{found.asked / 1e6:,.1f}M",
+        *(f"{found.caching[room]:.2f}" if found.caching else "" for room in ROOMS),
         factors["exact"],
         factors["bins"],
         f"{found.bound:.2f}",
@@ -162,18 +191,21 @@ def _row(name: str, found: Counted) -> tuple[str, ...]:
 
 def _wall_lines(walls: Sequence[Wall]) -> list[str]:
     """The second table, line by line."""
-    heads = ("tokens", "wall s", "CPU s", "faster", "by CPU s", "equal")
-    lines = [f"{'':<28}" + "".join(f"{head:>10}" for head in heads)]
+    heads = ("tokens", "fewer", "wall s", "CPU s", "faster", "by CPU s", "equal")
+    lines = ["float32, CPU, one thread; answers of 4 tokens; one by one: transformers' generate"]
     for wall in walls:
         alone, walked = wall.alone, wall.walked
-        lines.append(f"{wall.mode + ', one by one (generate)':<28}" + _costs(alone))
-        faster = f"{alone.wall_s / walked.wall_s:>10.2f}{alone.cpu_s / walked.cpu_s:>10.2f}"
-        lines.append(f"{wall.mode + ', one cache':<28}{_costs(walked)}{faster}{wall.equal:>6}/{wall.prompts}")
+        if wall.mode == "single":
+            lines += ["", wall.about, " " * 28 + "".join(f"{head:>10}" for head in heads)]
+        lines.append(f"{wall.mode + ', one by one':<28}{_costs(alone, 1.0)}")
+        faster = f"{_faster(wall):>10.2f}{alone.cpu_s / walked.cpu_s:>10.2f}"
+        costs = _costs(walked, wall.fewer)
+        lines.append(f"{wall.mode + ', one cache':<28}{costs}{faster}{wall.equal:>6}/{wall.prompts}")
     return lines
 
 
-def _costs(cost: Cost) -> str:
-    return f"{cost.computed:>10,}{cost.wall_s:>10.2f}{cost.cpu_s:>10.2f}"
+def _costs(cost: Cost, fewer: float) -> str:
+    return f"{cost.computed:>10,}{fewer:>10.2f}{cost.wall_s:>10.2f}{cost.cpu_s:>10.2f}"
 
 
 def _options() -> argparse.Namespace:

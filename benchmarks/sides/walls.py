@@ -1,7 +1,8 @@
-"""The wall side of prefill.py: a small random Llama in float32 on the CPU, asked in two ways by turns.
+"""The wall side of prefill.py: small random models in float32 on the CPU, asked in two ways by turns.
 
 Each prompt of a walk is asked of transformers' own `generate`, from nothing, and then as `hf/FOLDER` asks it,
-with one KV cache for all. So both meet the same load of the machine, and every answer is compared.
+with one cache for all. So both meet the same load of the machine, and every answer is compared. In mode
+`single` that cache is asked in the order of the grid, as a server with prefix caching would be.
 """
 
 from __future__ import annotations
@@ -21,14 +22,40 @@ from needlemap.models.base import Decoding
 from needlemap.models.hf import HuggingFaceModel
 from needlemap.models.walk import Ids
 from needlemap.plan.order import ordered
+from needlemap.plan.tree import with_partings
+from needlemap.prompts.prompt import Prompt
 from needlemap.settings.reading import configure
-from needlemap.trials.build import Trial, prepare
-from tinymodel import write_model
+from needlemap.trials.build import prepare
+from sides.tiny import made
+from tinymodel import write_model, write_tokenizer
 
 ANSWER_TOKENS = 4
 POSITIONS = 4096
-FULL: dict[str, Any] = {"layers": 3, "hidden": 256, "lengths": "400:4k:10", "depths": "0:100:10"}
-SMOKE: dict[str, Any] = {"layers": 2, "hidden": 64, "lengths": "400:700:3", "depths": "0:100:3"}
+MODES = ("single", "exact", "bins")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A model and what it is asked. kind: transformers' name; a Llama is made as large as it says, the others
+    as sides/tiny.py makes them."""
+
+    about: str
+    kind: str
+    lengths: str
+    depths: str
+    layers: int = 0
+    hidden: int = 0
+
+
+FULL = (
+    Size("Llama, 3 layers", "llama", "400:4k:10", "0:100:10", 3, 256),
+    Size("sliding windows of 48 tokens (Gemma 3), tiny", "gemma3_text", "400:1800:6", "0:100:6"),
+    Size("recurrent and attention layers (Granite 4), tiny", "granitemoehybrid", "400:1800:6", "0:100:6"),
+)
+SMOKE = (
+    Size("Llama, 2 layers", "llama", "400:700:3", "0:100:3", 2, 64),
+    *(replace(size, lengths="400:600:2", depths="0:100:3") for size in FULL[1:]),
+)
 
 
 @dataclass(slots=True)
@@ -44,58 +71,81 @@ class Cost:
 class Wall:
     """A mode's walk beside one by one. equal: how many of the answers are the same."""
 
+    about: str
     mode: str
     prompts: int
     alone: Cost
     walked: Cost
     equal: int
 
+    @property
+    def fewer(self) -> float:
+        """Times fewer prompt tokens."""
+        return self.alone.computed / self.walked.computed
 
-def measure(smoke: bool) -> tuple[str, list[Wall]]:
-    """What was asked, in words, and modes `exact` and `bins`."""
-    size = SMOKE if smoke else FULL
+
+def measure(smoke: bool) -> list[Wall]:
+    """Every model in every mode."""
+    return [wall for size in (SMOKE if smoke else FULL) for wall in _measured(size)]
+
+
+def _measured(size: Size) -> list[Wall]:
     with TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        parameters = write_model(folder, layers=size["layers"], hidden=size["hidden"], positions=POSITIONS)
-        walls = asyncio.run(_walls(folder, size))
-    about = (
-        f"Llama of {size['layers']} layers and {parameters / 1e6:.1f} M parameters, float32, CPU, one "
-        f"thread; {size['lengths']} tokens x {size['depths']} percent, answers of {ANSWER_TOKENS} tokens"
-    )
-    return about, walls
+        if size.layers:
+            write_model(folder, layers=size.layers, hidden=size.hidden, positions=POSITIONS)
+        else:
+            _write_tiny(folder, size.kind)
+        return asyncio.run(_walls(folder, size))
 
 
-def trials_of(folder: Path, mode: str, size: dict[str, Any]) -> list[Trial]:
-    """A run's trials in the order of its plan."""
-    grid = {"lengths": size["lengths"], "depths": size["depths"], "mode": mode}
+def _write_tiny(folder: Path, kind: str) -> None:
+    """A tiny model of another kind, as a folder."""
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(made(kind), dtype=torch.float32)
+    model.generation_config = transformers.GenerationConfig(pad_token_id=0)
+    model.save_pretrained(folder)
+    write_tokenizer(folder)
+
+
+def prompts_of(folder: Path, mode: str, lengths: str, depths: str) -> list[Prompt]:
+    """A run's prompts in the order of its plan, as a run asks them."""
+    grid = {"lengths": lengths, "depths": depths, "mode": mode}
     given = {"model": f"hf/{folder}", "max_answer_tokens": ANSWER_TOKENS, **grid}
-    return ordered(prepare(configure(None, given)).trials, mode)
+    walk = ordered(prepare(configure(None, given)).trials, mode)
+    return with_partings([trial.prompt for trial in walk])
 
 
-async def _walls(folder: Path, size: dict[str, Any]) -> list[Wall]:
+async def _walls(folder: Path, size: Size) -> list[Wall]:
     reference, model = Reference(folder), HuggingFaceModel(str(folder), dtype="float32", device="cpu")
     walls = []
-    for mode in ("exact", "bins"):
-        trials = trials_of(folder, mode, size)
-        await model.answer(trials[0].prompt, Decoding(1))  # what a first call alone does is nobody's cost
-        walls.append(await _by_turns(mode, reference, model, trials))
+    for mode in MODES:
+        prompts = prompts_of(folder, mode, size.lengths, size.depths)
+        await model.answer(prompts[0], Decoding(1))  # what a first call alone does is nobody's cost
+        walls.append(
+            await _by_turns(
+                Wall(size.about, mode, len(prompts), Cost(), Cost(), 0), reference, model, prompts
+            )
+        )
     await model.close()
     return walls
 
 
 async def _by_turns(
-    mode: str, reference: Reference, model: HuggingFaceModel, trials: Sequence[Trial]
+    wall: Wall, reference: Reference, model: HuggingFaceModel, prompts: Sequence[Prompt]
 ) -> Wall:
-    wall = Wall(mode, len(trials), Cost(), Cost(), 0)
     equal = 0
-    for trial in trials:
+    for prompt in prompts:
         with timed(wall.alone):
-            expected = reference.answer(trial.prompt.ids)
+            expected = reference.answer(prompt.ids)
         with timed(wall.walked):
-            answer = await model.answer(trial.prompt, Decoding(ANSWER_TOKENS))
+            answer = await model.answer(prompt, Decoding(ANSWER_TOKENS))
         equal += answer.text == expected
-        wall.alone.computed += len(trial.prompt.ids)
-        wall.walked.computed += len(trial.prompt.ids) - (answer.cached_tokens or 0)
+        wall.alone.computed += len(prompt.ids)
+        wall.walked.computed += len(prompt.ids) - (answer.cached_tokens or 0)
     return replace(wall, equal=equal)
 
 

@@ -283,11 +283,11 @@ def make_plan(
 
     preset, settings: as `run` takes them. The others: as `needlemap plan --help` says. Raises SettingsError.
     """
-    from needlemap.commands.plan import Terms, plan_summary
+    from needlemap.commands.plan import Terms, plan_summary, reckon
 
     file = Path(model_config) if model_config is not None else None
     terms = Terms(workers, tokens_per_second, file, cache_tokens, cache_block)
-    return plan_summary(preset, terms, plain_settings(settings))
+    return plan_summary(reckon(preset, terms, plain_settings(settings)))
 
 
 def _folder(run: Run | str | Path) -> Path:

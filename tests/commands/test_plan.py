@@ -28,7 +28,9 @@ KEYS = {
     "flops",
     "seconds",
     "held_tokens",
+    "any_order",
     "factor",
+    "gain",
 }
 LLAMA = {
     "hidden_size": 64,
@@ -73,11 +75,14 @@ def test_a_table_of_all_modes_side_by_side(needlemap):
     title, _, notes = out.split("\n\n")
     assert title == ("baseline/bm25 · single · 4 lengths x 5 depths x 1 · tokenizer cl100k_base · lanes: 4")
     rows = table(out)
-    assert rows["mode"] == ["cells", "calls", "asked", "computed", "cached", "times fewer"]
-    assert rows["single"] == ["20", "20", "15.6k", "15.6k", "0", "1.0"]
+    assert rows["mode"] == ["cells", "calls", "asked", "computed", "cached", "times fewer", "beside caching"]
+    assert rows["single"][:3] == ["20", "20", "15.6k"]
+    assert float(rows["single"][-2]) > 1.2
+    assert float(rows["single"][-1]) <= float(rows["exact"][-1]) <= 1
     assert rows["exact"][0] == rows["bins"][0] == "*" or "exact *" in out
     assert float(rows["bins"][-1]) > float(rows["single"][-1])
     assert "* this run's mode. However depths are chosen inside their bins" in notes
+    assert "beside caching: than a server with prefix caching and room for all, in any order, which" in notes
     assert "cut into 4 lanes" in notes
     assert "dollars" not in notes
 
@@ -89,7 +94,9 @@ def test_json_says_the_same_and_more(plan):
     for mode in found["modes"].values():
         assert set(mode) == KEYS
         assert mode["computed"] + mode["cached"] == mode["asked"]
-    assert found["modes"]["single"]["computed"] == found["modes"]["single"]["asked"] == 15_600
+    single, exact = found["modes"]["single"], found["modes"]["exact"]
+    assert exact["computed"] < single["computed"] < single["asked"] == 15_600
+    assert any("which finds" in note for note in found["notes"])
     assert 0 < found["bins_lower_bound"] < found["modes"]["bins"]["computed"]
 
 
@@ -98,7 +105,7 @@ def test_the_runs_own_mode_is_marked(needlemap, mode):
     out = needlemap("plan", *SMALL, "--mode", mode).stdout
     marked = re.findall(r"^(\w+) \*", out, re.MULTILINE)
     assert marked == ([] if mode == "cold" else [mode])
-    assert ("Mode cold costs what single does." in out) == (mode == "cold")
+    assert ("Mode cold computes all that single asks." in out) == (mode == "cold")
 
 
 def test_no_key_is_needed_and_listed_prices_are_shown(needlemap):
@@ -149,7 +156,9 @@ def test_time_at_a_given_speed(plan, needlemap):
     assert found["seconds"] == found["computed"] / 10
     out = needlemap("plan", *SMALL, "--tokens-per-second", "10", "--workers", "1").stdout
     assert table(out)["mode"][-1] == "time"
-    assert table(out)["single"][-1] == "26.0 min"
+    assert (
+        table(out)["single"][-1] == f"{plan('--workers', '1')['modes']['single']['computed'] / 600:.1f} min"
+    )
 
 
 def test_operations_of_a_given_model(plan, needlemap):
@@ -206,3 +215,18 @@ def test_a_preset_and_chinese_text(needlemap):
     out = needlemap("plan", "bm25", *SMALL, "--language", "chinese").stdout
     assert "x 2 · tokenizer" in out  # the preset's repeats
     assert list(table(out)) == ["mode", *MODES]
+
+
+def test_what_is_told_beside_the_table_stands_in_the_json_too(plan, needlemap):
+    folder = needlemap.folder / "notes"
+    folder.mkdir()
+    (folder / "a.txt").write_text("The harbour was quiet. " * 400)
+    found = plan("--haystack-path", folder)
+    said = needlemap("plan", *SMALL, "--haystack-path", folder)
+    told = [line.removeprefix("note: ") for line in said.stderr.splitlines() if line.startswith("note: ")]
+    assert told
+    assert all(note in found["notes"] for note in told)
+    assert all(
+        line.removeprefix("* this run's mode. ") in found["notes"]
+        for line in said.stdout.split("\n\n")[-1].splitlines()
+    )

@@ -95,6 +95,7 @@ def test_a_plan_adds_the_families_up(typed, suite):
         "one",
         "all",
         "total",
+        "times",
         "dollars:",
     ]
     plan = json.loads(typed("plan", suite, "--json").stdout)

@@ -17,7 +17,7 @@ import pytest
 
 from needlemap.models.walk import Ids, Logits, Walk, shared_prefix
 from needlemap.plan import order
-from needlemap.plan.places import SHARING
+from needlemap.plan.places import WALKED
 from needlemap.settings.settings import Settings
 from needlemap.trials.build import Trial
 
@@ -153,7 +153,7 @@ def test_so_it_does_where_another_vocabulary_counts_the_lengths(
     cached = [walk.ask(trial.prompt.ids, 1).cached for trial in asked]
     ids = [trial.prompt.ids for trial in asked]
     assert cached[1:] == [min(shared_prefix(*pair), len(pair[1])) for pair in pairwise(ids)]
-    if mode in SHARING:
+    if mode in WALKED:
         assert cached == order.shared(asked, mode)
         assert sum(map(len, ids)) - sum(cached) == nodes(asked)
 

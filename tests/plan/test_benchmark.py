@@ -26,6 +26,8 @@ def test_prefill_counts_tokens_and_compares_answers_where_there_is_torch(tmp_pat
     assert found["benchmark"] == "prefill"
     for key in ("exact_35x35_128k", "bins_35x35_128k", "bins_15x15_128k", "lattice_35x35_128k"):
         assert found[key] > 1
+    rooms = [found[f"caching_{room}_15x15_128k"] for room in ("300k", "1M", "all")]
+    assert 1 < rooms[0] <= rooms[1] <= rooms[2]
     if find_spec("torch") is None:
         assert found["wall_exact"] is found["wall_bins"] is found["equal_answers"] is None
         assert "Wall time not measured: no torch" in out
@@ -33,6 +35,8 @@ def test_prefill_counts_tokens_and_compares_answers_where_there_is_torch(tmp_pat
         assert found["wall_exact"] > 0
         assert found["wall_bins"] > 0
         assert found["equal_answers"] == 1
+        assert found["shared_windows"] > 1.5  # as a plain model shares
+        assert found["shared_recurrent"] > 1.5
 
 
 def test_gpu_runs_on_the_cpu_and_says_that_its_figures_are_none(tmp_path):

@@ -85,11 +85,11 @@ def test_idle_is_the_share_of_time_that_lanes_wait():
     assert Lanes(((0, 1), (1, 2)), (100, 50), 0).idle == pytest.approx(0.25)
 
 
-@pytest.mark.parametrize("mode", ["exact", "bins", "single"])
+@pytest.mark.parametrize("mode", ["exact", "bins", "single", "cold"])
 def test_a_run_is_cut_into_balanced_lanes(prepared, mode):
     experiment = prepared(lengths="400:1500:6", depths="0:100:6", mode=mode)
     lanes = cut(ordered(experiment.trials, mode), mode, 4)
     assert len(lanes.bounds) == 4
     assert lanes.bounds[-1][1] == len(experiment.trials)
     assert lanes.idle < 0.3
-    assert (lanes.loss == 0) == (mode == "single")
+    assert (lanes.loss == 0) == (mode == "cold")

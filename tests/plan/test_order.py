@@ -115,7 +115,15 @@ def test_each_trial_knows_what_a_cache_should_hold_of_it():
     assert len(starts) == 2
     assert told == [0 if place in starts else tokens for place, tokens in enumerate(common)]
     assert sum(told) == sum(trial.prompt.tokens for trial in walk) - sum(lanes.tokens)
-    assert {trial.shared_tokens for trial in promised(walk, "single", lanes)} == {None}
+    assert {trial.shared_tokens for trial in promised(walk, "cold", lanes)} == {None}
+
+
+def test_asked_one_by_one_each_trial_still_shares_with_the_one_before():
+    grid = trials(lengths=[300, 500], depths=[0, 50, 100], repeats=1)
+    told = [trial.shared_tokens for trial in promised(grid, "single", cut(grid, "single", 1))]
+    found = [shared(left.prompt.ids, right.prompt.ids) for left, right in pairwise(grid)]
+    assert told == pytest.approx([0, *found], abs=1)  # a seam may be cut otherwise in the joined text
+    assert sum(found) > 300
 
 
 def test_nothing_is_promised_across_a_length_that_a_model_turns_its_positions_at():

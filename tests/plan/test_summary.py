@@ -6,7 +6,7 @@ import pytest
 
 from needlemap.plan.cost import Shape, prefill_flops
 from needlemap.plan.lanes import make_lanes
-from needlemap.plan.summary import Walked, summarise
+from needlemap.plan.summary import Walked, any_order, summarise
 
 GRID = {"lengths": "1k:3k:5", "depths": "0:100:5"}
 PRICED = {"model": "openai/m", "base_url": "http://127.0.0.1:9/v1", "prices": {"input": 2.0, "output": 10.0}}
@@ -22,13 +22,41 @@ def test_computed_and_cached_add_up_to_what_is_asked(prepared):
         assert (found.lanes, found.cut_loss, found.idle) == (1, 0, 0)
 
 
-def test_one_by_one_computes_everything_and_bins_much_less(prepared):
+def test_cold_computes_everything_the_grids_order_less_and_bins_least(prepared):
     factor = {
         mode: summarise(Walked.of(prepared(**GRID, mode=mode), 1)).factor
         for mode in ("single", "cold", "exact", "bins")
     }
-    assert factor["single"] == factor["cold"] == 1
-    assert 1.5 < factor["exact"] < factor["bins"]
+    assert factor["cold"] == 1
+    assert 1.3 < factor["single"] < factor["exact"] < factor["bins"]
+
+
+def test_any_order_finds_all_but_the_distinct_tokens_where_there_is_room(prepared, nodes):
+    plain = prepared(**GRID, mode="single")
+    distinct = nodes(trial.prompt.ids for trial in plain.trials)
+    found = any_order(Walked.of(plain, 1))
+    assert found == pytest.approx(1 - distinct / plain.tokens_asked, rel=0.01)
+    assert any_order(Walked.of(plain, 3)) == found
+
+
+def test_gains_are_beside_a_server_that_caches_too(prepared):
+    found = any_order(Walked.of(prepared(**GRID, mode="single"), 1))
+    gain = {
+        mode: summarise(Walked.of(prepared(**GRID, mode=mode), 1), any_order=found).gain
+        for mode in ("single", "exact", "bins", "lattice")
+    }
+    assert gain["exact"] == pytest.approx(1)
+    assert gain["single"] < 1 < min(gain["bins"], gain["lattice"])
+
+
+def test_with_a_small_cache_the_grids_order_finds_less_and_both_sides_have_it(prepared):
+    plain, small = Walked.of(prepared(**GRID, mode="single"), 1), {"cache_tokens": 4_000}
+    found = any_order(plain, 4_000)
+    assert found == summarise(plain, **small).held_tokens / sum(plain.sizes)
+    assert 0 < found < any_order(plain)
+    exact = summarise(Walked.of(prepared(**GRID, mode="exact"), 1), **small, any_order=found)
+    assert exact.gain == pytest.approx((1 - found) * exact.asked / (exact.asked - exact.held_tokens))
+    assert exact.gain > 1
 
 
 def test_cells_count_once_however_often_they_are_repeated(prepared):
@@ -115,5 +143,5 @@ def test_a_servers_cache_serves_less_the_smaller_it_is(prepared):
 
 def test_no_prompts_cost_nothing(prepared):
     experiment = prepared(**GRID)
-    found = summarise(Walked(experiment, (), (), make_lanes([], [], 1)), tokens_per_second=10)
+    found = summarise(Walked(experiment, (), (), (), make_lanes([], [], 1)), tokens_per_second=10)
     assert (found.asked, found.factor, found.seconds) == (0, 1.0, 0.0)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from needlemap.errors import SettingsError
 from needlemap.plan.bins import lower_bound
 from needlemap.plan.cost import Shape
 from needlemap.plan.places import make_bins_of
-from needlemap.plan.summary import WORTH, Summary, Walked, summarise
+from needlemap.plan.summary import WORTH, Summary, Walked, any_order, summarise
 from needlemap.settings.prices import price_source
 from needlemap.settings.reading import checked
 from needlemap.settings.settings import Settings
@@ -20,6 +21,7 @@ from needlemap.text.printable import counted, show
 from needlemap.trials.build import Experiment, prepare
 
 MODES = ("single", "exact", "bins", "lattice")
+PLAIN = ("single", "exact")  # of the same prompts
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,49 +41,69 @@ class Terms:
                 raise SettingsError(f"--{name.replace('_', '-')} must be above 0, got {value:g}.")
 
 
+@dataclass(frozen=True, slots=True)
+class Reckoned:
+    """A plan. first: the plain grid's trials. rows: what each mode comes to. told: what a user should know of
+    the settings. bound: tokens that no choice of depths can go below; None for prompts that exist already."""
+
+    settings: Settings
+    terms: Terms
+    first: Experiment
+    rows: list[Summary]
+    bound: int | None
+    told: list[str]
+
+
 def plan_command(preset: str | None, terms: Terms, as_json: bool, flags: Mapping[str, Any]) -> None:
     """Print the plan."""
-    from needlemap.commands.settle import settle, tell_notes  # late: it needs what a run needs
-
-    terms.check()
-    settings = settle(preset, flags)
-    experiments, rows, bound = _reckoned(settings, terms)
-    tell_notes(next(iter(experiments.values())))
+    plan = reckon(preset, terms, flags)
+    for note in plan.told if not plan.settings.quiet else ():
+        show(f"note: {note}", file=sys.stderr)
     if as_json:
-        show(json.dumps(_plain(settings, rows, bound), indent=1))
+        show(json.dumps(plan_summary(plan), indent=1))
     else:
-        _show(settings, experiments, rows, bound, terms)
+        _show(plan)
 
 
-def plan_summary(preset: str | None, terms: Terms, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan as `--json` prints it. Raises SettingsError."""
-    from needlemap.commands.settle import settle
+def reckon(preset: str | None, terms: Terms, flags: Mapping[str, Any]) -> Reckoned:
+    """What a run would ask and cost in each mode. Raises SettingsError."""
+    from needlemap.commands.settle import configured, notes_on  # late: it needs what a run needs
 
     terms.check()
-    settings = settle(preset, flags)
-    _, rows, bound = _reckoned(settings, terms)
-    return _plain(settings, rows, bound)
+    settings, older = configured(preset, flags)
+    single = prepare(_in_mode(settings, "single"))
+    experiments = {"single": single, "exact": _as_mode(single, "exact")}
+    if not single.ready:
+        experiments |= {mode: prepare(_in_mode(settings, mode)) for mode in MODES[2:]}
+    found = yardstick(single, terms)
+    rows = [summary(experiment, terms, found) for experiment in experiments.values()]
+    bound = _bound(experiments["bins"]) if "bins" in experiments else None
+    return Reckoned(settings, terms, single, rows, bound, [*older, *notes_on(single)])
 
 
-def _reckoned(settings: Settings, terms: Terms) -> tuple[dict[str, Experiment], list[Summary], int | None]:
-    """Each mode's trials, what they come to, and the tokens that no choice of depths can go below: None for
-    prompts that exist already, which have no choice."""
-    experiments = {"single": prepare(_in_mode(settings, "single"))}
-    modes = ("exact",) if experiments["single"].ready else MODES[1:]
-    experiments |= {mode: prepare(_in_mode(settings, mode)) for mode in modes}
-    rows = [summary(experiment, terms) for experiment in experiments.values()]
-    return experiments, rows, _bound(experiments["bins"]) if "bins" in experiments else None
+def yardstick(experiment: Experiment, terms: Terms) -> float:
+    """What a server with prefix caching finds of the plain grid's tokens, asked in any order."""
+    own = experiment.settings.mode in PLAIN
+    plain = _as_mode(experiment, "single") if own else prepare(_in_mode(experiment.settings, "single"))
+    walked = Walked.of(plain, terms.workers or plain.workers)
+    return any_order(walked, terms.cache_tokens, terms.cache_block)
 
 
-def summary(experiment: Experiment, terms: Terms) -> Summary:
-    """What an experiment comes to, reckoned with such terms."""
+def summary(experiment: Experiment, terms: Terms, any_order: float) -> Summary:
+    """What an experiment comes to, reckoned with such terms, beside what any order finds."""
     return summarise(
         Walked.of(experiment, terms.workers or experiment.workers),
+        any_order=any_order,
         shape=Shape.of_config(terms.model_config) if terms.model_config else None,
         tokens_per_second=terms.tokens_per_second,
         cache_tokens=terms.cache_tokens,
         cache_block=terms.cache_block,
     )
+
+
+def _as_mode(experiment: Experiment, mode: str) -> Experiment:
+    """The same prompts in the other of `PLAIN`."""
+    return replace(experiment, settings=experiment.settings.model_copy(update={"mode": mode}))
 
 
 def _in_mode(settings: Settings, mode: str) -> Settings:
@@ -103,35 +125,38 @@ def _bound(experiment: Experiment) -> int:
     return total
 
 
-def _plain(settings: Settings, rows: list[Summary], bound: int | None) -> dict[str, Any]:
+def plan_summary(plan: Reckoned) -> dict[str, Any]:
+    """The plan as `--json` prints it."""
+    settings = plan.settings
     return {
         "model": settings.model,
         "mode": settings.mode,
         "repeats": settings.repeats,
-        "bins_lower_bound": bound,
+        "bins_lower_bound": plan.bound,
         "prices": price_source(settings),
-        "modes": [{**asdict(row), "factor": row.factor} for row in rows],
+        "modes": [{**asdict(row), "factor": row.factor, "gain": row.gain} for row in plan.rows],
+        "notes": [*plan.told, *_fed(plan.first), *_notes(plan)],
     }
 
 
-def _show(
-    settings: Settings,
-    experiments: dict[str, Experiment],
-    rows: list[Summary],
-    bound: int | None,
-    terms: Terms,
-) -> None:
-    first = next(iter(experiments.values()))
+def _show(plan: Reckoned) -> None:
+    first, settings = plan.first, plan.settings
     axes = counted(len(first.grid.lengths), "length"), counted(len(first.grid.depths), "depth")
     show(
         f"{settings.model} · {first.task.name} · {' x '.join(axes)} x {settings.repeats} · "
-        f"tokenizer {first.tokenizer.name} · lanes: {rows[0].lanes}\n"
+        f"tokenizer {first.tokenizer.name} · lanes: {plan.rows[0].lanes}\n"
     )
-    if first.tokens_fed is not None:
-        show(f"lengths are tokens of {first.tokenizer.name}; those below are the model's own\n")
-    show("\n".join(table_lines(rows, settings.mode)), end="\n\n")
-    for note in _notes(settings, rows, bound, terms):
-        show(note)
+    show("".join(f"{note}\n\n" for note in _fed(first)), end="")
+    show("\n".join(table_lines(plan.rows, settings.mode)), end="\n\n")
+    mark = "* this run's mode. " if any(row.mode == settings.mode for row in plan.rows) else ""
+    show(mark + "\n".join(_notes(plan)))
+
+
+def _fed(experiment: Experiment) -> list[str]:
+    """Whose tokens a plan counts, where that is not who lengths are of."""
+    if experiment.tokens_fed is None:
+        return []
+    return [f"lengths are tokens of {experiment.tokenizer.name}; those of the plan are the model's own"]
 
 
 def table_lines(rows: list[Summary], chosen: str = "", first: str = "mode") -> list[str]:
@@ -143,7 +168,7 @@ def table_lines(rows: list[Summary], chosen: str = "", first: str = "mode") -> l
 
 
 def _headings(rows: list[Summary], first: str) -> list[str]:
-    found = [first, "cells", "calls", "asked", "computed", "cached", "times fewer"]
+    found = [first, "cells", "calls", "asked", "computed", "cached", "times fewer", "beside caching"]
     if any(row.usd_plain for row in rows):
         found += ["dollars", "if cached"]
     found += ["PFLOP"] if rows[0].flops is not None else []
@@ -155,7 +180,14 @@ def _headings(rows: list[Summary], first: str) -> list[str]:
 def _cells(row: Summary, chosen: str) -> list[str]:
     mark = " *" if row.mode == chosen else ""
     tokens = (_short(number) for number in (row.asked, row.computed, row.cached))
-    return [row.mode + mark, f"{row.cells:,}", f"{row.prompts:,}", *tokens, f"{row.factor:.1f}"]
+    return [
+        row.mode + mark,
+        f"{row.cells:,}",
+        f"{row.prompts:,}",
+        *tokens,
+        f"{row.factor:.1f}",
+        f"{row.gain:.1f}",
+    ]
 
 
 def _extras(row: Summary, rows: list[Summary]) -> list[str]:
@@ -210,6 +242,17 @@ def _cut_note(row: Summary) -> str:
     return said
 
 
+def caching_note(row: Summary, terms: Terms) -> str:
+    """What the two factors are reckoned against."""
+    how = "and room for all, in any order"
+    if terms.cache_tokens:
+        how = f"in {_short(terms.cache_tokens)} tokens, in the grid's order"
+    return (
+        f"times fewer: than without a cache. beside caching: than a server with prefix caching {how}, which "
+        f"finds {row.any_order:.0%} of the plain grid cached."
+    )
+
+
 def judge_notes(row: Summary) -> list[str]:
     """What a judge costs beside the model; nothing where none is asked, or it is free."""
     if row.usd_judge is None:
@@ -217,19 +260,18 @@ def judge_notes(row: Summary) -> list[str]:
     return [f"judge: {_dollars(row.usd_judge)} dollars more, at most, one verdict each"] * bool(row.usd_judge)
 
 
-def _notes(settings: Settings, rows: list[Summary], bound: int | None, terms: Terms) -> list[str]:
+def _notes(plan: Reckoned) -> list[str]:
     """What the table does not say of itself."""
+    settings, rows, bound, terms = plan.settings, plan.rows, plan.bound, plan.terms
     by_mode = {row.mode: row for row in rows}
     chosen = by_mode.get(settings.mode, by_mode["single"])
-    mark = (
-        "* this run's mode." if settings.mode in by_mode else f"Mode {settings.mode} costs what single does."
-    )
-    notes = [mark]
+    notes = [] if settings.mode in by_mode else ["Mode cold computes all that single asks."]
     if bound is not None:
-        notes[0] += (
-            f" However depths are chosen inside their bins, {_short(bound)} haystack tokens must "
-            f"be computed; bins comes to {_short(by_mode['bins'].computed)} tokens in all."
+        notes.append(
+            f"However depths are chosen inside their bins, {_short(bound)} haystack tokens must be computed; "
+            f"bins comes to {_short(by_mode['bins'].computed)} tokens in all."
         )
+    notes.append(caching_note(chosen, terms))
     if chosen.lanes > 1:
         notes.append(_cut_note(chosen))
     if any(row.usd_plain for row in rows):

@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from needlemap.commands.settle import lacking, settle
+from needlemap.commands.settle import notes_on, settle
 from needlemap.commands.termination import Ending, terminable
 from needlemap.errors import SettingsError
 from needlemap.maps.map import Map
@@ -129,7 +129,7 @@ def announce(session: Session, *, by_workers: bool = False) -> None:
     ]
     if experiment.tokens_fed is not None:
         lines[0] += f", {experiment.tokens_fed:,} of the model's own"
-    lines += [f"note: {note}" for note in (*experiment.notes, *lacking(experiment))]
+    lines += [f"note: {note}" for note in notes_on(experiment)]
     left = len(session.unanswered)
     kept = len(session.todo) - left
     lines += [f"{session.done} already scored, {left} to ask"] if session.done or kept else []

@@ -18,16 +18,24 @@ DEFAULT = "demo"
 
 
 def settle(preset: str | None, flags: Mapping[str, Any], trusted: bool = False) -> Settings:
-    """Settings from a preset and flags. With neither a preset nor a flag that changes answers: the demo.
+    """Settings from a preset and flags. Says which rules an older tool's names bring.
 
-    Says which rules an older tool's names bring. trusted: follow the run that --prompts-of names, though
-    another machine began it.
+    trusted: follow the run that --prompts-of names, though another machine began it.
     """
-    named = preset or (DEFAULT if set(flags) <= FREE else None)
-    settings = with_prompts_of(configure(named, flags), trusted)
-    if not settings.quiet and (older := older_rules(named, flags)):
-        show(f"note: {older.told(settings.model_dump())}", file=sys.stderr)
+    settings, notes = configured(preset, flags, trusted)
+    for note in notes if not settings.quiet else ():
+        show(f"note: {note}", file=sys.stderr)
     return settings
+
+
+def configured(
+    preset: str | None, flags: Mapping[str, Any], trusted: bool = False
+) -> tuple[Settings, list[str]]:
+    """Settings, and which rules an older tool's names bring. With neither a preset nor a flag that changes
+    answers: the demo."""
+    named = preset or (DEFAULT if set(flags) <= FREE else None)
+    settings, older = with_prompts_of(configure(named, flags), trusted), older_rules(named, flags)
+    return settings, [older.told(settings.model_dump())] if older else []
 
 
 def tell_notes(experiment: Experiment, told: set[str] | None = None) -> None:
@@ -36,13 +44,18 @@ def tell_notes(experiment: Experiment, told: set[str] | None = None) -> None:
     told: what was told already, of the families before.
     """
     said = set() if told is None else told
-    for note in (*experiment.notes, *lacking(experiment)) if not experiment.settings.quiet else ():
-        if note not in said:
-            said.add(note)
+    for note in notes_on(experiment):
+        if note not in said and not experiment.settings.quiet:
             show(f"note: {note}", file=sys.stderr, flush=True)
+        said.add(note)
 
 
-def lacking(experiment: Experiment) -> list[str]:
+def notes_on(experiment: Experiment) -> list[str]:
+    """What a user should know of the settings before prompts are asked."""
+    return [*experiment.notes, *_lacking(experiment)]
+
+
+def _lacking(experiment: Experiment) -> list[str]:
     """Which packages the model needs where it is asked, of those that are not installed here."""
     missing = [name for name in experiment.traits.needs if find_spec(name) is None]
     if not missing:

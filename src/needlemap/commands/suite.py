@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from needlemap.commands.plan import Terms, judge_notes, summary, table_lines
+from needlemap.commands.plan import Terms, caching_note, judge_notes, summary, table_lines, yardstick
 from needlemap.commands.prompts import prompt_line
 from needlemap.commands.report import show_families
 from needlemap.commands.run import announce, fresh, interrupted, notes, show_usage, verdict, view_of
@@ -169,20 +169,26 @@ def plan_suite(name: str, terms: Terms, as_json: bool, flags: Mapping[str, Any])
     first = next(iter(settled.values()))
     told: set[str] = set()
     rows = [
-        replace(summary(_prepared(settings, told), terms), mode=family)
+        replace(_summary(_prepared(settings, told), terms), mode=family)
         for family, settings in settled.items()
     ]
     whole = _total(rows)
     if as_json:
         families = {row.mode: _plain(row) for row in rows}
         head = {"suite": suite.name, "model": first.model, "mode": first.mode, "prices": price_source(first)}
-        show(json.dumps(head | {"total": _plain(whole), "families": families}, indent=1))
+        notes = [*sorted(told), caching_note(whole, terms), *judge_notes(whole)]
+        show(json.dumps(head | {"total": _plain(whole), "families": families, "notes": notes}, indent=1))
         return
     show(f"suite {suite.name} · {first.model} · mode {first.mode}\n")
-    show("\n".join(table_lines([*rows, whole], first="family")))
+    show("\n".join(table_lines([*rows, whole], first="family")), end="\n\n")
+    show(caching_note(whole, terms))
     if whole.usd_plain is not None:
-        show(f"\ndollars: at most, every answer using its whole budget; prices: {price_source(first)}")
+        show(f"dollars: at most, every answer using its whole budget; prices: {price_source(first)}")
     show("".join(f"{note}\n" for note in judge_notes(whole)), end="")
+
+
+def _summary(experiment: Experiment, terms: Terms) -> Summary:
+    return summary(experiment, terms, yardstick(experiment, terms))
 
 
 def _prepared(settings: Settings, told: set[str]) -> Experiment:
@@ -194,7 +200,7 @@ def _prepared(settings: Settings, told: set[str]) -> Experiment:
 
 def _plain(row: Summary) -> dict[str, Any]:
     named = {name: value for name, value in asdict(row).items() if name != "mode"}
-    return named | {"factor": row.factor}
+    return named | {"factor": row.factor, "gain": row.gain}
 
 
 def _total(rows: Sequence[Summary]) -> Summary:
@@ -203,7 +209,8 @@ def _total(rows: Sequence[Summary]) -> Summary:
     computed = [row.computed / max(1, row.lanes) for row in rows]
     idle = sum(row.idle * each for row, each in zip(rows, computed, strict=True)) / max(1.0, sum(computed))
     lanes = max(row.lanes for row in rows)
-    return replace(rows[0], mode="total", lanes=lanes, idle=idle, **sums)
+    found = sum(row.any_order * row.asked for row in rows) / max(1, sums["asked"])
+    return replace(rows[0], mode="total", lanes=lanes, idle=idle, any_order=found, **sums)
 
 
 def _sum(values: Sequence[Any]) -> Any:

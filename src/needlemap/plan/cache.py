@@ -8,7 +8,7 @@ providers' prompt caches work, up to their details.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count, takewhile
 
 from needlemap.plan.lanes import Lanes
@@ -36,7 +36,10 @@ def interleaved(lanes: Lanes) -> Iterator[int]:
 
 
 def cached_tokens(
-    keys: Sequence[Sequence[int]], order: Iterable[int], capacity_tokens: int, block_tokens: int
+    keys: Mapping[int, Sequence[int]] | Sequence[Sequence[int]],
+    order: Iterable[int],
+    capacity_tokens: int,
+    block_tokens: int,
 ) -> int:
     """Prompt tokens that a cache of that capacity would serve, asked in that order."""
     capacity, held, hits = capacity_tokens // block_tokens, OrderedDict[int, None](), 0

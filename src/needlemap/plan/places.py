@@ -14,7 +14,8 @@ from needlemap.plan.cover import positions
 from needlemap.settings.grid import Cell, Grid
 from needlemap.text.cuts import Cuts
 
-SHARING = ("exact", "bins", "lattice")  # modes whose prompts are asked as a walk of their prefix tree
+WALKED = ("exact", "bins", "lattice")  # modes whose prompts are asked as a walk of their prefix tree
+ALONE = "cold"  # the mode whose prompts share nothing
 _SLACK = 3  # tokens by which a haystack's final size may differ from the first guess
 
 

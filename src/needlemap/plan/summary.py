@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from needlemap.plan.cache import block_keys, cached_tokens, interleaved
 from needlemap.plan.cost import Shape, prefill_flops
 from needlemap.plan.lanes import Lanes, speed_up, useful
-from needlemap.plan.order import cut, ordered, shared
+from needlemap.plan.order import cut, in_common, ordered, shared
+from needlemap.plan.tree import walk_order
 from needlemap.scorers.base import Paid
 from needlemap.settings.prices import Prices, summed
 from needlemap.trials.build import Experiment, Trial
@@ -20,10 +21,11 @@ _LEAST_CACHED, _CACHED_STEP = 1024, 128  # what providers sell as cached: in ste
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """An experiment's prompts in the order they are asked: their sizes in tokens, and what each shares with
-    the one before; and the lanes that the order is cut into."""
+    """An experiment's trials in the order they are asked: their prompts' sizes in tokens, and what each
+    shares with the one before; and the lanes that the order is cut into."""
 
     experiment: Experiment
+    walk: tuple[Trial, ...]
     sizes: tuple[int, ...]
     shared: tuple[int, ...]
     lanes: Lanes
@@ -34,7 +36,9 @@ class Walked:
         mode, side = experiment.settings.mode, experiment.traits.side
         walk = ordered(experiment.trials, mode, side)
         sizes = tuple(trial.prompt.asked_tokens for trial in walk)
-        return cls(experiment, sizes, tuple(shared(walk, mode, side)), cut(walk, mode, workers, side))
+        return cls(
+            experiment, tuple(walk), sizes, tuple(shared(walk, mode, side)), cut(walk, mode, workers, side)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,7 @@ class Summary:
     speed_up: how many times faster the lanes are than one, by tokens. useful: how many of them would be worth
     `WORTH` of themselves.
     held_tokens: what a server's cache of the given capacity would serve; None when not given.
+    any_order: the yardstick, what a server with prefix caching finds anyway (see `any_order`).
     """
 
     mode: str
@@ -66,11 +71,19 @@ class Summary:
     flops: float | None
     seconds: float | None
     held_tokens: int | None
+    any_order: float
 
     @property
     def factor(self) -> float:
-        """Times fewer tokens than asking one by one."""
+        """Times fewer tokens than without any cache."""
         return self.asked / self.computed if self.computed else 1.0
+
+    @property
+    def gain(self) -> float:
+        """Times fewer tokens than a server with prefix caching computes of the plain grid in any order; where
+        its cache is bounded, so is this mode's."""
+        computed = self.computed if self.held_tokens is None else self.asked - self.held_tokens
+        return self.asked / computed * (1 - self.any_order) if computed else 1.0
 
 
 def summarise(
@@ -80,6 +93,7 @@ def summarise(
     tokens_per_second: float | None = None,
     cache_tokens: int | None = None,
     cache_block: int = 16,
+    any_order: float = 0.0,
 ) -> Summary:
     """The cost of a walk. tokens_per_second: prefill speed of one worker, of short prompts if there is a
     shape: what attention adds to long ones is then reckoned too."""
@@ -106,7 +120,18 @@ def summarise(
         flops=prefill_flops(shape, zip(shared, walked.sizes, strict=True)) if shape else None,
         seconds=_lane_s(walked, shape, tokens_per_second) if tokens_per_second else None,
         held_tokens=_held(walked, cache_tokens, cache_block) if cache_tokens else None,
+        any_order=any_order,
     )
+
+
+def any_order(plain: Walked, capacity_tokens: int | None = None, block_tokens: int = 16) -> float:
+    """The yardstick: the share, in [0, 1], of the plain grid's tokens that a server with prefix caching finds
+    cached. With room for all in any order; else asked in the order of the grid. plain: in mode `single`."""
+    asked = sum(plain.sizes)
+    if capacity_tokens:
+        return _held(plain, capacity_tokens, block_tokens) / max(1, asked)
+    tree = [plain.walk[place] for place in walk_order([trial.prompt for trial in plain.walk])]
+    return sum(in_common(tree)) / max(1, asked)
 
 
 def _lane_s(walked: Walked, shape: Shape | None, tokens_per_second: float) -> float:
@@ -123,7 +148,10 @@ def _lane_s(walked: Walked, shape: Shape | None, tokens_per_second: float) -> fl
 
 
 def _held(walked: Walked, capacity_tokens: int, block_tokens: int) -> int:
-    keys = block_keys(walked.sizes, walked.shared, block_tokens)
+    places = walk_order([trial.prompt for trial in walked.walk])
+    tree = [walked.walk[place] for place in places]
+    found = block_keys([trial.prompt.asked_tokens for trial in tree], in_common(tree), block_tokens)
+    keys = dict(zip(places, found, strict=True))
     return cached_tokens(keys, interleaved(walked.lanes), capacity_tokens, block_tokens)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from needlemap.errors import Failure
-from needlemap.plan.places import SHARING
+from needlemap.plan.places import ALONE
 from needlemap.prompts.prompt import Prompt
 from needlemap.runs.record import ANSWER_SPENT, REFUSED, THINKING_SPENT, Record
 from needlemap.runs.runner import Runner
@@ -62,7 +62,7 @@ async def send(runner: Runner, walk: Sequence[Trial], before: Iterable[Record], 
     for trial in small:
         if found.stop or len(zeros) >= ENOUGH or (zeros and trial.cell.length_tokens > SMALL_TOKENS):
             break
-        alone = replace(trial, shared_tokens=0 if settings.mode in SHARING else None)
+        alone = replace(trial, shared_tokens=None if settings.mode == ALONE else 0)
         record = await runner.first(alone)
         if record is None:
             break

@@ -167,7 +167,7 @@ class Record(BaseModel):
     """One trial. length_tokens and depth (a share) as asked; score in [0, 1], None when not measured.
 
     prompt_tokens, cached_tokens, completion_tokens: as the server counted; None where it did not say.
-    shared_tokens: what the plan promised that a cache holds of it; None where the mode shares nothing.
+    shared_tokens: what the plan promised that a cache holds of it; None in mode `cold`, which shares nothing.
     asked: hash of what can change the answer, so that answers can be scored anew; key adds the scorer.
     logprobs: what the model thought of each token of its answer, on request, or of the reference answer where
     that is what was scored.

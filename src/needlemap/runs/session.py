@@ -23,7 +23,7 @@ from needlemap.models.replicas.pool import Replicas
 from needlemap.models.replicas.replica import Recipe
 from needlemap.plan.lanes import Lanes
 from needlemap.plan.order import Side, by_length, cut, ordered, promised
-from needlemap.plan.places import SHARING
+from needlemap.plan.places import ALONE
 from needlemap.plan.tree import with_breakpoints, with_partings
 from needlemap.runs.begun import GRID_MODES, is_replaced, scorer_about, set_aside, to_be_scored, unscored
 from needlemap.runs.budget import Budget, Reserved
@@ -194,7 +194,7 @@ async def make_ready(scorer: Scorer, trial: Trial, stack: AsyncExitStack) -> Non
 def marked(experiment: Experiment, walk: list[Trial]) -> list[Trial]:
     """Trials whose prompts say where they part, for caches that want to be told."""
     traits = experiment.traits
-    if not (traits.breakpoints or traits.serial) or experiment.settings.mode not in SHARING:
+    if not (traits.breakpoints or traits.serial) or experiment.settings.mode == ALONE:
         return walk
     told = with_breakpoints if traits.breakpoints else with_partings
     prompts = told([trial.prompt for trial in walk])
