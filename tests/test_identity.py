@@ -154,6 +154,7 @@ HARMLESS: dict[str, dict[str, Any]] = {
     "prices": {"prices": {"input": 1, "output": 2}},
     "canary": {"canary": False},
     "closed_book": {"closed_book": True},
+    "logprobs": {"logprobs": True},
     "save": {"save": False},
     "save_contexts": {"save_contexts": True},
     "quiet": {"quiet": True},

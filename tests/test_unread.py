@@ -48,6 +48,15 @@ ROWS: dict[str, Row] = {
     "thinking_tokens": Row(
         100, {"model": "hf/x"}, [(BM25, "'baseline/bm25' takes no --thinking-tokens: leave it out")]
     ),
+    "logprobs": Row(
+        True,
+        SERVER,
+        [
+            (BM25, "'baseline/bm25' takes no --logprobs: leave it out"),
+            ({"model": "anthropic/claude"}, "takes no --logprobs: leave it out"),
+            ({"model": "lmdeploy/x"}, "takes no --logprobs: leave it out"),
+        ],
+    ),
     "temperature": Row(
         0.7,
         {"model": "lmdeploy/x"},
