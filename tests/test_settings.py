@@ -13,7 +13,7 @@ from needlemap.cli import app
 from needlemap.commands.settle import settle
 from needlemap.errors import SettingsError
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, TABLE
-from needlemap.settings.reading import configure, preset_about, preset_files
+from needlemap.settings.reading import configure, older_rules, preset_about, preset_files
 from needlemap.settings.settings import Settings
 from needlemap.trials.resolve import resolve
 
@@ -200,7 +200,7 @@ O_RULES = {"counts": "context", "reserve_tokens": 200, "placement": "token", "de
         ({"document_depth_percent_max": 90}, N_RULES),
         ({"final_context_length_buffer": 100}, N_RULES | {"reserve_tokens": 100}),
         ({"haystack_dir": "essays"}, {"order": "listed", "joined": "text", "haystack_repeat": True}),
-        ({"length": 4000, "depth": 50}, O_RULES | {"tokenizer": "gpt-4"}),
+        ({"length": 4000, "depth": 50, "tokenizer_model": "gpt-4"}, O_RULES | {"tokenizer": "gpt-4"}),
         ({"length_buffer": 200}, O_RULES),
         ({"path": "CDME"}, {"order": "cumulative", "joined": "tokens"}),
         ({"context_lengths_min": 1000, "counts": "prompt"}, N_RULES | {"counts": "prompt"}),
@@ -227,11 +227,18 @@ def test_a_tools_names_bring_its_rules_where_no_preset_is_named(given, rules):
         {"retrieval_question": "Who?", "needle": "A fact."},
         {"model_name": "gpt-4", "num_concurrent_requests": 2},
         {"lengths": [1000], "context_lengths_min": None},
+        {"length": [1000]},  # a letter forgotten
+        {"length": [1000], "depth": [50], "needle": "A fact.", "retrieval_question": "Who?"},
     ],
     ids=str,
 )
 def test_other_names_bring_none(given):
     assert configure(None, given).counts == "prompt"
+
+
+def test_a_forgotten_letter_is_told():
+    told = older_rules(None, {"length": [1000], "depths": [50]}).told({})
+    assert told.startswith("length is read as lengths. OpenCompass's rules come with others of its names")
 
 
 def test_a_preset_keeps_its_own_rules():

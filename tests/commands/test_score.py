@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from needlemap.scorers.base import rule_of
+from needlemap.settings.registry import find
+
 LINES = [
     {"answer": "Eat a sandwich.", "reference": "Eat a sandwich.", "keywords": ["sandwich"], "id": 7},
     {"prediction": "I do not know.", "needle": "Eat a sandwich.", "keyword": "sandwich"},
@@ -39,6 +42,7 @@ def scored(typed):
 def test_lines_come_back_with_their_scores(scored, flags, scores, mean):
     rows, said = scored(*flags)
     assert [row["scorer"] for row in rows] == [flags[1]] * 3
+    assert [row["rule"] for row in rows] == [rule_of(find("scorers", flags[1])())] * 3
     for row, score, line in zip(rows, scores, LINES, strict=True):
         assert line.items() <= row.items()
         assert 0 <= row["score"] <= 100

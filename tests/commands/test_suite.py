@@ -70,6 +70,8 @@ def test_one_budget_holds_over_all_families_and_all_starts(typed, suite):
         if record.prompt_tokens
     )
     assert 7_000 < spent <= 9_000
+    told = re.search(r"spent over all starts: ([\d,]+) tokens", ended.stderr)
+    assert spent <= int(told[1].replace(",", "")) <= 9_000
     assert rows(ended.stdout)["all"] == ["-", "-", "-", "0", "not", "begun"]
     assert "no mean over families yet" in ended.stdout
     first = asked(typed.folder / "s")

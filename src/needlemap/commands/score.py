@@ -18,7 +18,7 @@ from needlemap.runs.loaded import load_map
 from needlemap.runs.rescoring import rescore, with_scorer
 from needlemap.runs.retry import Scoring
 from needlemap.runs.store import RunFolder
-from needlemap.scorers.base import Connected, Reference, Scorer
+from needlemap.scorers.base import Connected, Reference, Scorer, rule_of
 from needlemap.settings.flags import parsed
 from needlemap.settings.registry import find
 from needlemap.text.printable import show, show_data
@@ -102,23 +102,12 @@ async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
         tuple(map(str, row.get("owners") or ())),
     )
     answer = parted(_text(row, _ANSWERS)).answer  # as a run does, so that both score alike
+    by = {"scorer": scorer.name, "rule": rule_of(scorer)}
     try:
         score = await Scoring(scorer, answer, reference).score(_RETRIES)
     except Unmeasured as failure:
-        return {
-            **row,
-            "score": None,
-            "scorer": scorer.name,
-            "failure": failure.failure,
-            "error": str(failure),
-        }
-    return {
-        **row,
-        "score": score.share * 100,
-        "native": score.native,
-        "scorer": scorer.name,
-        "why": dict(score.why),
-    }
+        return {**row, "score": None, **by, "failure": failure.failure, "error": str(failure)}
+    return {**row, "score": score.share * 100, "native": score.native, **by, "why": dict(score.why)}
 
 
 def _read(file: Path) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from needlemap.plan.summary import Summary
 from needlemap.reports.live import Together
 from needlemap.runs.ahead import Ahead, look_ahead
 from needlemap.runs.contexts import SavingContexts
-from needlemap.runs.families import Families, make_suite
+from needlemap.runs.families import Families, make_suite, spent_in
 from needlemap.runs.runner import Outcome, Watcher
 from needlemap.runs.session import Session
 from needlemap.runs.suite_session import ask_families
@@ -99,7 +99,8 @@ def end_suite(folder: Families, settings: Settings) -> None:
     show_families(folder)
     if not settings.quiet:
         report = f"needlemap report {folder.path} -o report.html"
-        show(f"\nsuite: {folder.path}\nreport: {report}", file=sys.stderr)
+        spent = spent_in(settings, map(folder.folder, folder.names)).told()
+        show(f"\n{spent}\nsuite: {folder.path}\nreport: {report}", file=sys.stderr)
 
 
 def _asked(folder: Families, settled: Mapping[str, Settings], settings: Settings) -> int:

@@ -143,6 +143,11 @@ class Budget:
         """Seconds until the time is up."""
         return inf if self.limit_time_s is None else self.limit_time_s - self._ran_s
 
+    def told(self) -> str:
+        """All that is spent, for people."""
+        known = self.usd or self.prices.usd(1, 0, 1) is not None
+        return f"spent over all starts: {self.tokens:,} tokens" + f", ${self.usd:.4f}" * bool(known)
+
     def state(self) -> str:
         """What is used of each limit, for people; '' without limits."""
         parts = []

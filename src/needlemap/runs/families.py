@@ -71,10 +71,14 @@ class Families:
 def budget_beside(settings: Settings, others: Iterable[Path], started_s: float) -> Budget:
     """The limits of one of several runs: what the others have spent counts, as does time since `started_s`,
     by the monotonic clock. Nothing is read where nothing is limited."""
+    limited = settings.limit_usd is not None or settings.limit_tokens is not None
+    return spent_in(settings, others if limited else (), started_s)
+
+
+def spent_in(settings: Settings, folders: Iterable[Path], started_s: float | None = None) -> Budget:
+    """The limits of several runs, and what all their starts have spent together."""
     budget = Budget.of(settings, started_s)
-    if settings.limit_usd is None and settings.limit_tokens is None:
-        return budget
-    for folder in map(RunFolder, others):
+    for folder in map(RunFolder, folders):
         for record in [*folder.every_record(), *every_record(folder)]:
             budget.add(record)
     return budget

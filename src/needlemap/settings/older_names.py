@@ -130,6 +130,7 @@ RULES: dict[str, dict[tuple[str, ...], Raw]] = {
         _HAYSTACK: {"order": "cumulative", "joined": "tokens"},
     },
 }
+_MISTYPED = {"length", "depth"}  # OpenCompass's, but alone they may be ours with a letter missing
 # What stands in OpenCompass's configs and is no setting here: what to write instead.
 ELSEWHERE = {
     "abbr": "a model's short name is 'label'; a data set's is made of length and depth",
@@ -231,6 +232,10 @@ class Implied:
 
     def told(self, settings: Mapping[str, Any]) -> str:
         """In a line, those of the rules that the settings hold."""
+        if not self.rules:
+            read = " and ".join(f"{name} is read as {name}s" for name in self.names)
+            rules = f"{self.tool}'s rules come with others of its names, or a preset"
+            return f"{read}. {rules} (needlemap list presets)"
         held = {name: value for name, value in self.rules.items() if settings[name] == value}
         shown = ", ".join(f"{name}={str(value).lower()}" for name, value in held.items())
         return (
@@ -244,7 +249,10 @@ def implied(raw: Iterable[str]) -> Implied | None:
     for names of both tools."""
     found: dict[str, Raw] = {}
     names: dict[str, list[str]] = {}
-    for row in (BY_NAME[name] for name in raw if name in BY_NAME):
+    rows = [BY_NAME[name] for name in raw if name in BY_NAME]
+    own = {row.name for row in rows if row.tool == _O}
+    mistyped = tuple(sorted(own)) if own <= _MISTYPED else ()
+    for row in (row for row in rows if row.name not in mistyped):
         for settings, rules in RULES.get(row.tool, {}).items():
             if any(row.ours.startswith(setting) for setting in settings):
                 found.setdefault(row.tool, {}).update(rules)
@@ -255,6 +263,8 @@ def implied(raw: Iterable[str]) -> Implied | None:
             f"Names of two tools, which count and place differently: {both}. Name a preset "
             f"(needlemap list presets), or write needlemap's names (docs/coming-from.md)."
         )
+    if mistyped and not found:
+        return Implied(_O, mistyped, {})
     return next((Implied(tool, tuple(names[tool]), rules) for tool, rules in found.items()), None)
 
 
