@@ -21,7 +21,7 @@ from needlemap.maps.cube import Array, Cube
 from needlemap.maps.difference import paired_difference
 from needlemap.maps.effective import effective_length, parse_rule
 from needlemap.maps.intervals import wilson
-from needlemap.maps.position import depth_scores, length_scores, total_score
+from needlemap.maps.map import depth_scores, length_scores, total_score
 from table import rounded, show
 
 LENGTHS = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)

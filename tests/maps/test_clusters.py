@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from needlemap.maps.clusters import Z, cluster_mean, robust_error
-from needlemap.maps.intervals import wilson
-from needlemap.maps.student import t_cdf, t_quantile
+from needlemap.maps.intervals import t_cdf, t_quantile, wilson
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 
 from needlemap.maps.comparison import compare_families, compare_pairs
 from needlemap.maps.cube import Array, cube_of
+from needlemap.maps.difference import holm
 from needlemap.maps.pairs import Pairs
-from needlemap.maps.significance import holm
 
 
 def pairs(first: Array, second: Array, *, graded: bool = False) -> Pairs:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from needlemap.maps.clusters import noise_floor
 from needlemap.maps.cube import make_cube
-from needlemap.maps.noise import noise_floor
-from needlemap.maps.position import depth_scores, total_score
+from needlemap.maps.map import depth_scores, total_score
 from needlemap.runs.record import PromptRecord, Record, ScorerRecord
 
 

@@ -7,8 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from needlemap.maps.difference import paired_difference
-from needlemap.maps.significance import holm, mcnemar, sign_flip
+from needlemap.maps.difference import holm, mcnemar, paired_difference, sign_flip
 
 
 @pytest.mark.parametrize(("lost", "gained"), [(0, 0), (1, 0), (6, 0), (3, 5), (5, 3), (7, 7), (2, 11)])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.maps.bootstrap import expanded_interval, weights
+from needlemap.maps.clusters import expanded_interval, weights
 from needlemap.maps.effective import effective_length, parse_rule, parse_rules, rule_values
 
 LENGTHS = (1_000, 2_000, 4_000, 8_000)

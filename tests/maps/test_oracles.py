@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 
 from needlemap.maps.clusters import cluster_mean, robust_error
-from needlemap.maps.difference import paired_difference
+from needlemap.maps.difference import holm, mcnemar, paired_difference, sign_flip
 from needlemap.maps.effective import agreed, effective_length, parse_rule
-from needlemap.maps.intervals import wilson
-from needlemap.maps.power import trials_needed
-from needlemap.maps.significance import holm, mcnemar, sign_flip
-from needlemap.maps.student import t_cdf, t_quantile
+from needlemap.maps.intervals import t_cdf, t_quantile, trials_needed, wilson
 
 stats = pytest.importorskip("scipy.stats", reason="pip install '.[test]'")
 REASON = "pip install '.[test]'"

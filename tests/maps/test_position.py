@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from needlemap.maps.cube import cube_of
-from needlemap.maps.position import depth_scores, length_scores, position_gap, total_score
+from needlemap.maps.map import depth_scores, length_scores, position_gap, total_score
 
 LENGTHS = (1_000, 2_000)
 

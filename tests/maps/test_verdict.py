@@ -7,12 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from needlemap.maps.difference import Difference
-from needlemap.maps.missing import difference_bounds, missing_bounds
-from needlemap.maps.noise import noise_floor
-from needlemap.maps.power import trials_needed
-from needlemap.maps.significance import mcnemar
-from needlemap.maps.verdict import verdict
+from needlemap.maps.clusters import noise_floor
+from needlemap.maps.difference import Difference, difference_bounds, mcnemar, missing_bounds, verdict
+from needlemap.maps.intervals import trials_needed
 
 FOUND = Difference(-0.01, -0.015, 0.0, 0.3, 400, 10, 0.9, 0.89, 8, 4)
 

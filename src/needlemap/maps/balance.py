@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
 
-from needlemap.maps.answers import by_prompt, latest_records
-from needlemap.maps.cube import known_scores
+from needlemap.maps.cube import by_prompt, known_scores, latest_records
 from needlemap.maps.intervals import wilson
 from needlemap.runs.record import Record
 

@@ -1,16 +1,51 @@
-"""Means of trials that share haystacks: cluster-robust standard error, design effect, interval."""
+"""Trials that share a haystack stay together: cluster-robust errors, the bootstrap, the noise floor.
+
+Means have a cluster-robust standard error, a design effect and an interval. The bootstrap draws whole
+repeats again. The noise floor is how much answers to the same prompt differ (A/A), which no comparison can
+go below: seen where a run was made twice, and where one run asked a prompt more than once (`Cube.again`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
 
-from needlemap.maps.bootstrap import FEWEST
 from needlemap.maps.cube import Array
-from needlemap.maps.intervals import wilson
-from needlemap.maps.student import t_quantile
+from needlemap.maps.intervals import NORMAL, t_quantile, wilson
+
+DRAWS = 2_000
+SEED = 0
+FEWEST = 5  # haystacks: fewer have so few different draws that their interval means little
+
+
+def weights(clusters: int, draws: int = DRAWS, seed: int = SEED) -> Array:
+    """How often each cluster is drawn: (draws, clusters), each row summing to clusters.
+
+    Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 6; Field and Welsh 2007, JRSS B
+    69:369, for whole clusters. The same seed gives the same draws.
+    """
+    share = np.full(clusters, 1 / clusters)
+    return np.random.default_rng(seed).multinomial(clusters, share, size=draws).astype(np.float64)
+
+
+def expanded_interval(values: Array, clusters: int, level: float = 0.95) -> tuple[float, float] | None:
+    """Percentile interval of bootstrapped values, widened for few clusters; None for fewer than FEWEST.
+
+    The tails are cut at Phi(-sqrt(G/(G-1)) t), t being Student's quantile with G-1 degrees of freedom: the
+    plain percentile interval is too narrow for small G (Hesterberg 2015, The American Statistician 69:371).
+    values may hold infinities; NaN (a draw that measured nothing) is left out.
+    """
+    values = values[~np.isnan(values)]
+    if clusters < FEWEST or not len(values):
+        return None
+    wide = sqrt(clusters / (clusters - 1)) * t_quantile((1 + level) / 2, clusters - 1)
+    tail = NORMAL.cdf(-wide)
+    low, high = np.quantile(values, [tail, 1 - tail], method="inverted_cdf")
+    return float(low), float(high)
+
 
 Z = 1.959963984540054
 
@@ -76,3 +111,36 @@ def effective_wilson(score: float, n: int, design_effect: float, clusters: int) 
     interval = wilson(score * effective, effective, z)
     assert interval is not None  # n is at least 1
     return interval
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseFloor:
+    """differing of n pairs had another score; low, high: 95 % Wilson interval of their share.
+
+    mean_square: mean square of the change of a score.
+    """
+
+    n: int
+    differing: int
+    low: float
+    high: float
+    mean_square: float
+
+    def smallest(self, prompts: int) -> float:
+        """The least difference of two runs' means over so many prompts that is more than noise, a share."""
+        return Z * sqrt(self.mean_square / prompts)
+
+
+def noise_floor(pairs: Iterable[tuple[float, float]]) -> NoiseFloor | None:
+    """From scores of the same prompts asked twice; None without pairs.
+
+    The spread of a difference of zero mean is the root of its mean square (Bland and Altman 1986, Lancet
+    327:307, repeatability).
+    """
+    apart = [second - first for first, second in pairs]
+    n, differing = len(apart), sum(abs(change) > 1e-12 for change in apart)
+    interval = wilson(differing, n)
+    if interval is None:
+        return None
+    square = sum(change * change for change in apart) / n
+    return NoiseFloor(n, differing, *interval, square)

@@ -12,14 +12,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from needlemap.maps.clusters import NoiseFloor, noise_floor
 from needlemap.maps.cube import Array, Cube
-from needlemap.maps.difference import Difference, paired_difference
-from needlemap.maps.missing import difference_bounds
-from needlemap.maps.noise import NoiseFloor, noise_floor
+from needlemap.maps.difference import (
+    UNCOUNTED,
+    Difference,
+    Verdict,
+    difference_bounds,
+    holm,
+    mcnemar,
+    paired_difference,
+    verdict,
+)
+from needlemap.maps.intervals import trials_needed
 from needlemap.maps.pairs import Pairs
-from needlemap.maps.power import trials_needed
-from needlemap.maps.significance import holm, mcnemar
-from needlemap.maps.verdict import UNCOUNTED, Verdict, verdict
 
 
 @dataclass(frozen=True, slots=True)

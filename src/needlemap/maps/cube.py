@@ -1,20 +1,69 @@
 """A run's scores as one array: repeat by length by depth. The bootstraps and clustered errors work on it.
 
-Trials that share a haystack are a cluster. Every repeat has a haystack of its own, unless documents are taken
-as they are listed; results of other tools, whose prompts are not known, count as of one haystack.
+Of each trial the last answer that was scored counts, and answers to one prompt count together. Trials that
+share a haystack are a cluster. Every repeat has a haystack of its own, unless documents are taken as they
+are listed; results of other tools, whose prompts are not known, count as of one haystack.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from needlemap.maps.answers import Place, by_prompt, latest_records, one_a_cell, place_of
 from needlemap.runs.record import Record
+
+Place = tuple[int, int, float]  # repeat, length in tokens, depth
+
+
+def latest_records(records: Iterable[Record]) -> list[Record]:
+    """One record a trial: of several (a failure, then a score) the last scored one, else the last."""
+    latest: dict[str, Record] = {}
+    for record in records:
+        if record.scored or record.key not in latest or not latest[record.key].scored:
+            latest[record.key] = record
+    return list(latest.values())
+
+
+def place_of(record: Record) -> Place:
+    """Where a record's trial stands."""
+    return record.repeat, record.length_tokens, record.depth
+
+
+def prompt_of(record: Record) -> Hashable:
+    """What a record's prompt is told by: its length and hash. Trials of one prompt are no further evidence.
+
+    Imported results hold no prompt. Their tools build the same one for the same cell, question and answer, so
+    another version of a result is that prompt asked again.
+    """
+    if record.prompt is not None:
+        return record.length_tokens, record.prompt.sha256
+    return record.length_tokens, record.depth, record.task, record.question, record.reference
+
+
+def by_prompt(records: Iterable[Record]) -> list[list[Record]]:
+    """Records that asked the same prompt, together: by repeat, length and depth of the first, and inside."""
+    found: dict[Hashable, list[Record]] = defaultdict(list)
+    for record in sorted(records, key=place_of):
+        found[prompt_of(record)].append(record)
+    return list(found.values())
+
+
+def one_a_cell(places: Iterable[Place]) -> list[Place]:
+    """The first place in each cell: repeats that asked the very same prompt are no further evidence there.
+
+    >>> one_a_cell([(0, 10, 0.0), (0, 10, 0.5), (1, 10, 0.0)])
+    [(0, 10, 0.0), (0, 10, 0.5)]
+    """
+    found: dict[tuple[int, float], Place] = {}
+    for place in places:
+        found.setdefault(place[1:], place)
+    return list(found.values())
+
 
 Array = NDArray[np.float64]
 RAGGED_BELOW = 0.5  # share of lengths x depths that are cells

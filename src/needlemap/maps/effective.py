@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.maps.bootstrap import DRAWS, FEWEST, SEED, expanded_interval, weights
+from needlemap.maps.clusters import DRAWS, FEWEST, SEED, expanded_interval, weights
 from needlemap.maps.cube import Array, Cube
-from needlemap.maps.intervals import wilson
-from needlemap.maps.student import NORMAL
+from needlemap.maps.intervals import NORMAL, wilson
 
 Kind = Literal["absolute", "relative", "worst-depth", "auc"]
 RULES = ("absolute:85", "relative:85", "worst-depth:85", "auc")

@@ -11,8 +11,17 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from needlemap.maps.answers import Place, latest_records, one_a_cell, place_of, prompt_of
-from needlemap.maps.cube import Array, Cube, cube_of, known_scores
+from needlemap.maps.cube import (
+    Array,
+    Cube,
+    Place,
+    cube_of,
+    known_scores,
+    latest_records,
+    one_a_cell,
+    place_of,
+    prompt_of,
+)
 from needlemap.runs.record import Record
 
 Cells = Iterable[Sequence[Any]]  # rows of run.json: length in tokens, depth, repeats

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from needlemap.maps.answers import latest_records
 from needlemap.maps.balance import Rate, balance
+from needlemap.maps.cube import latest_records
 from needlemap.reports.labels import interval_label, score_label
 from needlemap.runs.closed_book import closed_book_lines
 from needlemap.runs.contrast import outdated

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from needlemap.maps.bootstrap import FEWEST
+from needlemap.maps.clusters import FEWEST
 from needlemap.maps.comparison import CellChange, Comparison, FamilyComparison, LengthDifference
-from needlemap.maps.difference import Difference
-from needlemap.maps.verdict import Verdict
+from needlemap.maps.difference import Difference, Verdict
 from needlemap.reports.labels import (
     depth_labels,
     floor_label,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from needlemap.maps.bootstrap import FEWEST
+from needlemap.maps.clusters import FEWEST
 from needlemap.maps.effective import PUBLISHED, FamilyScores, Mean, parse_rule, published_length
 from needlemap.maps.map import Map
 from needlemap.reports.labels import interval_label, length_labels, score_label

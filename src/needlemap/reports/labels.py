@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from needlemap.maps.clusters import NoiseFloor
 from needlemap.maps.difference import Difference
-from needlemap.maps.map import CellScore, Map
-from needlemap.maps.noise import NoiseFloor
-from needlemap.maps.position import DepthScore
+from needlemap.maps.map import CellScore, DepthScore, Map
 from needlemap.settings.grid import percent
 
 NOT_ASKED = "not asked"
@@ -184,7 +183,7 @@ def _trimmed(value: float, digits: int) -> str:
 class Margin:
     """One length. score: mean of its prompts in [0, 1], None if nothing was measured; n: how many prompts.
 
-    low, high: 95 % interval over haystacks (`maps/position.py`). missing, failures: of its trials.
+    low, high: 95 % interval over haystacks (`maps/map.py`). missing, failures: of its trials.
     """
 
     length_tokens: int

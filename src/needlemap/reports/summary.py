@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from math import inf
 
-from needlemap.maps.bootstrap import FEWEST
-from needlemap.maps.clusters import ClusterMean
+from needlemap.maps.clusters import FEWEST, ClusterMean, noise_floor
 from needlemap.maps.cube import Cube
+from needlemap.maps.difference import missing_bounds
 from needlemap.maps.effective import LEAST_BASE, RULES, Effective, effective_length, parse_rule
-from needlemap.maps.missing import missing_bounds
-from needlemap.maps.noise import noise_floor
-from needlemap.maps.position import position_gap, total_score
-from needlemap.maps.power import trials_needed
+from needlemap.maps.intervals import trials_needed
+from needlemap.maps.map import position_gap, total_score
 from needlemap.reports.labels import (
     depth_score_labels,
     floor_label,

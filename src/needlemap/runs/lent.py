@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.maps.answers import place_of
+from needlemap.maps.cube import place_of
 from needlemap.runs.origin import check_origin
 from needlemap.runs.store import RUN_FILE, RunFolder
 from needlemap.settings.grid import percent

@@ -8,8 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from needlemap.maps.answers import latest_records
-from needlemap.maps.cube import Cube, make_cube
+from needlemap.maps.cube import Cube, latest_records, make_cube
 from needlemap.maps.map import Map, make_map, with_skipped
 from needlemap.runs.record import Record
 from needlemap.runs.store import RunFolder

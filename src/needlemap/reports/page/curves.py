@@ -14,8 +14,7 @@ from needlemap.maps.clusters import ClusterMean
 from needlemap.maps.comparison import FamilyComparison
 from needlemap.maps.cube import Cube
 from needlemap.maps.effective import Effective, Rule
-from needlemap.maps.map import Map
-from needlemap.maps.position import depth_scores
+from needlemap.maps.map import Map, depth_scores
 from needlemap.reports.comparison import Names, comparison_json, comparison_text
 from needlemap.reports.labels import depth_score_labels
 from needlemap.reports.layout import Layout

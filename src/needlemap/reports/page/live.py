@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from needlemap.maps.answers import latest_records
+from needlemap.maps.cube import latest_records
 from needlemap.reports.live import Silent, Tally
 from needlemap.reports.page.document import as_json, fitted, page_html
 from needlemap.reports.page.payload import summary
