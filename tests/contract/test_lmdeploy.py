@@ -34,8 +34,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 lmdeploy = pytest.importorskip("lmdeploy", reason="needs lmdeploy: see .ci/run")
 
 from needlemap.models.hf import HuggingFaceModel  # noqa: E402
-from needlemap.models.lmdeploy import OURS, LMDeployModel  # noqa: E402
-from needlemap.models.lmdeploy_engine import _REFUSALS, engine_config, generation, refusal  # noqa: E402
+from needlemap.models.lmdeploy import _REFUSALS, OURS, LMDeployModel, engine_config, generation, refusal  # noqa: E402
 
 Folders = Callable[..., Path]
 SHORT = Decoding(max_answer_tokens=6)

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from needlemap.errors import SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding
-from needlemap.models.baseline import Baseline, last
-from needlemap.models.bm25 import ENDS, K1, B, Sentences, best, rank, terms
+from needlemap.models.baseline import ENDS, K1, B, Baseline, Sentences, best, last, rank, terms
 from needlemap.prompts.prompt import Message, Prompt
 from needlemap.text.tokens import TokenText
 

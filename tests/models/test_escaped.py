@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needlemap.models.base import Decoding
-from needlemap.models.escaped import Escaper
-from needlemap.models.openai import OpenAIModel, spoken
+from needlemap.models.openai import Escaper, OpenAIModel, spoken
 from needlemap.prompts.prompt import TEXT, Message, Prompt
 from needlemap.text.tokens import TokenText
 from needlemap.tokenizers.catalogue import load

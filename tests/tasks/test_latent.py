@@ -14,7 +14,7 @@ import yaml
 from needlemap.errors import SettingsError
 from needlemap.haystacks.grammar import Scene
 from needlemap.haystacks.prose import rules_of
-from needlemap.models.bm25 import Sentences, rank, terms
+from needlemap.models.baseline import Sentences, rank, terms
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks.associations import ORDERS, Association, knowledge

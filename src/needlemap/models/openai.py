@@ -8,10 +8,11 @@ passed on as it is; vLLM and SGLang continue it when `request` holds `{"add_gene
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
 from pydantic_core import to_json
 
 from needlemap.errors import Failure, Unmeasured
@@ -29,7 +30,6 @@ from needlemap.models.connection import (
     key_of,
     texts_of,
 )
-from needlemap.models.escaped import Escaper
 from needlemap.models.likelihood import WANTED, Weighing, rows_of
 from needlemap.models.thinking import told_apart
 from needlemap.prompts.prompt import TEXT, Message, Prompt
@@ -45,6 +45,10 @@ OTHER_FIELD = re.compile(
 )
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 _GAP = TokenText.opaque(b"\n\n").span()
+_LONG_BYTES = 65_536  # shorter texts are not worth remembering
+_GROWTH = np.zeros(256, np.int64)  # bytes that escaping adds to each byte
+_GROWTH[:32] = 5
+_GROWTH[list(b'\b\t\n\f\r"\\')] = 1
 
 
 class OpenAIModel(metaclass=Checked):
@@ -126,7 +130,7 @@ class OpenAIModel(metaclass=Checked):
         return True
 
     def body(self, prompt: Prompt, decoding: Decoding) -> bytes:
-        """The request, as JSON. The prompt's text is put in by hand, for speed (see `escaped.py`)."""
+        """The request, as JSON. The prompt's text is put in by hand, for speed (see `Escaper`)."""
         fields = to_json(self._fields(decoding))
         return b'{"model":%b,%b,%b' % (to_json(self.name), self._asked(prompt), fields[1:])
 
@@ -281,3 +285,44 @@ def _cached(usage: Mapping[str, Any], body: Mapping[str, Any]) -> int | None:
         if found is not None:
             return found
     return None
+
+
+class Escaper:
+    """Prompts as JSON strings: a long text is escaped once, and every prompt is joined from slices of it.
+
+    Escaping every prompt (0.4 ms at 128k tokens) would be a sixth of what a request costs; this is a copy.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[TokenText, TokenText] = {}
+
+    def string(self, spans: Iterable[Span]) -> bytes:
+        """The joined spans as a JSON string in UTF-8, quotation marks included."""
+        spans = tuple(spans)
+        if any(map(_splits, spans)):  # half a character, in presets that cut as older tools do: U+FFFD
+            return to_json(b"".join([span.data for span in spans]).decode("utf-8", "replace"))
+        return b'"%b"' % b"".join([self._escaped(span) for span in spans])
+
+    def _escaped(self, span: Span) -> bytes | memoryview:
+        if len(span.text.data) < _LONG_BYTES:
+            return to_json(bytes(span.data))[1:-1]
+        if span.text not in self._known:
+            self._known[span.text] = escaped(span.text)
+        return Span(self._known[span.text], span.start, span.stop).data
+
+
+def escaped(text: TokenText) -> TokenText:
+    """A text as the inside of a JSON string, cut into the same tokens. Its ids are the unescaped text's.
+
+    >>> escaped(TokenText(b'a"b', np.arange(2, dtype=np.int32), np.array([0, 2, 3]))).offsets.tolist()
+    [0, 3, 4]
+    """
+    grown = np.concatenate([[0], np.cumsum(_GROWTH[np.frombuffer(text.data, np.uint8)])])
+    return TokenText(to_json(text.data)[1:-1], text.ids, text.offsets + grown[text.offsets])
+
+
+def _splits(span: Span) -> bool:
+    """Whether a span begins or ends inside a character."""
+    data, offsets = span.text.data, span.text.offsets
+    ends = (offsets[span.start], offsets[span.stop])
+    return any(end < len(data) and data[end] & 0xC0 == 0x80 for end in ends)
