@@ -29,6 +29,7 @@ from transformers import CONFIG_MAPPING
 
 from machine import machine
 from needlemap.errors import SettingsError
+from needlemap.models.hf import ALONE
 from needlemap.models.hf_check import settle
 from needlemap.models.hf_engine import HuggingFaceEngine
 from needlemap.models.hf_loading import refuse_encoders
@@ -166,6 +167,8 @@ def tried(case: Case, asked: dict[str, Asked], brief: bool) -> Found:
         works = generates(model, asked["exact"].prompts[0])
         found.verdict = "crashed" if works else "refused"
         found.note = ("" if works else "its own generate fails: ") + f"{type(error).__name__}: {error}"
+    if found.answers and (case.kind in ALONE) == (found.verdict == "equal"):
+        wronged(found, "a plan promises otherwise: " + found.note)
     if found.wrong:
         wronged(found, ", ".join(f"{way} {count}" for way, count in found.wrong.items()))
     return found

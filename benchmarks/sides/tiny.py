@@ -15,12 +15,12 @@ from tinymodel import VOCABULARY
 WINDOW = 48  # tokens, far fewer than in a prompt
 SWITCH = 288  # tokens from which on some turn positions otherwise: within the answers of some prompts
 LAYERS = 4
-_NAMES: dict[Any, str] = {
+_LAYERED = "num_hidden_layers n_layer num_layers n_layers decoder_layers encoder_layers num_blocks"
+_NAMES: dict[int | float, str] = {
     VOCABULARY: "vocab_size vocab_size_per_layer_input",
     64: "hidden_size d_model n_embd dim embed_dim embedding_size word_embed_proj_dim emb_dim",
     96: "intermediate_size ffn_dim n_inner d_inner d_ff encoder_ffn_dim decoder_ffn_dim ffn_hidden_size "
     "dim_ff dff",
-    LAYERS: "num_hidden_layers n_layer num_layers n_layers decoder_layers encoder_layers num_blocks",
     4: "num_attention_heads n_head n_heads num_heads decoder_attention_heads encoder_attention_heads "
     "num_experts n_routed_experts num_local_experts moe_num_experts",
     2: "num_key_value_heads num_kv_heads num_experts_per_tok moe_topk moe_top_k top_k_experts moe_k "
@@ -40,6 +40,7 @@ _NAMES: dict[Any, str] = {
     5: "eos_token_id",
 }
 SIZES = {name: size for size, names in _NAMES.items() for name in names.split()} | {
+    **dict.fromkeys(_LAYERED.split(), LAYERS),
     "tie_word_embeddings": False,
     "pad_token_id": 0,
 }
@@ -47,18 +48,31 @@ _LONG = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embe
 _LONG |= {"short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
 _MSCALE = {"short_mscale": 1.1, "long_mscale": 1.3}
 _DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
+_COMPRESSED = ("heavily_compressed_attention", "compressed_sparse_attention") * 2
+_GEMMA3N = {"num_hidden_layers": 10, "num_kv_shared_layers": 4}
 # What the sizes alone do not make: fields that must fit each other.
 _FITTED: dict[str, dict[str, Any]] = {
     "bamba": {"attn_layer_indices": [1, 3]},
     "bailing_hybrid": {
+        "layer_group_size": 2,
         "num_group": 1,
         "n_group": 1,
         "topk_group": 1,
         "num_experts": 4,
         "num_experts_per_tok": 2,
     },
+    "deepseek_v4": {
+        "o_groups": 2,
+        "o_lora_rank": 16,
+        "layer_types": [*_COMPRESSED],
+        "mlp_layer_types": ["moe"] * 4,
+    },
     "deepseek_v2": {"num_experts_per_tok": 2, "n_routed_experts": 4},
     "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
+    "gemma3n": _GEMMA3N,
+    "gemma3n_text": _GEMMA3N,
+    "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
+    "zamba2": {"layers_block_type": ["mamba", "hybrid"] * 2},
     "nemotron": {"num_key_value_heads": 2},
     "granitemoe": {"attention_multiplier": 0.25},
     "granitemoeshared": {"attention_multiplier": 0.25},
@@ -69,13 +83,67 @@ _FITTED: dict[str, dict[str, Any]] = {
     "mamba2": {"num_heads": 8},
     "zaya": {"num_experts_per_tok": 1},
     "reformer": {"is_decoder": True, "axial_pos_embds": False},
+    "dbrx": {
+        "attn_config": {"kv_n_heads": 2, "rope_theta": 1e4, "clip_qkv": 8.0},
+        "ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 4, "moe_top_k": 2, "hidden_size": 64},
+    },
+    "cohere_compass_text": {
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 2, 2]}
+        },
+        "layer_types": ["full_attention"] * 4,
+    },
+    "inkling_text": {
+        "swa_num_attention_heads": 4,
+        "swa_num_key_value_heads": 2,
+        "swa_head_dim": 16,
+        "sliding_window_size": WINDOW,
+        "layer_types": ["hybrid_sliding", "hybrid"] * 2,
+        "mlp_layer_types": ["dense", "sparse"] * 2,
+        "d_rel": 8,
+        "rel_extent": 64,
+        "logits_mup_width_multiplier": 1.0,
+        "route_scale": 1.0,
+    },
+    "inkling2_text": {
+        "swa_num_attention_heads": 4,
+        "swa_num_key_value_heads": 2,
+        "swa_head_dim": 16,
+        "sliding_window_size": WINDOW,
+        "layer_types": ["hybrid_sliding", "hybrid"] * 2,
+        "unpadded_vocab_size": VOCABULARY,
+        "d_rel": 8,
+        "rel_extent": 64,
+        "n_layers_per_attn_res_block": 2,
+    },
+    "kimi_linear": {
+        "linear_head_dim": 16,
+        "linear_num_heads": 4,
+        "qk_head_dim": 32,
+        "num_key_value_heads": 4,
+        "num_experts_per_token": 2,
+        "layer_types": ["linear_attention", "full_attention"] * 2,
+        "mlp_layer_types": ["dense", "sparse"] * 2,
+    },
+    "longcat_flash": {
+        "zero_expert_num": 2,
+        "qk_head_dim": 32,
+        "moe_topk": 2,
+        "num_layers": 2,
+        "num_hidden_layers": 4,
+    },
+    "minimax_m3_vl_text": {
+        "dense_intermediate_size": 96,
+        "shared_intermediate_size": 96,
+        "layer_types": ["full_attention"] * 4,
+        "mlp_layer_types": ["dense", "sparse"] * 2,
+    },
 }
 # Of these the language model has no class of its own that could be loaded, or no small form.
 _LEFT_OUT = (
     "emu3", "mllama", "musicgen", "musicgen_melody", "gemma4_assistant", "gemma4_unified_assistant", "git",
-    "blt", "phi4_multimodal", "dbrx", "cohere_compass_text", "qwen4_exp", "qwen4_exp_text", "dots3_note",
-    "dots3_note_text", "inkling_text", "inkling2_text", "kimi_linear", "longcat_flash", "minimax_m3_vl_text",
-    "deepseek_v4",
+    "blt", "phi4_multimodal", "qwen4_exp", "qwen4_exp_text", "dots3_note",
+    "dots3_note_text",
 )  # fmt: skip
 _VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("llama longrope", "llama", {"rope_parameters": _LONG}),

@@ -316,6 +316,30 @@ def test_a_plan_promises_what_the_cache_can_do(folder: Path, copy: Path) -> None
     assert planned(folder) > planned(copy) > planned(folder, share=False) == 0
 
 
+@pytest.mark.parametrize("architecture", ["llama", "mamba"])
+def test_a_plan_promises_nothing_where_a_kind_s_cache_does_not_go_on(
+    folders: Folders, architecture: str
+) -> None:
+    serves = HuggingFaceModel(str(folders(architecture))).side is None
+    assert serves == (planned(folders(architecture)) > 0) == (architecture == "llama")
+    traits = HuggingFaceModel.traits(str(folders(architecture)), {})
+    assert [f"of a {architecture} model does not go on" in note for note in traits.notes] == [True] * (
+        not serves
+    )
+
+
+def test_a_plan_says_what_windows_that_keep_all_take(folders: Folders) -> None:
+    model = HuggingFaceModel(str(folders("mistral")))
+    ((_, size),) = model._engine._token_bytes.items()
+    assert HuggingFaceModel.traits(str(folders("mistral")), {}).window_bytes == size
+    assert HuggingFaceModel.traits(str(folders("mistral")), {"full_cache": False}).window_bytes is None
+    assert HuggingFaceModel.traits(str(folders("llama")), {}).window_bytes is None
+    grid = {"lengths": "40k", "depths": "50", "model_options": {"allow_beyond": True}}
+    settings = configure(None, {"model": f"hf/{folders('mistral')}", **grid})
+    (note,) = prepare(settings).notes
+    assert f"up to {40_000 * size / 1e9:.2f} GB for the longest prompt" in note
+
+
 @pytest.mark.parametrize("architecture", ["llama", "mistral", "bamba"])
 def test_a_run_caches_what_its_plan_promised(folders: Folders, tmp_path: Path, architecture: str) -> None:
     grid = {"lengths": "300:500:3", "depths": "0:100:3", "max_answer_tokens": 4}

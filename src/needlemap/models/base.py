@@ -261,7 +261,8 @@ class Traits:
     and answer that it has places for, None for no known limit. needs: packages that asking it imports.
     request: the request fields that it heeds, None where a server or an engine says which. side: for prompts
     of so many tokens a number: what was computed for one serves those of the same number, of None nothing. No
-    function where all serve each other.
+    function where all serve each other. notes: what a user should know of how it is asked. window_bytes: what
+    each token takes in memory where the model's sliding windows keep all, None where it has none.
     """
 
     chat: bool = True
@@ -277,6 +278,8 @@ class Traits:
     needs: tuple[str, ...] = ()
     request: tuple[str, ...] | None = None
     side: Callable[[int], int | None] | None = None
+    notes: tuple[str, ...] = ()
+    window_bytes: int | None = None
 
 
 class Model(Protocol):

@@ -35,6 +35,12 @@ from needlemap.settings.registry import Checked, checked
 from needlemap.tokenizers.huggingface import read_vocabulary
 
 T = TypeVar("T")
+# Kinds of models whose cache transformers (5.23) cannot extend by several tokens, or that keep none for the
+# next token (benchmarks/architectures.py asks all). For plans: a model is tried when it is loaded.
+ALONE = (
+    "axk2", "cpmant", "deepseek_v32", "falcon_mamba", "glm_moe_dsa", "hrm_text", "hy_v4", "jamba", "mamba",
+    "openai-gpt", "recurrent_gemma", "rwkv", "xlm", "xlnet", "zamba",
+)  # fmt: skip
 _SAMPLE = b"The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again, 12345."
 
 
@@ -123,6 +129,8 @@ class HuggingFaceModel(metaclass=Checked):
             needs=("torch", "transformers"),
             side=side_of(model, share=bool(known.get("share", True))),
             request=STOP_FIELDS,
+            notes=notes_of(model),
+            window_bytes=window_bytes(model) if known.get("full_cache", True) else None,
         )
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
@@ -254,10 +262,38 @@ def check_chunk(chunk_tokens: int) -> None:
 
 def side_of(model: ModelFiles, *, share: bool) -> Callable[[int], int | None] | None:
     """Which prompts serve each other (see `Traits.side`), by the words of a configuration."""
-    if not share:
+    if not share or kind_of(model) in ALONE:
         return _nothing
     switch = configured_switch(model.json("config.json"))
     return switch.side if switch is not None else None
+
+
+def kind_of(model: ModelFiles) -> str:
+    """What transformers calls the architecture; of several parts the language model's."""
+    config = model.json("config.json")
+    inner = config.get("text_config")
+    return str((inner if isinstance(inner, dict) else config).get("model_type", ""))
+
+
+def notes_of(model: ModelFiles) -> tuple[str, ...]:
+    """What a user should know of a kind of models before one is loaded."""
+    if kind_of(model) not in ALONE:
+        return ()
+    return (
+        f"the cache of a {kind_of(model)} model does not go on to the next prompt: each is computed in full",
+    )
+
+
+def window_bytes(model: ModelFiles) -> int | None:
+    """See `Traits.window_bytes`; None too where a configuration does not say all of it."""
+    config = model.json("config.json")
+    window = model.number("sliding_window", "attention_chunk_size")
+    layers, heads = model.number("num_hidden_layers", "n_layer"), model.number("num_attention_heads")
+    if not (window and layers and heads) or config.get("use_sliding_window") is False:
+        return None
+    size = model.number("head_dim") or (model.number("hidden_size") or 0) // heads
+    wide = 4 if "float32" in (config.get("dtype"), config.get("torch_dtype")) else 2
+    return 2 * layers * (model.number("num_key_value_heads") or heads) * size * wide
 
 
 def _nothing(_: int) -> None:

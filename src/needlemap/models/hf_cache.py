@@ -70,10 +70,14 @@ def is_sliding(layer: Any) -> bool:
     return bool(getattr(layer, "is_sliding", False))
 
 
-def token_bytes(cache: Any) -> int:
-    """What a cache of one token takes."""
+def token_bytes(cache: Any) -> dict[Any, int]:
+    """What a cache of one token takes on each device."""
     held = [getattr(layer, name, None) for layer in cache.layers for name in ("keys", "values")]
-    return sum(tensor.nelement() * tensor.element_size() for tensor in held if tensor is not None)
+    found: dict[Any, int] = {}
+    for tensor in held:
+        if tensor is not None:
+            found[tensor.device] = found.get(tensor.device, 0) + tensor.nelement() * tensor.element_size()
+    return found
 
 
 def free_bytes(device: Any) -> float:

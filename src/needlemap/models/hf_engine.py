@@ -74,6 +74,7 @@ class HuggingFaceEngine:
         self.switch = switch_of(model)
         self.check: Callable[[], None] = _nothing
         self.way, self._roomy, self._snaps = Way(), False, False
+        self._made = False
         self._cache: Any = None
         self._ids: Ids = np.empty(0, np.int32)
         self._coming, self._partings, self._side = 0, frozenset[int](), 0
@@ -85,13 +86,14 @@ class HuggingFaceEngine:
         """Compute a first token, which shows what cache the model makes."""
         token = np.zeros(1, np.int32)
         self.vocabulary = int(self.alone(token, 1).shape[-1])
+        self._made = True
         self._compute(token, 1)
         layers = list(getattr(self._cache, "layers", ()))
         self.sliding = min((layer.sliding_window for layer in layers if is_sliding(layer)), default=None)
         kinds = _KEEPING if full_cache else _KEEPING[:2]
         plain = type(self._cache).__name__ == "DynamicCache"  # others may hold more than their layers
         self._roomy = plain and all(type(layer).__name__ in kinds for layer in layers)
-        self._token_bytes = token_bytes(self._cache) if plain else 0
+        self._token_bytes = token_bytes(self._cache) if plain else {}
         self._snaps = not (self._roomy or (plain and all(map(is_croppable, layers))))
         # Layers that keep more of each token than keys and values pick what they attend to by it.
         picks = any(is_croppable(layer) and type(layer).__name__ not in _KEEPING for layer in layers)
@@ -148,8 +150,8 @@ class HuggingFaceEngine:
         first prompt on that leaves no room for more."""
         if not (self._roomy and self.sliding):
             return True
-        needed = _SPARE * self._token_bytes * (self._coming - len(self._ids))
-        self._roomy = needed <= free_bytes(self.device)
+        more = _SPARE * (self._coming - len(self._ids))
+        self._roomy = all(more * size <= free_bytes(device) for device, size in self._token_bytes.items())
         self._snaps = not self._roomy
         return self._roomy
 
@@ -293,10 +295,11 @@ class HuggingFaceEngine:
 
     @contextmanager
     def _undrawn(self, tokens: int) -> Iterator[None]:
-        """Raises Unmeasured where random numbers were drawn."""
+        """Raises Unmeasured where random numbers were drawn. A first pass may, for modules made only then."""
         before = self._dice()
         yield
-        if any(not self._torch.equal(*each) for each in zip(before, self._dice(), strict=True)):
+        after = self._dice()
+        if self._made and not all(map(self._torch.equal, before, after)):
             raise Unmeasured(Failure.MODEL, _RANDOM.format(tokens=tokens))
 
     def _dice(self) -> list[Any]:

@@ -131,12 +131,25 @@ def prepare(settings: Settings, *, asked: bool = True) -> Experiment:
         resolved.shared,
         tuple(haystacks),
         tuple(trials),
-        (*beyond(resolved, trials), *_notes(resolved)),
+        (*beyond(resolved, trials), *_asked(resolved, trials), *_notes(resolved)),
     )
     _refuse_unheard(experiment)
     if settings.collisions != "warn":
         refuse_given_away(experiment.given_away)
     return experiment
+
+
+def _asked(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
+    """What is known of how a model will be asked, before it is loaded."""
+    traits, most = resolved.traits, resolved.settings.most_tokens
+    if traits.window_bytes is None:
+        return traits.notes
+    size = traits.window_bytes * (max((trial.prompt.asked_tokens for trial in trials), default=0) + most)
+    return (
+        *traits.notes,
+        f"sliding windows keep all tokens, up to {size / 1e9:,.2f} GB for the longest prompt; without room "
+        f"for one and a half times that they keep the last ones, and copies of them where prompts part",
+    )
 
 
 def _notes(resolved: Resolved) -> tuple[str, ...]:
@@ -173,7 +186,7 @@ def _prepare_ready(resolved: Resolved, task: Ready) -> Experiment:
         key = scored_key(asked, resolved.scorer)
         trials.append(Trial(key, asked, each.cell, each.number, each.whole.item, each.prompt, (), False))
     parts = resolved.traits, resolved.tokenizer, resolved.task, resolved.scorer, resolved.workers, shared
-    notes = (*found.notes, *beyond(resolved, trials))
+    notes = (*found.notes, *beyond(resolved, trials), *_asked(resolved, trials))
     return Experiment(settings, found.grid, *parts, (task.source(),), tuple(trials), notes)
 
 
