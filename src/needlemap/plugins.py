@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from needlemap.errors import Failure, HaystackError, SettingsError, Unmeasured, VocabularyMissing
 from needlemap.haystacks.base import Document, Parted, Source
-from needlemap.models.base import Answer, Decoding, Forced, Model, Teacher, Traits
+from needlemap.models.base import Answer, Decoding, Forced, Logprobs, Model, Teacher, Traits
 from needlemap.prompts.placement import Needle
 from needlemap.prompts.prompt import Prompt
 from needlemap.scorers.base import Connected, Paid, Reference, Score, Scorer, Weigher
@@ -27,6 +27,7 @@ __all__ = [
     "Forced",
     "HaystackError",
     "Item",
+    "Logprobs",
     "Model",
     "Needle",
     "Paid",
