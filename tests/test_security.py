@@ -256,6 +256,22 @@ def test_no_command_writes_through_a_link_in_a_runs_folder(typed):
     )
 
 
+def test_no_command_writes_into_a_file_that_has_another_name_outside(typed):
+    """A hard link looks like any file: what was written went into both."""
+    grid = ("--lengths", "500", "--depths", "50")
+    typed("run", "bm25", *grid, "-o", "r")
+    victims = [typed.folder / name for name in ("a", "b")]
+    for victim, name in zip(victims, ("closed-book.jsonl", "report.html"), strict=True):
+        victim.write_text("mine")
+        (typed.folder / "r" / name).hardlink_to(victim)
+    for command in (
+        ("run", "bm25", *grid, "-o", "r", "--closed-book"),
+        ("report", "r", "-o", "r/report.html"),
+    ):
+        assert "is a link, or no file" in typed(*command, code=2).stderr
+    assert {victim.read_text() for victim in victims} == {"mine"}
+
+
 def test_workers_take_no_module_from_the_folder_that_they_start_in(tmp_path):
     """A yaml.py that lay there was run by every worker."""
     assert "-P -m needlemap.runs.worker" in Processes(tmp_path, workers=1).script(1)

@@ -109,7 +109,8 @@ def open_inside(file: Path, mode: str) -> IO[bytes]:
         if file.is_symlink() or (file.exists() and not is_regular(file)):
             raise _link(file) from None
         raise error
-    if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+    status = os.fstat(opened.fileno())
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         opened.close()
         raise _link(file)
     return opened
@@ -121,7 +122,7 @@ def refuse_link(target: Path) -> None:
     for path in (target, *target.parents):
         if linked is not None and any((path / name).exists() for name in _MARKS):
             raise _link(linked)
-        linked = path if path.is_symlink() else linked
+        linked = path if path.is_symlink() or _has_other_names(path) else linked
 
 
 def write_report(target: Path, data: bytes) -> Path:
@@ -136,6 +137,11 @@ def _refuse_odd(file: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, a device or a socket"
         raise NeedlemapError(f"'{file}' is {kind}, not a file.")
+
+
+def _has_other_names(file: Path) -> bool:
+    """Whether a regular file is there under another name too, which may be one outside."""
+    return is_regular(file) and file.stat().st_nlink > 1
 
 
 def _link(file: Path) -> NeedlemapError:

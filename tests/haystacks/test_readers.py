@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -156,3 +157,33 @@ def test_a_document_without_text_says_so(tmp_path):
     (tmp_path / "a.pdf").write_bytes(pdf(""))
     with pytest.raises(Unreadable, match="no text in it"):
         converted(tmp_path / "a.pdf", "pdf")
+
+
+def test_a_page_whose_text_is_packed_beyond_all_measure_is_no_empty_page(process):
+    """The reader passes over what is drawn from elsewhere and cannot be unpacked: that read as 'no text'."""
+    with pytest.raises(Unreadable, match=r"no PDF that can be read: .*XForm"):
+        process.text("pdf", drawn(zlib.compress(b"BT /F1 9 Tf (A fact.) Tj ET " + b" " * 100_000_000)))
+    assert process.text("pdf", drawn(zlib.compress(b"BT /F1 9 Tf (A fact.) Tj ET "))) == b"A fact."
+
+
+def drawn(packed: bytes) -> bytes:
+    """A PDF of one page that draws a form, whose stream is packed."""
+    from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject, StreamObject
+
+    writer = PdfWriter()
+    page, form = writer.add_blank_page(200, 200), StreamObject()
+    font = DictionaryObject({NameObject(f"/{key}"): NameObject(f"/{value}") for key, value in FONT.items()})
+    fonts = DictionaryObject({NameObject("/Font"): DictionaryObject({NameObject("/F1"): font})})
+    form._data = packed
+    form.update(
+        {NameObject("/Subtype"): NameObject("/Form"), NameObject("/Filter"): NameObject("/FlateDecode")}
+    )
+    form[NameObject("/Resources")] = fonts
+    content = DecodedStreamObject()
+    content.set_data(b"/X1 Do")
+    forms = DictionaryObject({NameObject("/X1"): writer._add_object(form)})
+    page[NameObject("/Contents")] = writer._add_object(content)
+    page[NameObject("/Resources")] = DictionaryObject({NameObject("/XObject"): forms})
+    with io.BytesIO() as file:
+        writer.write(file)
+        return file.getvalue()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -19,9 +20,11 @@ MOST_TEXT = 64 << 20  # bytes
 
 
 def pdf_text(data: bytes) -> str:
-    """The pages of a PDF, a blank line between. Raises whatever pypdf does."""
+    """The pages of a PDF, a blank line between. Raises whatever pypdf does, and ValueError with what that
+    passed over where no text is left."""
     from pypdf import PdfReader
 
+    passed_over = _heard("pypdf")
     reader = PdfReader(io.BytesIO(data))
     if reader.is_encrypted and not reader.decrypt(""):
         raise ValueError("it is encrypted")
@@ -31,7 +34,19 @@ def pdf_text(data: bytes) -> str:
         size += len(parts[-1])
         if size > MOST_TEXT:
             raise MemoryError
-    return "\n\n".join(filter(None, (part.strip() for part in parts)))
+    text = "\n\n".join(filter(None, (part.strip() for part in parts)))
+    if passed_over and not text:
+        raise ValueError(passed_over[0])
+    return text
+
+
+def _heard(logger: str) -> list[str]:
+    """What a library warns of from now on, which it else writes to the terminal."""
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger(logger).handlers = [handler]
+    return said
 
 
 def html_text(data: bytes) -> str:
