@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from machine import machine
 from needlemap.haystacks.generated import Generated
-from needlemap.scorers.levenshtein import edit_score
+from needlemap.scorers.edit import edit_score
 from table import rounded, show
 
 SIZES = (25, 2_000, 20_000)

@@ -83,6 +83,7 @@ MEANINGS = {
     "scorer.scale": "lowest and highest native score",
     "scorer.native": "the score on that scale",
     "scorer.why": "what decided it: words found, distance, the judge's words and usage",
+    "scorer.unreadable": "whether nothing could be taken from the answer to be compared; its score is 0 then",
     "scorer.mean": "whether it is a mean of nobody knows how many answers, as in an imported summary",
     "scorer.usd": "what a judge cost; 0 without one, null if no price is known",
     "prompt_tokens": "as the provider counted them; null if it does not say",
@@ -104,7 +105,7 @@ MEANINGS = {
     "failure": "why it could not be measured; null if it was",
     "error": "the same in the server's or library's words, without keys",
     "outcome": "what became of it: `scored`, `refused by the model`, `answer budget spent`, "
-    "`thinking budget spent` (all scored), else the failure",
+    "`thinking budget spent`, `unreadable answer` (all scored), else the failure",
     "answered_by": "the model that the provider names in its reply",
     "finished_at": "UTC time",
 }

@@ -38,7 +38,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "verbatim, bare": ("verbatim", {"bare": True}),
     "label": ("label", {}),
     "boxed": ("boxed", {}),
-    "sole": ("sole", {}),
+    "only": ("only", {}),
     "choice": ("choice", {}),
     "alternatives": ("alternatives", {}),
     "alternatives, ruler": ("alternatives", {"rule": "ruler"}),

@@ -8,7 +8,7 @@ from needlemap.haystacks.base import Document, Parted, Source
 from needlemap.models.base import Answer, Decoding, Forced, Logprobs, Model, Teacher, Traits
 from needlemap.prompts.placement import Needle
 from needlemap.prompts.prompt import Prompt
-from needlemap.scorers.base import Connected, Paid, Reference, Score, Scorer, Weigher
+from needlemap.scorers.base import Reference, Score, Scorer
 from needlemap.settings.grid import Cell
 from needlemap.settings.registry import Checked
 from needlemap.tasks.base import Background, Draw, Item, Ready, Task, Whole
@@ -19,7 +19,6 @@ __all__ = [
     "Background",
     "Cell",
     "Checked",
-    "Connected",
     "Decoding",
     "Document",
     "Draw",
@@ -30,7 +29,6 @@ __all__ = [
     "Logprobs",
     "Model",
     "Needle",
-    "Paid",
     "Parted",
     "Prompt",
     "Ready",
@@ -46,6 +44,5 @@ __all__ = [
     "Traits",
     "Unmeasured",
     "VocabularyMissing",
-    "Weigher",
     "Whole",
 ]

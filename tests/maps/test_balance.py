@@ -25,7 +25,7 @@ def record(number: int, score: float | None, why: dict[str, Any], prompt: str | 
         score=score,
         failure=None if score is not None else "timed out",
         prompt=PromptRecord(sha256=prompt or f"p{number}", tokens=900, haystack_tokens=800),
-        scorer=ScorerRecord(name="sole", why=why),
+        scorer=ScorerRecord(name="only", why=why),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from needlemap.scorers.base import Score
-from needlemap.scorers.substring import Substring
+from needlemap.scorers.words import Substring
 
 GRID = ("--lengths", "200,300", "--depths", "0,25,50,75,100")
 

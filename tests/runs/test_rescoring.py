@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from needlemap.scorers.base import FIRST_RULE, Score
-from needlemap.scorers.substring import Substring
+from needlemap.scorers.words import Substring
 
 GRID = ("--lengths", "200,300", "--depths", "0,50,100")
 PICKY = """
-from needlemap.scorers.base import Score
-class Picky:
-    name, scale, options = "picky", (0.0, 1.0), {}
+from needlemap.plugins import Score, Scorer
+class Picky(Scorer):
+    name = "picky"
     async def score(self, answer, reference):
         if not any(letter.isdigit() for letter in answer):
             raise ValueError(f"no code in {answer!r}")

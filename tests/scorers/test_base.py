@@ -15,8 +15,8 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.runs.retry import Scoring, bounded
-from needlemap.scorers.base import FIRST_RULE, Reference, Score, rule_of
-from needlemap.scorers.exact import Exact
+from needlemap.scorers.base import FIRST_RULE, Reference, Score, Scorer, build_scorer, rule_of
+from needlemap.scorers.words import Exact
 from needlemap.settings.registry import installed
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +26,17 @@ ROOT = Path(__file__).parents[2]
 def test_a_share_outside_0_to_1_is_a_slip_of_the_scorer_and_no_score(share):
     with pytest.raises(ValueError, match=r"lies in \[0, 1\]"):
         Score(share, 1.0)
+
+
+def test_an_unreadable_answer_scores_nothing():
+    with pytest.raises(ValueError, match="unreadable answer the share is 0"):
+        Score(0.5, 0.5, unreadable=True)
+
+
+def test_a_scorer_that_is_no_subclass_is_told_what_to_be(monkeypatch):
+    monkeypatch.setattr("needlemap.scorers.base.find", lambda *_: Reference)
+    with pytest.raises(SettingsError, match=r"'odd' is no subclass of `needlemap.plugins.Scorer`"):
+        build_scorer("odd", {"answer": "x"})
 
 
 SLOW = (  # repeated; each took time by the square, or eighteen times its length, in some scorer
@@ -68,10 +79,10 @@ def test_what_is_scored_of_a_long_answer_are_its_ends_and_never_less_than_the_ri
     assert len(bounded("\ufdfa" * 100_000)) < 3_000  # each is eighteen letters to a scorer
 
 
-class Told:
+class Told(Scorer):
     """A scorer that keeps what it was given."""
 
-    name, scale, options = "told", (0.0, 1.0), {}
+    name = "told"
 
     async def score(self, answer: str, reference: Reference) -> Score:
         self.said = answer
@@ -110,7 +121,7 @@ def test_a_score_that_moves_is_seen(monkeypatch):
     made = tool()
     frozen = json.loads(made.FILE.read_text("utf-8"))
     exact = installed("scorers")["exact"].load()
-    monkeypatch.setattr("needlemap.scorers.exact.normal", lambda text, **_: text[:1])
+    monkeypatch.setattr("needlemap.scorers.words.normal", lambda text, **_: text[:1])
     assert list(made.moved(frozen)) == ["exact"]
     monkeypatch.setattr(exact, "rule", exact.rule + 1)
     assert made.moved(frozen) == {}

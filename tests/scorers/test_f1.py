@@ -1,4 +1,4 @@
-"""A list is scored by what it holds and by what it should not hold."""
+"""How well a list agrees with the wanted one, and what an answer lists."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.scorers.base import Reference, Score
-from needlemap.scorers.f1 import F1
-from needlemap.scorers.listing import items
+from needlemap.scorers.f1 import F1, alone, items
 from needlemap.tasks.values import Values
 
 WANTED = ("AAAAA", "BBBBB", "CCCCC")
@@ -293,3 +292,48 @@ def test_what_cannot_be_scored_is_said():
         asyncio.run(F1().score("x", Reference("y")))
     with pytest.raises(SettingsError, match="is no pattern"):
         F1(item="(")
+
+
+FRUITS = ["fig", "plum", "pear"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "date",
+        "date (30 times)",
+        "date - 30",
+        "date: 30",
+        "date   30",
+        "**date** (30)",
+        "_date_ (30)",
+        "**_date_** 30",
+        "_**date**_: 30",
+        "`date` -> 30",
+        "1. date",
+        "- *date*.",
+        '"date",',
+        "[date]。",
+    ],
+)
+def test_an_item_is_told_from_its_count_and_marks(line):
+    assert alone(f"fig\n{line}\nplum", FRUITS) == ["fig", "date", "plum"]
+
+
+@pytest.mark.parametrize(
+    ("piece", "item"),
+    [
+        ("1. fig.", "fig"),
+        ("  * [fig] ", "fig"),
+        ('- "`fig`":。', "fig"),
+        ("2) **fig**  ", "fig"),
+        ("fig's", "fig's"),
+        (" ... ", None),
+    ],
+)
+def test_an_item_stands_without_bullets_and_quotes(piece, item):
+    assert items(piece) == ([item] if item else [])
+
+
+def test_a_made_up_item_in_the_midst_of_a_sentence_stays_unseen():
+    assert alone("They are fig, plum and perhaps a date too", FRUITS) == ["plum"]

@@ -9,7 +9,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.scorers.base import Reference, Score
-from needlemap.scorers.label import Label
+from needlemap.scorers.stated import Label
 from needlemap.tasks.world import world
 
 REFERENCE = Reference("barn", question="Where is Ada, who left the hall?", decoys=("hall", "attic", "bar"))
@@ -59,7 +59,6 @@ def test_the_right_label_alone_is_right(answer):
         "Jasper Rookshaw has it. He is in the dairy.",
         "The bracelet is in the **dairy**. It was in the barn earlier.",
         "In the dairy\n\nExplanation: Jasper walked from the barn to the kitchen, then to the dairy.",
-        "It has not left the dairy.",
         "If I'm not mistaken, it is in the dairy.",
     ],
 )
@@ -94,11 +93,7 @@ def test_a_label_that_is_denied_is_not_named(answer):
         "Without question, Ann is in the dairy.",
         "Not surprisingly, dairy",
         "It is not clear, probably dairy",
-        "She hasn't gone out of the dairy",
-        "It was not taken from the dairy",
         "Ann did not take the ball elsewhere and stays in the dairy",
-        "Never mind the rest - dairy",
-        "Ann is never anywhere else than in the dairy",
     ],
 )
 def test_a_denial_reaches_no_further_than_its_clause_and_may_be_turned_round(answer):
@@ -183,6 +178,15 @@ def test_a_right_answer_in_chinese(answer):
 )
 def test_a_wrong_answer_in_chinese(answer):
     assert scored(answer, CHINESE).share == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["It has not left the dairy.", "It was not taken from the dairy", "Not the dairy", "I don't know.", ""],
+)
+def test_an_answer_that_names_no_label_or_only_denies_one_is_unreadable(answer):
+    score = scored(answer, ENGLISH)
+    assert (score.share, score.why["labels"], score.unreadable) == (0, [], True)
 
 
 def test_a_denial_may_be_a_label_itself():

@@ -9,7 +9,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.models.base import Forced
-from needlemap.scorers.base import Reference, Weigher
+from needlemap.scorers.base import Reference
 from needlemap.scorers.logprob import LOWEST, Logprob
 from needlemap.settings.reading import configure
 from needlemap.trials.build import prepare
@@ -39,7 +39,7 @@ def test_it_takes_no_options():
 
 
 def test_it_is_a_weigher():
-    assert isinstance(Logprob(), Weigher)
+    assert Logprob().weighs
 
 
 def test_a_model_that_gives_no_probabilities_is_refused_before_anything_is_built():

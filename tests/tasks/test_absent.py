@@ -18,7 +18,7 @@ from needlemap.plan.tree import reused, walk_order
 from needlemap.reports.page.payload import summary
 from needlemap.runs.loaded import load_run
 from needlemap.scorers.base import Score
-from needlemap.scorers.sole import Sole
+from needlemap.scorers.only import Only
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks.absent import one_edit
@@ -67,7 +67,7 @@ def test_the_share_is_an_option(share):
 def test_without_it_no_question_says_that_there_may_be_nothing():
     assert Magic().item(DRAWS[0]) == Magic(near=0.1).item(DRAWS[0])
     assert "none" not in Magic().item(DRAWS[0]).question
-    assert (Magic().scorer, Magic(absent=0.5).scorer, Latent().scorer) == ("recall", "sole", "sole")
+    assert (Magic().scorer, Magic(absent=0.5).scorer, Latent().scorer) == ("recall", "only", "only")
 
 
 @pytest.mark.parametrize("task", MAGIC)
@@ -125,8 +125,8 @@ def test_all_that_is_hidden_is_a_decoy_where_the_question_asks_for_something_els
         assert set(item.reference.decoys) == values
 
 
-def sole(item: Item, answer: str) -> Score:
-    return asyncio.run(Sole().score(answer, item.reference))
+def only(item: Item, answer: str) -> Score:
+    return asyncio.run(Only().score(answer, item.reference))
 
 
 @pytest.mark.parametrize("task", MAGIC)
@@ -136,9 +136,9 @@ def test_a_denial_with_a_value_of_the_kind_that_is_asked_for_is_a_false_answer(t
     for item in absent(items(task, value=kind, key=kind, uuid_digits=16, language=language))[:20]:
         made_up = Values(kind, {"word": 0, "number": 7, "uuid": 16}[kind], language).draw(Random(1))
         for said in {made_up, made_up.replace("-", " ") if kind == "word" else made_up}:
-            score = sole(item, f"{item.reference.none}, 或 {said}")
+            score = only(item, f"{item.reference.none}, 或 {said}")
             assert (score.share, score.why["invented"]) == (0, [made_up])
-        assert sole(item, f"{item.reference.none} {item.question}").share == 1
+        assert only(item, f"{item.reference.none} {item.question}").share == 1
 
 
 @pytest.mark.parametrize("kind", ["word", "number", "uuid"])
@@ -147,7 +147,7 @@ def test_a_denial_may_say_which_keys_there_are(kind):
     for item in absent(items(Multikey, value=kind, key=kind)):
         said = f"None: the text has {', '.join(hidden_keys(item))}."
         for text in (said, said.replace("-", " ") if kind == "word" else said):
-            assert (sole(item, text).share, sole(item, text).why["invented"]) == (1, [])
+            assert (only(item, text).share, only(item, text).why["invented"]) == (1, [])
 
 
 @pytest.mark.parametrize("task", MAGIC)
@@ -156,8 +156,8 @@ def test_a_denial_may_say_whose_the_values_of_the_text_are(task):
         pairs = list(zip(item.reference.owners, item.reference.decoys, strict=True))
         assert {owner for owner, _ in pairs} == set(hidden_keys(item))
         told = "; ".join(f"{owner} has {value}" for owner, value in pairs)
-        assert sole(item, f"None. The text has others: {told}.").share == 1
-        assert sole(item, f"None. The text has {pairs[0][1]}.").share == 0
+        assert only(item, f"None. The text has others: {told}.").share == 1
+        assert only(item, f"None. The text has {pairs[0][1]}.").share == 0
 
 
 @pytest.mark.parametrize("language", ["english", "chinese"])
@@ -168,7 +168,7 @@ def test_a_denial_with_anybodys_name_is_a_false_answer(language):
         told = [name for name in people if any(name in needle.text for needle in item.needles)]
         assert set(item.reference.decoys) == set(told)
         for name in people:
-            score = sole(item, f"{item.reference.none}, 或 {name}")
+            score = only(item, f"{item.reference.none}, 或 {name}")
             there = name in told
             assert (score.share, *map(bool, (score.why["decoys"], score.why["invented"]))) == (
                 0,
@@ -293,7 +293,7 @@ def test_answers_made_elsewhere_are_scored_so_too(typed):
     for answer, scores in (("None.", {100.0}), (f"None, or {' or '.join(people)}.", {0.0})):
         said = [row | {"answer": answer} for row in rows]
         (typed.folder / "a.jsonl").write_text("\n".join(map(json.dumps, said)))
-        lines = typed("score", "a.jsonl", "--scorer", "sole").stdout.splitlines()
+        lines = typed("score", "a.jsonl", "--scorer", "only").stdout.splitlines()
         found = [json.loads(line) for line in lines]
         assert {row["score"] for row in found} == scores
         assert {row["why"]["present"] for row in found} == {False}

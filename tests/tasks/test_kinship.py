@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError, TooShort
-from needlemap.scorers.boxed import Boxed
+from needlemap.scorers.stated import Boxed
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw, Item

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.first import First
+from needlemap.scorers.stated import First
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw

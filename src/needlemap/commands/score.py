@@ -18,9 +18,8 @@ from needlemap.runs.loaded import load_map
 from needlemap.runs.rescoring import rescore, with_scorer
 from needlemap.runs.retry import Scoring
 from needlemap.runs.store import RunFolder
-from needlemap.scorers.base import Connected, Reference, Scorer, rule_of
+from needlemap.scorers.base import Reference, Scorer, build_scorer, rule_of
 from needlemap.settings.flags import parsed
-from needlemap.settings.registry import find
 from needlemap.text.printable import show, show_data
 
 _ANSWERS = ("answer", "prediction", "response")
@@ -58,7 +57,7 @@ def _from_now_on(path: Path, before: dict[str, Any]) -> str:
 
 def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) -> int:
     """Write each line with its score, and the mean to standard error."""
-    made: Scorer = find("scorers", scorer)(**options)
+    made = build_scorer(scorer, options)
     rows = _read(file)
     if not rows:
         raise SettingsError(f"'{file}' holds no line to score.")
@@ -70,22 +69,21 @@ def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) ->
         write_report(out, lines.encode())
     shares = [row["score"] for row in scored if row["score"] is not None]
     mean = f"{sum(shares) / len(shares):.2f}" if shares else "-"
+    unread = sum(bool(row.get("unreadable")) for row in scored)
+    also = f", {unread} unreadable" if unread else ""
     show(
-        f"mean {mean} (n={len(shares)}, {len(scored) - len(shares)} not scored), scorer {scorer}",
+        f"mean {mean} (n={len(shares)}, {len(scored) - len(shares)} not scored{also}), scorer {scorer}",
         file=sys.stderr,
     )
     return 0 if len(shares) == len(scored) else 1
 
 
 async def _all(scorer: Scorer, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    connected = scorer if isinstance(scorer, Connected) else None
     try:
-        if connected:
-            connected.open()
+        scorer.open()
         return [await _scored(scorer, row) for row in rows]
     finally:
-        if connected:
-            await connected.close()
+        await scorer.close()
 
 
 async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +105,8 @@ async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
         score = await Scoring(scorer, answer, reference).score(_RETRIES)
     except Unmeasured as failure:
         return {**row, "score": None, **by, "failure": failure.failure, "error": str(failure)}
-    return {**row, "score": score.share * 100, "native": score.native, **by, "why": dict(score.why)}
+    said = {"native": score.native, **by, "why": dict(score.why), "unreadable": score.unreadable}
+    return {**row, "score": score.share * 100, **said}
 
 
 def _read(file: Path) -> list[dict[str, Any]]:

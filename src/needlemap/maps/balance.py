@@ -1,6 +1,6 @@
 """How well a model tells what is there from what is not: balanced accuracy, false answers.
 
-Of records whose scorer says whether the text held what was asked for (`scorer.why.present`, by `sole`).
+Of records whose scorer says whether the text held what was asked for (`scorer.why.present`, by `only`).
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from needlemap.plan.cost import Shape, prefill_flops
 from needlemap.plan.lanes import Lanes, speed_up, useful
 from needlemap.plan.order import cut, in_common, ordered, shared
 from needlemap.plan.tree import walk_order
-from needlemap.scorers.base import Paid
 from needlemap.settings.prices import Prices, summed
 from needlemap.trials.build import Experiment, Trial
 
@@ -162,7 +161,7 @@ def _usd(prices: Prices, sizes: Sequence[int], cached: Sequence[int], answer_tok
 def judged_usd(experiment: Experiment, trials: Iterable[Trial]) -> float | None:
     """Dollars for verdicts on the answers of all trials, at most; None when no price is known."""
     scorer, budget = experiment.scorer, experiment.settings.max_answer_tokens
-    if not isinstance(scorer, Paid):
+    if not scorer.asks:
         return 0.0
     references = Counter(trial.item.reference for trial in trials)
     costs = {reference: scorer.most_usd(reference, budget) for reference in references}

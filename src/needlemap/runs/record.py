@@ -119,6 +119,7 @@ class ScorerRecord(BaseModel):
     """How the answer was scored: the scorer, its options, its rule's number, its native scale and what
     decided the score.
 
+    unreadable: whether nothing could be taken from the answer; its score is 0 then.
     mean: whether the score is a mean of nobody knows how many answers, as in an imported summary.
     usd: what a judge cost; None when no price is known.
     """
@@ -130,6 +131,7 @@ class ScorerRecord(BaseModel):
     scale: tuple[float, float] = (0.0, 1.0)
     native: Native = None
     why: Said = Field(default_factory=dict)
+    unreadable: bool = False
     mean: bool = False
     usd: Amount = 0.0
 
@@ -254,12 +256,14 @@ SCORED = "scored"
 REFUSED = "refused by the model"
 ANSWER_SPENT = "answer budget spent"
 THINKING_SPENT = "thinking budget spent"
-THE_MODELS = (SCORED, REFUSED, ANSWER_SPENT, THINKING_SPENT)
+UNREADABLE = "unreadable answer"
+THE_MODELS = (SCORED, REFUSED, ANSWER_SPENT, THINKING_SPENT, UNREADABLE)
 SKIPPED = "skipped by budget"  # of trials without a record
 NOT_MEASURED = "not measured"  # an imported trial without a score
 
 _REFUSALS = ("refusal", "content_filter")
 _CUTS = ("length", "max_tokens", "model_context_window_exceeded")
+_TOLD = {"cut off": (ANSWER_SPENT, THINKING_SPENT), "unreadable": (UNREADABLE,)}  # with its share
 
 
 def outcome_of(record: Record) -> str:
@@ -271,7 +275,7 @@ def outcome_of(record: Record) -> str:
     if record.finish in _CUTS:
         thought = record.thinking or record.thinking_tokens
         return THINKING_SPENT if thought and not (record.answer or "").strip() else ANSWER_SPENT
-    return SCORED
+    return UNREADABLE if record.scorer and record.scorer.unreadable else SCORED
 
 
 def outcome_counts(records: Iterable[Record]) -> dict[str, int]:
@@ -291,10 +295,11 @@ def outcome_lines(counts: Mapping[str, int], skipped: int = 0) -> list[str]:
     if set(whole) <= {SCORED}:
         return []
     lines = ["outcomes: " + " · ".join(f"{count} {name}" for name, count in whole.items())]
-    cut, n = sum(counts.get(name, 0) for name in (ANSWER_SPENT, THINKING_SPENT)), 0
-    n = sum(counts.get(name, 0) for name in THE_MODELS)
-    interval = wilson(cut, n)
-    if cut and interval:
-        low, high = (f"{100 * end:.1f}" for end in interval)
-        lines.append(f"cut off: {cut}/{n} = {100 * cut / n:.1f} % [{low}, {high}] of the answers")
+    answers = sum(counts.get(name, 0) for name in THE_MODELS)
+    for said, names in _TOLD.items():
+        found = sum(counts.get(name, 0) for name in names)
+        if found and (interval := wilson(found, answers)):
+            low, high = (f"{100 * end:.1f}" for end in interval)
+            share = f"{found}/{answers} = {100 * found / answers:.1f} % [{low}, {high}] of the answers"
+            lines.append(f"{said}: {share}")
     return lines

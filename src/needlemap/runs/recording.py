@@ -162,6 +162,7 @@ class RecordMaker:
             scale=scorer.scale,
             native=native,
             why=why,
+            unreadable=isinstance(score, Score) and score.unreadable,
             usd=score.usd,
         )
 

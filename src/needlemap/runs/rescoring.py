@@ -23,7 +23,7 @@ from needlemap.runs.run_file import ruled
 from needlemap.runs.runner import raised, whole_answer
 from needlemap.runs.session import make_ready
 from needlemap.runs.store import RunFolder, Writer
-from needlemap.scorers.base import Score, Scorer, Weigher
+from needlemap.scorers.base import Score, Scorer
 from needlemap.settings.grid import percent, setting
 from needlemap.settings.prices import Prices
 from needlemap.settings.reading import checked
@@ -43,7 +43,7 @@ def with_scorer(folder: RunFolder, scorer: str, options: Mapping[str, Any]) -> E
     named = {**about["settings"], "scorer": scorer, "scorer_options": dict(options)}
     whole = _whole(checked(named, str(folder.path / "run.json")), about["cells"])
     experiment = prepare(whole, asked=False)
-    if isinstance(experiment.scorer, Weigher):
+    if experiment.scorer.weighs:
         raise SettingsError(f"Scorer '{scorer}' asks the model anew. Type: needlemap run --scorer {scorer}")
     return experiment
 

@@ -18,7 +18,7 @@ from unicodedata import normalize
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models.base import Answer
 from needlemap.runs.pacer import LONGEST_WAIT_S, Pacer, Ticket
-from needlemap.scorers.base import Connected, Reference, Score, Scorer
+from needlemap.scorers.base import Reference, Score, Scorer
 from needlemap.settings.prices import summed
 
 T = TypeVar("T")
@@ -132,7 +132,7 @@ class Scoring:
 
     async def _once(self) -> Score:
         try:
-            most = JUDGED if isinstance(self.scorer, Connected) else LONGEST
+            most = JUDGED if self.scorer.asks else LONGEST
             most = max(most, _MUCH * len(self.reference.answer))
             return await self.scorer.score(bounded(self.said, most), self.reference)
         except Unmeasured as failure:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from needlemap.runs.record import MOST, MOST_TOKENS, SCHEMA
 from needlemap.scorers.base import FIRST_RULE
 from needlemap.settings.grid import MOST_TRIALS
+from needlemap.settings.registry import current_name
 
 _MOST_PLACES = 10_000_000  # lengths x depths x repeats
 _NAMED = ("model", "task", "mode")  # settings that every report shows
@@ -41,8 +42,10 @@ class Scorer(BaseModel):
 
 
 def ruled(scorer: Mapping[str, Any]) -> dict[str, Any]:
-    """A scorer as run.json holds it, with the number of its rule also where an earlier version wrote none."""
-    return {**scorer, "rule": scorer.get("rule", FIRST_RULE)}
+    """A scorer as run.json holds it: by its name of today, and with the number of its rule also where an
+    earlier version wrote none."""
+    name = current_name("scorers", str(scorer.get("name", "")))
+    return {**scorer, "name": name, "rule": scorer.get("rule", FIRST_RULE)}
 
 
 def is_ruled_otherwise(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

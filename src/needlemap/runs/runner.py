@@ -24,7 +24,7 @@ from needlemap.runs.pacer import LONGEST_WAIT_S, Pacer
 from needlemap.runs.record import Record, UnreadRecord
 from needlemap.runs.recording import NONE_UNREAD, RecordMaker, answer_of, scored_anew
 from needlemap.runs.retry import Scoring, attempts
-from needlemap.scorers.base import Connected, Score, Scorer, Weigher
+from needlemap.scorers.base import Score, Scorer
 from needlemap.settings.prices import Prices
 from needlemap.settings.settings import Settings
 from needlemap.trials.build import Trial
@@ -134,12 +134,9 @@ class Runner:
             left_s=budget.left_s,
             say=watcher.said,
         )
-        # Asked here, not for each trial: Python 3.11 takes 0.03 ms to look at a protocol.
-        self._connected = isinstance(scorer, Connected)
         # A judge's server has limits of its own. An answer in hand is scored, also when the run's time is up.
-        self._scoring = Pacer(left_s=lambda: budget.left_s() + _JUDGED_S) if self._connected else Pacer()
-        self._weigher = scorer if isinstance(scorer, Weigher) else None
-        self._teacher = model if self._weigher is not None and isinstance(model, Teacher) else None
+        self._scoring = Pacer(left_s=lambda: budget.left_s() + _JUDGED_S) if scorer.asks else Pacer()
+        self._teacher = model if scorer.weighs and isinstance(model, Teacher) else None
 
     @property
     def outcome(self) -> Outcome:
@@ -174,7 +171,7 @@ class Runner:
                 continue
             finish = group.create_task(self._finish(trial, answered, tried))
             finish.add_done_callback(lambda _: scoring.release())
-            if not self._connected:
+            if not self._scorer.asks:
                 await finish
             if self._settings.pause_s and tried:
                 await asyncio.sleep(self._settings.pause_s)
@@ -287,8 +284,8 @@ class Runner:
 
     async def _score(self, trial: Trial, answer: Answer) -> Score | Unmeasured:
         try:
-            if self._weigher is not None and answer.forced is not None:
-                return self._weigher.weigh(answer.forced)
+            if self._scorer.weighs and answer.forced is not None:
+                return self._scorer.weigh(answer.forced)
             said = whole_answer(trial.prompt.answer_prefix, answer.text)
             scoring = Scoring(self._scorer, said, trial.item.reference)
             return await scoring.score(self._settings.retries, self._scoring)

@@ -35,7 +35,7 @@ from needlemap.runs.origin import signed
 from needlemap.runs.record import SCHEMA
 from needlemap.runs.runner import Outcome, Runner, Watcher, raised
 from needlemap.runs.store import RunFolder, Writer
-from needlemap.scorers.base import Connected, Paid, Scorer, Weigher
+from needlemap.scorers.base import Scorer
 from needlemap.settings.prices import Prices
 from needlemap.settings.registry import find
 from needlemap.settings.settings import Settings
@@ -160,7 +160,7 @@ class Session:
 
     def most(self, trials: Iterable[Trial]) -> Reserved:
         """What trials may take at most, judges not counted. Likelihoods are read without an answer."""
-        weighed = isinstance(self.experiment.scorer, Weigher)
+        weighed = self.experiment.scorer.weighs
         answer_tokens = 0 if weighed else self.experiment.settings.most_tokens
         return self.budget.most((trial.prompt.asked_tokens for trial in trials), answer_tokens)
 
@@ -180,10 +180,10 @@ class Session:
 async def make_ready(scorer: Scorer, trial: Trial, stack: AsyncExitStack) -> None:
     """Open what a scorer needs, until the stack is left. One that lacks something says so before anything is
     paid: it scores an empty answer to the trial. Raises NeedlemapError."""
-    if isinstance(scorer, Connected):
+    if scorer.asks:
         scorer.open()
         stack.push_async_callback(scorer.close)
-    elif not isinstance(scorer, Weigher):
+    elif not scorer.weighs:
         with suppress(Unmeasured):  # what is wrong with one answer is told trial by trial
             try:
                 await scorer.score("", trial.item.reference)
@@ -235,7 +235,7 @@ def check_price(settings: Settings) -> None:
 def check_judge(experiment: Experiment) -> None:
     """Raises SettingsError when nobody knows what a judge costs, and dollars are limited."""
     settings, scorer = experiment.settings, experiment.scorer
-    if settings.limit_usd is None or not isinstance(scorer, Paid):
+    if settings.limit_usd is None or not scorer.asks:
         return
     if scorer.most_usd(experiment.trials[0].item.reference, settings.max_answer_tokens) is None:
         raise SettingsError(

@@ -358,7 +358,7 @@ def _schema(line: bytes) -> int:
 def scorer_of(record: Record) -> dict[str, Any]:
     """A record's scorer as run.json names it."""
     scorer = record.scorer
-    return {"name": scorer.name, "options": scorer.options, "rule": scorer.rule} if scorer else {}
+    return ruled({"name": scorer.name, "options": scorer.options, "rule": scorer.rule}) if scorer else {}
 
 
 def write_json(file: Path, about: dict[str, Any]) -> None:

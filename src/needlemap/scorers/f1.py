@@ -1,26 +1,42 @@
 """How well an answer's list agrees with the wanted one: F1, with recall and precision.
 
-What the question already says earns nothing, as anybody can repeat it.
+What the question already says earns nothing, as anybody can repeat it. A list's items are told from what is
+said around them: of languages that takes what joins items (and, or, 和) and a few English words that lead to
+a list, no more; a made-up item in the midst of a sentence stays unseen. Every pattern takes time in
+proportion to the text, as an answer may be a million blanks.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from rapidfuzz.distance import LCSseq
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Reference, Score
-from needlemap.scorers.listing import alike, alone, beside, items
+from needlemap.scorers.base import Reference, Score, Scorer
 from needlemap.scorers.matching import named, place, plain, ungrouped
-from needlemap.settings.registry import Checked
 
 _SHORT = 3  # digits of numbers that a list without spaces cannot tell from thousands
+_BETWEEN = re.compile(r"[\n,;、，]|\band\b|和")
+_HEADING = (":", "：")
+_WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
+_BULLET = re.compile(r"^[\s\-*•]*(\d+[.)])?[\s\"'`*\[]*")
+_END = re.compile(r"(?<![\s\"'`*\].:。])[\s\"'`*\].:。]+$")
+
+_PARTS = re.compile(r"[,;、/]|->|\b(?:and|or)\b|[和或与及]")
+_INTRODUCED = re.compile(r"^\s*#.*|^.*:[\s*_]*(?=[^\s*_0-9]|$)")  # a heading; what leads to a list
+_COUNT = re.compile(  # fig (30 times), fig - 30, fig: 30
+    r"(?<=[^\W_])(?:[*_`\"\s]*+\(|_*+[^\w-][\W_]*+[0-9]).*$"
+)
+_TALK = frozenset(  # words of five letters or more that stand alone in front of a list
+    (
+        *("answer", "answers", "clearly", "finally", "first", "indeed", "lastly", "output", "overall"),
+        *("please", "result", "results", "second", "surely", "thanks", "third"),
+    )
+)
 
 
-class F1(metaclass=Checked):
+class F1(Scorer):
     """item: what an item looks like, a regular expression.
 
     Wanted are the keywords. Wrong is, where the task says what else its text holds (the reference's decoys)
@@ -33,14 +49,13 @@ class F1(metaclass=Checked):
 
     name = "f1"
     rule = 3
-    scale = (0.0, 1.0)
 
     def __init__(self, *, item: str = "") -> None:
         try:
             re.compile(item)
         except re.error as error:
             raise SettingsError(f"Option 'item' of F1: '{item}' is no pattern ({error}).") from None
-        self.options: Mapping[str, Any] = {"item": item}
+        self.options = {"item": item}
 
     async def score(self, answer: str, reference: Reference) -> Score:
         """Raises SettingsError if the task gives no list."""
@@ -58,7 +73,8 @@ class F1(metaclass=Checked):
         share = 2 * recall * precision / (recall + precision) if found else 0.0
         missing = [text for text in wanted if text not in found]
         why = {"recall": recall, "precision": precision, "found": found, "missing": missing, "wrong": wrong}
-        return Score(share, share, why | {"ordered": in_order(compared, found) / max(1, len(wanted))})
+        why["ordered"] = in_order(compared, found) / max(1, len(wanted))
+        return Score(share, share, why, unreadable=not found and not wrong)
 
     def _listed(self, compared: str, wanted: list[str], reference: Reference) -> list[str]:
         """What the answer lists, but for items that name something wanted."""
@@ -81,3 +97,115 @@ def in_order(answer: str, texts: list[str]) -> int:
     """
     said = sorted(texts, key=lambda text: place(answer, text))
     return LCSseq.similarity(texts, said)
+
+
+def items(answer: str, pattern: str = "") -> list[str]:
+    """What a pattern finds, each once; without one, all pieces of an answer, but what ends with a colon.
+
+    >>> items("1. fig\\n2. plum, and pear")
+    ['fig', 'plum', 'pear']
+    """
+    if pattern:
+        return list(dict.fromkeys(match.group() for match in re.finditer(pattern, answer, re.IGNORECASE)))
+    pieces = (piece for piece in _BETWEEN.split(answer) if not piece.rstrip().endswith(_HEADING))
+    return list(dict.fromkeys(filter(None, map(_bare, pieces))))
+
+
+def beside(item: str, wanted: list[str]) -> list[str]:
+    """What looks like the wanted and is not, in an item that names some: a list may have spaces alone.
+
+    >>> beside("red-fox (30) sad-dog shy-cat", ["red-fox", "shy-cat"]), beside("1) 6713 2) 1392", ["6713"])
+    (['sad-dog'], ['1392'])
+    >>> beside("red fox sad dog", ["red-fox"])
+    ['sad-dog']
+    """
+    spaced = [one for one in wanted if "-" in one and one not in item and named(item, one)]
+    parts = {part for one in spaced for part in one.split("-")}
+    rest = [word for word in _words(item) if word not in parts]
+    if parts and len(rest) > 1:
+        return ["-".join(rest)]
+    return [word for word in _WORD.findall(item) if word not in wanted and _of_kind(word, wanted)]
+
+
+def alike(answer: str, like: str, *, spaced: bool) -> list[str]:
+    """What looks like an item anywhere, by a pattern. spaced: also with a space for a hyphen, as prose may.
+
+    Raises SettingsError for what is no pattern.
+    """
+    try:
+        found = [match.group() for match in re.finditer(like, answer)] if like else []
+    except re.error as error:
+        raise SettingsError(f"like: '{like}' is no pattern ({error}).") from None
+    parts = [text.replace("_", " ").split() for text in found]
+    return ["-".join(each) for each in parts if spaced or len(each) == 1]
+
+
+def alone(answer: str, wanted: list[str], like: str = "") -> list[str]:
+    """Words that stand alone as items do: between two wanted ones any, elsewhere those that look like them.
+
+    like: a pattern of items, for those that are written with a space where they have a hyphen.
+
+    >>> alone("Sure, these are the words: pear, plum (30), of course", ["pear"])
+    ['pear', 'plum']
+    """
+    pieces = [piece for line in answer.split("\n") for piece in _told(line, wanted)]
+    clean = [at for at, piece in enumerate(pieces) if _name(piece) in wanted]
+    found = list[str]()
+    for at, piece in enumerate(pieces):
+        found += _listed(piece, wanted, like, inside=bool(clean) and clean[0] < at < clean[-1])
+    return found
+
+
+def _told(line: str, wanted: list[str]) -> list[str]:
+    """The pieces of a line, but for what introduces them: a heading, or the sentence that names the first."""
+    pieces = [_bare(piece) for piece in _PARTS.split(_INTRODUCED.sub("", line))]
+    naming = (at for at, piece in enumerate(pieces) if any(named(piece, one) for one in wanted))
+    first = next(naming, 0)
+    return pieces if _name(pieces[first]) in wanted else pieces[first:]
+
+
+def _listed(piece: str, wanted: list[str], like: str, *, inside: bool) -> list[str]:
+    """The items of one piece: itself, or its words where they are a list with spaces alone."""
+    words = _words(piece)
+    if len(words) == 1:
+        numbering = words[0] not in wanted and any(named(piece, one) for one in wanted)  # | 1 | fig |
+        count = words[0].isdecimal() and not any(one.isdecimal() for one in wanted)  # fig -> 30
+        item = words[0] not in _TALK and not count and (inside or _of_kind(words[0], wanted, near=True))
+        return words if item and not numbering else []
+    if sum(word in wanted for word in words) > 1:
+        return words if all(_of_kind(word, wanted) for word in words) else []
+    return [_name(piece)] if like and re.fullmatch(like, _name(piece)) else []
+
+
+def _name(piece: str) -> str:
+    return "-".join(_words(piece))
+
+
+def _words(piece: str) -> list[str]:
+    """The words of a piece, without a count behind them."""
+    return list(_WORD.findall(_COUNT.sub("", piece)))
+
+
+def _bare(piece: str) -> str:
+    once = _END.sub("", _BULLET.sub("", piece))
+    return _END.sub("", _BULLET.sub("", once))
+
+
+def _of_kind(word: str, wanted: list[str], *, near: bool = False) -> bool:
+    """Whether a word is of some wanted one's kind: signs, script, hyphens; and without hyphens, length.
+
+    near: it may be a quarter longer or shorter, a number as it likes; but what is not ASCII is a sentence.
+    """
+    if near and not word.isascii():
+        return False
+    for one in wanted:
+        length, other = len(one), len(word)
+        slip = (max(length, other) if one.isdecimal() else length // 4) if near else 0
+        if _signs(word) == _signs(one) and ("-" in one or abs(length - other) <= slip):
+            return True
+    return False
+
+
+def _signs(text: str) -> tuple[bool, bool, bool, int]:
+    digits = any(sign.isdecimal() for sign in text)
+    return digits, any(sign.isalpha() for sign in text), text.isascii(), text.count("-")

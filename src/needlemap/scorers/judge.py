@@ -15,10 +15,10 @@ from typing import Any
 from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
 from needlemap.models.base import Answer, Decoding, Model
 from needlemap.prompts.prompt import Prompt
-from needlemap.scorers.base import Reference, Score
+from needlemap.scorers.base import Reference, Score, Scorer
 from needlemap.secrets import scrub
 from needlemap.settings.prices import Prices, summed
-from needlemap.settings.registry import Checked, find
+from needlemap.settings.registry import find
 
 LOWEST, HIGHEST = 1, 10
 _LEAST_BYTES = 3  # of text in a token, for upper bounds: English has 4 to 5, Chinese 3 to 4
@@ -58,7 +58,7 @@ _SCORE = re.compile(
 _BARE = re.compile(rf"[\s*_]*{_NUMBER}\s*(?:/\s*10|分)?[\s*_.。]*")
 
 
-class Judge(metaclass=Checked):
+class Judge(Scorer):
     """model: any back end and name. attempts: how often an unreadable verdict is asked for.
 
     judge_options: the back end's options (base_url, ...). temperature, max_answer_tokens, timeout_s: as for
@@ -67,7 +67,7 @@ class Judge(metaclass=Checked):
     """
 
     name = "judge"
-    rule = 1
+    asks = True
     scale = (float(LOWEST), float(HIGHEST))
 
     def __init__(
@@ -89,7 +89,7 @@ class Judge(metaclass=Checked):
         self._judge: Model | None = None
         backend, _, name = model.partition("/")
         self._prices = Prices.named(backend, name, prices, "option 'prices' of Judge")
-        self.options: Mapping[str, Any] = {
+        self.options = {
             "model": model,
             "attempts": attempts,
             "judge_options": self._options,

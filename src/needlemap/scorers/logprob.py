@@ -7,30 +7,24 @@ answer into other tokens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import exp, fsum
-from typing import Any
 
 from needlemap.errors import SettingsError
 from needlemap.models.base import Forced
-from needlemap.scorers.base import Reference, Score
-from needlemap.settings.registry import Checked
+from needlemap.scorers.base import Reference, Score, Scorer
 
 LOWEST = -100.0  # a mean below it is as good as this; exp of it is 0 on any map
 
 
-class Logprob(metaclass=Checked):
+class Logprob(Scorer):
     """native: mean natural log-probability of the answer's tokens. share: its exp, their geometric mean.
 
     why: tokens, and greedy_match: whether the model, asked, would have said just this.
     """
 
     name = "logprob"
-    rule = 1
+    weighs = True
     scale = (LOWEST, 0.0)
-
-    def __init__(self) -> None:
-        self.options: Mapping[str, Any] = {}
 
     async def score(self, answer: str, reference: Reference) -> Score:
         """Raises SettingsError: a text has no probabilities."""

@@ -8,14 +8,13 @@ ratio two unlike English texts are half alike (0.53), by difflib's hardly at all
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Any
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Reference, Score
-from needlemap.settings.registry import Checked
+from needlemap.scorers.base import Reference, Score, Scorer
 
 PERFECT = 0.99  # an answer above it is the text but for a slip or two
 _MUCH, _MORE = 4, 2_000  # times the wanted text's characters, and so many more, are compared
@@ -25,7 +24,7 @@ _BEFORE = re.compile(
 _BEHIND = " \t\r\n*_`\"'”’])}>:.,;=-\u2013\u2014"
 
 
-class Verbatim(metaclass=Checked):
+class Verbatim(Scorer):
     """0 unless the answer begins with the code, else its ratio to the wanted text. Spaces around are ignored.
 
     Marks around the code are ignored too, and the word before it: **x7Kq**, "x7Kq", Code: x7Kq; not so with
@@ -38,10 +37,9 @@ class Verbatim(metaclass=Checked):
 
     name = "verbatim"
     rule = 2
-    scale = (0.0, 1.0)
 
     def __init__(self, *, bare: bool = False) -> None:
-        self.options: Mapping[str, Any] = {"bare": bare}
+        self.options = {"bare": bare}
 
     async def score(self, answer: str, reference: Reference) -> Score:
         """Raises SettingsError if the task gives no text to repeat."""

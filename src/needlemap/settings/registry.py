@@ -27,6 +27,9 @@ _KINDS = {  # what is allowed, by how the name of a validation error begins
 }
 
 
+_FORMER = {("scorers", "sole"): "only"}  # names of before, which runs and settings may hold
+
+
 @cache
 def installed(kind: str) -> dict[str, EntryPoint]:
     """The extensions of a kind ('models', 'tasks', ...) by name, not yet imported."""
@@ -39,9 +42,18 @@ def _all() -> Any:
     return entry_points()
 
 
+def current_name(kind: str, name: str) -> str:
+    """What an extension of ours is called today.
+
+    >>> current_name("scorers", "sole"), current_name("scorers", "exact")
+    ('only', 'exact')
+    """
+    return _FORMER.get((kind, name), name)
+
+
 def find(kind: str, name: str) -> Any:
     """The class that an extension registers. Raises SettingsError with the nearest known name."""
-    known = installed(kind)
+    known, name = installed(kind), current_name(kind, name)
     if name not in known:
         noun = kind.removesuffix("s")
         raise SettingsError(f"Unknown {noun} '{name}'. {did_you_mean(name, known)}")

@@ -16,7 +16,6 @@ from string import Formatter
 from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.scorers.base import Connected, Weigher
 from needlemap.settings.registry import find, installed, option_names
 from needlemap.settings.settings import Settings, known_of, marked
 from needlemap.tasks.base import Background, Ready
@@ -137,12 +136,12 @@ def _own_code(facts: Facts, name: str) -> Why | None:
 def _model(facts: Facts, name: str) -> Why | None:
     """What a back end says that it does not read, and what no weighed answer needs."""
     settings, value = facts.settings, getattr(facts.settings, name)
-    if name in _ANSWERED and value is not None and isinstance(facts.scorer, Weigher):
+    if name in _ANSWERED and value is not None and facts.scorer.weighs:
         return f"Scorer '{settings.scorer}' weighs a given answer and asks for none", ""
     if value is None or name not in getattr(facts.backend, "unread", ()):
         return None
     if name == "concurrency":
-        judged = isinstance(facts.scorer, Connected)
+        judged = facts.scorer.asks
         once = f"'{settings.model}' answers one prompt after another"
         return None if value == 1 or judged else (once, "")
     return f"'{settings.model}' takes no --{name.replace('_', '-')}", ""

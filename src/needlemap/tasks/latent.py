@@ -12,7 +12,7 @@ from typing import Literal
 from needlemap.errors import SettingsError
 from needlemap.prompts.placement import Needle
 from needlemap.scorers.base import Reference
-from needlemap.scorers.shape import any_of
+from needlemap.scorers.matching import any_of
 from needlemap.settings.registry import Checked
 from needlemap.tasks.absent import Absence
 from needlemap.tasks.associations import ORDERS, Association, knowledge, with_so_many
@@ -38,7 +38,7 @@ class Latent(metaclass=Checked):
     """
 
     name = "latent"
-    scorer = "sole"
+    scorer = "only"
     dial = tuple({"hops": hops, "distractors": wrong} for hops, wrong in ((1, 0), (2, 0), (2, 2)))
 
     def __init__(

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from needlemap.errors import SettingsError
 from needlemap.prompts.placement import Needle
 from needlemap.scorers.base import Reference
-from needlemap.scorers.shape import but
+from needlemap.scorers.matching import but
 from needlemap.settings.registry import Checked
 from needlemap.tasks.absent import Absence, one_edit
 from needlemap.tasks.backgrounds import Noise, Pairs
@@ -87,7 +87,7 @@ class Magic(metaclass=Checked):
         self._haystack, self._fresh = haystack, fresh
         self._absence = Absence(absent, near, language)
         if absent:
-            self.scorer = "sole"
+            self.scorer = "only"
         own, several = WORDINGS[language], self._count[1] * self._count[2] > 1
         self._wording, self._noise = own, noise or own.noise
         kinds = dict(zip(("kind", "kinds"), own.kinds[value], strict=True))

@@ -10,7 +10,7 @@ from random import Random
 from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.shape import any_of, hexadecimal, number
+from needlemap.scorers.matching import any_of, hexadecimal, number
 
 Kind = Literal["word", "number", "uuid"]
 _TRIES = 2000  # draws of one value before its kind is given up as used up

@@ -17,7 +17,7 @@ from needlemap.prompts.feeding import Feeder
 from needlemap.prompts.placement import Builder
 from needlemap.prompts.prompt import TEXT
 from needlemap.prompts.templates import Template, load_template
-from needlemap.scorers.base import Scorer, Weigher
+from needlemap.scorers.base import Scorer, build_scorer
 from needlemap.settings.grid import Grid, check_size, make_grid
 from needlemap.settings.registry import find, installed, option_names
 from needlemap.settings.settings import Settings, lender_of, settings_of
@@ -264,8 +264,8 @@ def make_scorer(settings: Settings, task: Task, traits: Traits) -> Scorer:
     """The scorer that the settings, or else the task, name. SettingsError if the model cannot feed it."""
     name = task.scorer if settings.scorer == "auto" else settings.scorer
     own = task.scorer_options if isinstance(task, Scored) and name == task.scorer else {}
-    made: Scorer = find("scorers", name)(**{**own, **settings.scorer_options})
-    if isinstance(made, Weigher) and not traits.teacher:
+    made = build_scorer(name, {**own, **settings.scorer_options})
+    if made.weighs and not traits.teacher:
         raise SettingsError(
             f"Scorer '{name}' needs the model's own probabilities of an answer, which '{settings.model}' "
             f"does not give. Use --model hf/PATH or openai/NAME, or another --scorer."

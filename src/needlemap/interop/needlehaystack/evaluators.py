@@ -29,7 +29,7 @@ from needlemap.prompts.templates import load_template
 from needlemap.runs.retry import attempts
 from needlemap.scorers.base import Reference, Scorer
 from needlemap.scorers.judge import Judge
-from needlemap.scorers.substring import Substring
+from needlemap.scorers.words import Substring
 from needlemap.secrets import hidden
 from needlemap.settings.registry import find
 from needlemap.text.printable import printable, show

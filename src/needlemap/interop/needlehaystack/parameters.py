@@ -14,7 +14,7 @@ import numpy as np
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.interop.needlehaystack.contexts import Decode, Encode
 from needlemap.interop.needlehaystack.session import Cell, shared_names
-from needlemap.scorers.substring import missing_words
+from needlemap.scorers.words import missing_words
 from needlemap.settings.grid import DEPTH_SCALES, sigmoid
 from needlemap.settings.registry import checked
 from needlemap.tokenizers.catalogue import bundled_for

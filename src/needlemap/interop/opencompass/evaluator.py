@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.levenshtein import edit_score, stripped
+from needlemap.scorers.edit import edit_score, stripped
 
 NEAR_MISS = 0.2  # what an answer without its keyword keeps of its edit-distance score
 

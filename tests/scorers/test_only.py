@@ -9,8 +9,8 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.scorers.base import Reference, Score
-from needlemap.scorers.shape import any_of, number
-from needlemap.scorers.sole import Sole
+from needlemap.scorers.matching import any_of, number
+from needlemap.scorers.only import Only
 
 ANN = Reference("Ann", ("Ann",), question="Who swims?", decoys=("Bob", "Cleo"))
 ASKED = "Who swims? If the text does not say, answer: none."
@@ -19,7 +19,7 @@ NOT_THERE = Reference("none", question=ASKED, decoys=("Bob",), none="none")
 
 
 def scored(answer: str, reference: Reference) -> Score:
-    return asyncio.run(Sole().score(answer, reference))
+    return asyncio.run(Only().score(answer, reference))
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,9 @@ def test_of_several_wanted_the_share_counts():
     [
         ("none", 1),
         ("None.", 1),
-        ("There is none in the text.", 1),
         ("Bob", 0),
         ("none, or perhaps Bob", 0),
         ("nonetheless", 0),
-        ("The text does not say.", 1),
         ("I do not know.", 0),
         ("", 0),
         (ASKED, 0),  # it holds that word
@@ -89,6 +87,8 @@ NEAR_MISS_ZH = Reference(
     "answer",
     [
         "**none**",
+        "There is none in the text.",
+        "The text does not say.",
         "Answer: none",
         "N/A: not in the text",
         "It is not stated.",
@@ -210,26 +210,42 @@ def test_who_goes_on_with_a_guess_denies_nothing(answer, reference):
 @pytest.mark.parametrize(
     ("answer", "reference"),
     [
-        ("Nobody.", OPEN),
-        ("Nobody in the text swims.", OPEN),
+        ("Nobody in the text swims.", NEAR_MISS),
         ("The answer is none.", OPEN),
         ("- 'none'", OPEN),
         ("The text does not say: none.", OPEN),
-        ("The text does not say who it is.", OPEN),
-        ("It is not stated. It is not in the text.", OPEN),
-        ("I read it all, but it does not say.", OPEN),
-        ("None. The text speaks of swimming, but Mandy is not named.", OPEN),
+        ("The text does not say who it is.", NEAR_MISS),
+        ("It is not stated. It is not in the text.", NEAR_MISS),
+        ("I read it all, but it does not say.", NEAR_MISS),
+        ("None. The text speaks of swimming, but Mandy is not named.", NEAR_MISS),
         ("The text does not mention green-elbow, but it gives 7672901 for greedy-notebook.", NEAR_MISS),
         ("The text does not mention green-elbow, but greedy-notebook: 7672901.", NEAR_MISS),
         ("None (greedy-notebook: 7672901)", NEAR_MISS),
         ("The text does not say which; it is never mentioned.", NEAR_MISS),
         ("答案是没有", OPEN_ZH),
-        ("没有，但文中没有说明", OPEN_ZH),
+        ("没有，但文中没有说明", NEAR_MISS_ZH),
         ("文中没有提到绿色手肘，但提到了安静茶壶对应7672901。", NEAR_MISS_ZH),
     ],
 )
 def test_a_denial_may_go_on_with_another_or_with_whose_a_value_is(answer, reference):
     assert scored(answer, reference).share == 1
+
+
+@pytest.mark.parametrize("answer", ["The text does not say.", "Nobody.", "none, but ask Mandy"])
+def test_where_nobody_knows_what_a_value_looks_like_only_the_word_itself_denies(answer):
+    """Else a made-up value beside the denial would stay unseen."""
+    score = scored(answer, OPEN)
+    assert (score.share, score.unreadable) == (0, True)
+    assert scored("Answer: **none**.", OPEN).share == 1
+
+
+@pytest.mark.parametrize("answer", ["", "I don't know.", "green-elbow", "There is no text."])
+def test_an_answer_without_value_and_denial_is_unreadable(answer):
+    for reference in (NEAR_MISS, ANN):
+        assert scored(answer, reference).unreadable
+    assert not scored("7394821", NEAR_MISS).unreadable
+    assert not scored("7394821", Reference("4711234", ("4711234",), none="none")).unreadable
+    assert not scored("Bob", ANN).unreadable
 
 
 ELEVEN = Reference("4711", ("4711",), question=ASKED, decoys=("1234",), none="none")
@@ -253,7 +269,6 @@ def test_what_is_said_on_a_condition_is_said(answer, share):
 @pytest.mark.parametrize(
     ("answer", "share"),
     [
-        ("If the text does not say, answer: none.", 0),
         ("If the text doesn't say so, none is the answer.", 0),
         ("If the text does not say, answer: none. None.", 1),
         ("If the text is to be believed, none.", 1),
@@ -342,7 +357,7 @@ def test_what_the_question_says_is_no_decoy():
 
 
 def test_chinese_needs_no_ends_of_words():
-    reference = Reference("没有", question="谁会游泳？", decoys=("柯以宁",), none="没有")
+    reference = Reference("没有", question="谁会游泳？", decoys=("柯以宁",), none="没有", like="李.")
     assert scored("文中没有提到。", reference).share == 1
     assert scored("柯以宁会游泳。", reference).share == 0
 
@@ -363,4 +378,4 @@ def test_a_task_without_keywords_is_refused():
 def test_who_misses_the_text_or_denies_a_denial_denies_nothing(answer):
     for none in ("none", "没有"):
         reference = Reference(none, (), question="Who swims?", none=none)
-        assert asyncio.run(Sole().score(answer, reference)).share == 0
+        assert asyncio.run(Only().score(answer, reference)).share == 0

@@ -1,0 +1,155 @@
+"""Scorers of the one thing that an answer states: a letter, a label, what its box holds, its first value."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+
+from rapidfuzz.distance import Levenshtein
+
+from needlemap.errors import SettingsError
+from needlemap.scorers.base import Reference, Score, Scorer
+from needlemap.scorers.extract import boxed, contents, counted, labels_said, letter
+from needlemap.scorers.matching import named, plain, shape, ungrouped
+
+_DASH = "\u2014"  # parts words, where `plain` takes it for a hyphen
+_ANY = r"[0-9]+(?:\.0*[1-9][0-9]*)?"  # where an answer has none like the reference: how near it came
+_WORD = re.compile("[0-9a-z]+(?:-[0-9a-z]+)*")
+
+
+class Choice(Scorer):
+    """Which of some lettered choices an answer takes; the right letter is the reference answer.
+
+    why: the letter that was taken, None for none.
+    """
+
+    name = "choice"
+    rule = 3
+
+    async def score(self, answer: str, reference: Reference) -> Score:
+        """Raises SettingsError if the task's answer is no letter."""
+        if not re.fullmatch("[A-Z]", reference.answer):
+            raise SettingsError("Scorer 'choice' needs a task with lettered choices. Type: --scorer exact")
+        said = letter(answer, reference.question)
+        right = float(said == reference.answer)
+        return Score(right, right, {"said": said}, unreadable=said is None)
+
+
+class Label(Scorer):
+    """Whether an answer names exactly one of a few possible labels, and the right one, where it states any.
+
+    The labels are the answer and the decoys, found whole, so that 'no' is not in 'know'; those that the
+    question names do not count, as an answer may repeat them. why: the sentence, and the labels it names.
+    """
+
+    name = "label"
+    rule = 4
+
+    async def score(self, answer: str, reference: Reference) -> Score:
+        """Raises SettingsError if the task says of no wrong label."""
+        if not reference.decoys:
+            raise SettingsError(
+                "Scorer 'label' needs a task that says which other labels there are. Type: --scorer substring"
+            )
+        asked = plain(reference.question)
+        labels = dict.fromkeys(plain(text) for text in (reference.answer, *reference.decoys))
+        sentence, found = labels_said(answer, [label for label in labels if not named(asked, label)])
+        right = float(found == list(labels)[:1])
+        return Score(right, right, {"sentence": sentence, "labels": found}, unreadable=not found)
+
+
+class Boxed(Scorer):
+    """Whether what an answer puts into \\boxed{...} last is the reference answer, and nothing else.
+
+    The box says which of the names in a long derivation is meant as the answer; without one an answer cannot
+    be read. Empty boxes, and \\boxed{...} with dots, speak of boxes and are none. Case, white space, quotes
+    and LaTeX's words for type are ignored, and where the reference is a number what it counts, and whether it
+    stands there in digits. why: what is in the box, or None.
+    """
+
+    name = "boxed"
+    rule = 3
+
+    async def score(self, answer: str, reference: Reference) -> Score:
+        """Never raises: an answer without a box is an answer."""
+        said, wanted = boxed(answer), contents(reference.answer)
+        holds = contents(said or "")
+        right = float(holds == wanted or (wanted.isdecimal() and counted(holds) == int(wanted)))
+        return Score(right, right, {"said": said}, unreadable=said is None)
+
+
+class First(Scorer):
+    """Whether the first thing of the reference's kind in an answer is the reference: its first number, say.
+
+    An answer that tries several is judged by its first. What the question says too, as the asked key, is
+    passed over: an answer may repeat it. So are, where the reference is a number, much shorter ones ("the
+    5-digit key"). pattern: what counts, a regular expression; by default the reference's own, else what looks
+    like it. chain: an answer may tell the way to it: where the first is a step of the needle, the last is
+    judged.
+
+    why: what was taken, and similarity: 1 - edit distance / longer length, in [0, 1], which falls before the
+    score does.
+    """
+
+    name = "first"
+    rule = 4
+
+    def __init__(self, *, pattern: str = "", chain: bool = False) -> None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise SettingsError(f"Option 'pattern' of First: '{pattern}' is no pattern ({error}).") from None
+        self.options = {"pattern": pattern, "chain": chain}
+
+    async def score(self, answer: str, reference: Reference) -> Score:
+        """Raises SettingsError if there is nothing to look for."""
+        texts = (reference.answer.strip(), answer, reference.question)
+        wanted, answered, asked = (plain(text.replace(_DASH, " ")) for text in texts)
+        if not wanted:
+            raise SettingsError("Scorer 'first' needs a reference answer.")
+        answered = ungrouped(answered) if wanted.isdecimal() else answered
+        pattern = self.options["pattern"] or reference.like or shape(wanted)
+        told = told_of(pattern, answered, asked)
+        if not told and wanted.isdecimal():
+            told = told_of(_ANY, answered, asked)
+        taken = told[0] if told else ""
+        if self.options["chain"] and on_the_way(taken, reference):
+            taken = told[-1]
+        right = float(taken == wanted)
+        why = {"said": taken, "similarity": Levenshtein.normalized_similarity(taken, wanted)}
+        return Score(right, right, why, unreadable=not told)
+
+
+def on_the_way(taken: str, reference: Reference) -> bool:
+    """Whether something is a decoy that stands in the needle too, if that is known: a step, not another's.
+
+    >>> on_the_way("b", Reference("c", needle="a b, b c", decoys=("b", "x")))
+    True
+    """
+    in_needle = not reference.needle or named(plain(reference.needle), taken)
+    return in_needle and taken in map(plain, reference.decoys)
+
+
+def told_of(pattern: str, answered: str, asked: str) -> list[str]:
+    """What a pattern finds that the question does not say, nor a part of what it says.
+
+    >>> told_of("[0-9]+", "the value of 4a-b7 is 31", "what is the value of 4a-b7?")
+    ['31']
+    """
+    known: dict[str, bool] = {}  # by text, whether the question says it
+    words = [word for word in _WORD.finditer(answered) if _is_known(known, asked, word[0])]
+    starts, ends = [word.start() for word in words], [word.end() for word in words]
+    told = []
+    for match in re.finditer(pattern, answered):
+        at = bisect_right(starts, match.start()) - 1  # words do not overlap: no other could hold it
+        repeated = at >= 0 and match.end() <= ends[at]
+        if not repeated and not _is_known(known, asked, match[0]):
+            told.append(match[0])
+    return told
+
+
+def _is_known(known: dict[str, bool], asked: str, text: str) -> bool:
+    """Whether the question says a text, looked up once."""
+    if text not in known:
+        known[text] = named(asked, text)
+    return known[text]
