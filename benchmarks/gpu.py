@@ -26,7 +26,8 @@ from needlemap.models.hf_engine import HuggingFaceEngine
 from needlemap.models.walk import Ids, Walk, shared_prefix
 from needlemap.plan.order import ordered
 from needlemap.settings.reading import configure
-from needlemap.trials.build import Trial, prepare
+from needlemap.trials.build import prepare
+from needlemap.trials.repeat import Trial
 from sides.pieces import ANSWER_TOKENS, Machine, Measured, Piece, TimedEngine
 from table import rounded, show
 

@@ -24,7 +24,8 @@ from needlemap.runs.record import Record
 from needlemap.runs.session import Session, make_model
 from needlemap.settings.reading import configure
 from needlemap.sync import run_coroutine
-from needlemap.trials.build import Trial, prepare
+from needlemap.trials.build import prepare
+from needlemap.trials.repeat import Trial
 from table import rounded, show
 
 SERVER = Path(__file__).parent.parent / "tests" / "servers" / "wire.py"

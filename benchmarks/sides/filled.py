@@ -20,7 +20,8 @@ from needlemap.runs.session import about
 from needlemap.runs.store import RunFolder, Writer
 from needlemap.settings.prices import Prices
 from needlemap.sync import run_coroutine
-from needlemap.trials.build import Experiment, Trial
+from needlemap.trials.build import Experiment
+from needlemap.trials.repeat import Trial
 
 RIGHT = (
     "{needle}",

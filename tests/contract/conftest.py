@@ -14,7 +14,8 @@ import pytest
 from needlemap.haystacks.generated import Generated
 from needlemap.plan.order import ordered
 from needlemap.settings.reading import configure
-from needlemap.trials.build import Trial, prepare
+from needlemap.trials.build import prepare
+from needlemap.trials.repeat import Trial
 
 SPECIAL = ["<pad>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"]
 TEMPLATE = (

@@ -19,7 +19,7 @@ from needlemap.models.walk import Ids, Logits, Walk, shared_prefix
 from needlemap.plan import order
 from needlemap.plan.places import WALKED
 from needlemap.settings.settings import Settings
-from needlemap.trials.build import Trial
+from needlemap.trials.repeat import Trial
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")

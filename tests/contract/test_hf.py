@@ -24,7 +24,8 @@ from needlemap.reports.live import Silent
 from needlemap.runs.loaded import load_map
 from needlemap.runs.session import Session, make_model
 from needlemap.settings.reading import configure
-from needlemap.trials.build import Trial, prepare
+from needlemap.trials.build import prepare
+from needlemap.trials.repeat import Trial
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")

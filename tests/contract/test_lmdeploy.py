@@ -28,7 +28,8 @@ from needlemap.reports.live import Silent
 from needlemap.runs.session import Session, make_model
 from needlemap.settings.reading import configure
 from needlemap.settings.registry import checked
-from needlemap.trials.build import Trial, prepare
+from needlemap.trials.build import prepare
+from needlemap.trials.repeat import Trial
 
 pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 lmdeploy = pytest.importorskip("lmdeploy", reason="needs lmdeploy: see .ci/run")

@@ -23,7 +23,8 @@ from needlemap.models.walk import Walk, Walked, shared_prefix
 from needlemap.plan.order import ordered
 from needlemap.settings.reading import configure
 from needlemap.settings.registry import find
-from needlemap.trials.build import Trial, prepare
+from needlemap.trials.build import prepare
+from needlemap.trials.repeat import Trial
 
 TOOLS = Path(__file__).parents[2] / "tools"
 ANSWER_TOKENS = 24

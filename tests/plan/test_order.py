@@ -15,7 +15,8 @@ from needlemap.plan.order import cut, ordered, promised
 from needlemap.plan.order import shared as shared_in
 from needlemap.plan.tree import reused
 from needlemap.settings.reading import configure
-from needlemap.trials.build import Trial, prepare
+from needlemap.trials.build import prepare
+from needlemap.trials.repeat import Trial
 
 SHORT: dict[str, Any] = {"max_answer_tokens": 10, "repeats": 2}
 MULTI = {

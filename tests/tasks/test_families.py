@@ -27,7 +27,8 @@ from needlemap.settings.reading import configure
 from needlemap.tasks.associations import knowledge
 from needlemap.tasks.world import world
 from needlemap.tokenizers.catalogue import load
-from needlemap.trials.build import Experiment, Trial, prepare
+from needlemap.trials.build import Experiment, prepare
+from needlemap.trials.repeat import Trial
 
 Reader = Callable[[str, str], list[str]]
 _LONGEST = 1600

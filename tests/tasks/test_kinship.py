@@ -21,7 +21,8 @@ from needlemap.tasks.base import Draw, Item
 from needlemap.tasks.kinship import Kinship
 from needlemap.tasks.lineage import Families, kinship, line, links
 from needlemap.tasks.people import Person, fresh_person
-from needlemap.trials.build import Trial, prepare
+from needlemap.trials.build import prepare
+from needlemap.trials.repeat import Trial
 
 ENGLISH = {  # which of the two names of a sentence is the child
     r"^(.+) is the (?:mother|father) of (.+)\.$": 2,

@@ -16,7 +16,8 @@ from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw
 from needlemap.tasks.kv import KeyValue
 from needlemap.tasks.values import Values
-from needlemap.trials.build import Trial, prepare
+from needlemap.trials.build import prepare
+from needlemap.trials.repeat import Trial
 
 DRAW = Draw(Cell(4000, 0.5))
 

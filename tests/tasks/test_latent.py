@@ -20,7 +20,8 @@ from needlemap.settings.reading import configure
 from needlemap.tasks.associations import ORDERS, Association, knowledge
 from needlemap.tasks.base import Draw
 from needlemap.tasks.latent import APART, Latent
-from needlemap.trials.build import Trial, prepare
+from needlemap.trials.build import prepare
+from needlemap.trials.repeat import Trial
 
 LANGUAGES = ("english", "chinese")
 every_language = pytest.mark.parametrize("language", LANGUAGES)

@@ -19,7 +19,8 @@ from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw, Item
 from needlemap.tasks.ordinal import Ordinal
 from needlemap.tasks.transcript import Transcript, exchange, parts, reply, request, said
-from needlemap.trials.build import Trial, prepare
+from needlemap.trials.build import prepare
+from needlemap.trials.repeat import Trial
 
 
 def item(depth: float = 0.4, repeat: int = 0, length: int = 4000, **options: Any) -> Item:

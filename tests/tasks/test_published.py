@@ -20,7 +20,8 @@ from needlemap.haystacks.generated import Generated
 from needlemap.plan.order import ordered, shared
 from needlemap.settings.reading import configure
 from needlemap.tokenizers.catalogue import load
-from needlemap.trials.build import Experiment, Trial, prepare
+from needlemap.trials.build import Experiment, prepare
+from needlemap.trials.repeat import Trial
 
 PROSE = " ".join(document.text for document in islice(Generated(seed=3).documents(), 40)).replace("\n", " ")
 SENTENCES = PROSE.split(". ")

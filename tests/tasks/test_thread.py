@@ -15,7 +15,8 @@ from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw, Item
 from needlemap.tasks.thread import Thread
-from needlemap.trials.build import Trial, prepare
+from needlemap.trials.build import prepare
+from needlemap.trials.repeat import Trial
 
 
 def item(**options: Any) -> Item:

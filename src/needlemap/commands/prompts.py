@@ -13,7 +13,8 @@ from needlemap.files import refuse_link
 from needlemap.plan.order import ordered
 from needlemap.settings.grid import percent
 from needlemap.text.printable import show, show_data
-from needlemap.trials.build import Trial, prepare
+from needlemap.trials.build import prepare
+from needlemap.trials.repeat import Trial
 
 
 def prompts_command(preset: str | None, out: Path | None, flags: Mapping[str, Any]) -> None:

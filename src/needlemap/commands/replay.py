@@ -24,7 +24,8 @@ from needlemap.settings.reading import checked
 from needlemap.settings.settings import Settings
 from needlemap.settings.units import tokens
 from needlemap.text.printable import show, show_data
-from needlemap.trials.build import Trial, prepare
+from needlemap.trials.build import prepare
+from needlemap.trials.repeat import Trial
 from needlemap.trials.resolve import ready_prompts
 
 _NEAR = 1e-3  # percent: what people leave out when they type a depth

@@ -12,7 +12,7 @@ from itertools import pairwise
 from needlemap.plan.lanes import Lanes, make_lanes
 from needlemap.plan.places import ALONE, WALKED
 from needlemap.plan.tree import reused, walk_order
-from needlemap.trials.build import Trial
+from needlemap.trials.repeat import Trial
 
 Side = Callable[[int], int | None] | None
 

@@ -12,7 +12,8 @@ from needlemap.plan.lanes import Lanes, speed_up, useful
 from needlemap.plan.order import cut, in_common, ordered, shared
 from needlemap.plan.tree import walk_order
 from needlemap.settings.prices import Prices, summed
-from needlemap.trials.build import Experiment, Trial
+from needlemap.trials.build import Experiment
+from needlemap.trials.repeat import Trial
 
 WORTH = 0.9
 _LEAST_CACHED, _CACHED_STEP = 1024, 128  # what providers sell as cached: in steps, from a least length on

@@ -18,7 +18,7 @@ from needlemap.runs.record import Record
 from needlemap.runs.runner import Watcher
 from needlemap.settings.units import duration_label
 from needlemap.text.printable import show
-from needlemap.trials.build import Trial
+from needlemap.trials.repeat import Trial
 
 _PLAIN_EVERY_S = 10.0
 _REDRAW_EVERY_S = 0.5

@@ -19,8 +19,9 @@ from needlemap.runs.store import RUN_FILE, RunFolder, records_files, scorer_of
 from needlemap.scorers.base import Scorer, rule_of
 from needlemap.settings.grid import percent
 from needlemap.settings.settings import with_role
-from needlemap.trials.build import Experiment, Trial
+from needlemap.trials.build import Experiment
 from needlemap.trials.keys import FREE, SCORING, place
+from needlemap.trials.repeat import Trial
 from needlemap.trials.resolve import Resolved
 
 GRID_MODES = ("bins", "lattice")  # the whole grid decides where needles go, so the first start fixes it

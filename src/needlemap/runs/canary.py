@@ -19,7 +19,7 @@ from needlemap.runs.runner import Runner
 from needlemap.secrets import scrub
 from needlemap.settings.grid import percent
 from needlemap.settings.settings import Settings
-from needlemap.trials.build import Trial
+from needlemap.trials.repeat import Trial
 
 SMALL_TOKENS = 1_500  # up to which a missed needle is suspicious
 ENOUGH = 3  # small trials that all scored 0

@@ -24,8 +24,9 @@ from needlemap.runs.runner import Runner, Watcher
 from needlemap.runs.store import RunFolder, scorer_of
 from needlemap.settings.grid import Cell
 from needlemap.text.printable import printable
-from needlemap.trials.build import Experiment, Trial
+from needlemap.trials.build import Experiment
 from needlemap.trials.keys import asked_alone, scored_key
+from needlemap.trials.repeat import Trial
 
 FILE = "closed-book.jsonl"
 RIGHT = 0.5  # of a score, from which an answer counts as right

@@ -7,7 +7,7 @@ from pathlib import Path
 from needlemap.files import make_inside, write_whole
 from needlemap.runs.runner import Watcher
 from needlemap.settings.grid import percent
-from needlemap.trials.build import Trial
+from needlemap.trials.repeat import Trial
 
 
 class SavingContexts(Watcher):

@@ -21,7 +21,8 @@ from needlemap.runs.presence import Leaving, Worker, workers
 from needlemap.runs.record import Record
 from needlemap.runs.tail import Tail
 from needlemap.runs.work import Work, unit_trials
-from needlemap.trials.build import Experiment, Trial
+from needlemap.trials.build import Experiment
+from needlemap.trials.repeat import Trial
 
 _STALE_S = 900.0  # a worker of whose job nobody knows anything is dead after so long without a sign of life
 _LIVE = (Phase.PENDING, Phase.RUNNING, Phase.UNKNOWN)

@@ -19,8 +19,8 @@ from needlemap.scorers.base import Score, Scorer, rule_of
 from needlemap.settings.prices import Prices
 from needlemap.settings.settings import Settings
 from needlemap.text.tokens import Span
-from needlemap.trials.build import Trial
 from needlemap.trials.keys import run_hash
+from needlemap.trials.repeat import Trial
 
 LETTERS = 300  # characters kept either side
 _BYTES = 4 * (LETTERS + 1)  # as many characters at least, and one that may be cut in two

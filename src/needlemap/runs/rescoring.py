@@ -28,8 +28,9 @@ from needlemap.settings.grid import percent, setting
 from needlemap.settings.prices import Prices
 from needlemap.settings.reading import checked
 from needlemap.settings.settings import Settings
-from needlemap.trials.build import Experiment, Trial, prepare
+from needlemap.trials.build import Experiment, prepare
 from needlemap.trials.keys import scored_key
+from needlemap.trials.repeat import Trial
 from needlemap.trials.resolve import ready_prompts
 
 

@@ -27,7 +27,7 @@ from needlemap.runs.retry import Scoring, attempts
 from needlemap.scorers.base import Score, Scorer
 from needlemap.settings.prices import Prices
 from needlemap.settings.settings import Settings
-from needlemap.trials.build import Trial
+from needlemap.trials.repeat import Trial
 
 
 class Watcher:

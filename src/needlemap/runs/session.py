@@ -40,8 +40,9 @@ from needlemap.settings.prices import Prices
 from needlemap.settings.registry import find
 from needlemap.settings.settings import Settings
 from needlemap.tasks.base import is_depthless
-from needlemap.trials.build import Experiment, Trial
+from needlemap.trials.build import Experiment
 from needlemap.trials.keys import run_hash
+from needlemap.trials.repeat import Trial
 from needlemap.trials.resolve import model_options
 from needlemap.version import __version__
 

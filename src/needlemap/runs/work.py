@@ -18,7 +18,8 @@ from needlemap.plan.order import ordered, shared
 from needlemap.plan.units import Unit, make_units
 from needlemap.runs.claims import Claims
 from needlemap.runs.store import write_json
-from needlemap.trials.build import Experiment, Trial
+from needlemap.trials.build import Experiment
+from needlemap.trials.repeat import Trial
 
 _LAUNCHES = "launches"
 _FILE = "units.json"

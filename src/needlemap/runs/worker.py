@@ -39,7 +39,8 @@ from needlemap.runs.work import load_work, unit_trials
 from needlemap.settings.reading import checked
 from needlemap.settings.settings import Settings
 from needlemap.text.printable import show
-from needlemap.trials.build import Experiment, Trial, prepare
+from needlemap.trials.build import Experiment, prepare
+from needlemap.trials.repeat import Trial
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)
 _DEAR_S, _SELDOM_S = 0.005, 0.5  # a look at the others that takes longer is taken so seldom

@@ -1,0 +1,209 @@
+"""One repeat of a run: its haystack, the prompt of every cell over it, and the trials' keys."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from needlemap.haystacks.assembly import Haystack
+from needlemap.plan.places import in_bin, places
+from needlemap.prompts.feeding import Feed
+from needlemap.prompts.frame import Remembering, make_frame
+from needlemap.prompts.placement import Builder, Frame
+from needlemap.prompts.prompt import Prompt
+from needlemap.scorers.base import Scorer
+from needlemap.settings.grid import Cell
+from needlemap.settings.settings import Settings
+from needlemap.tasks.base import Background, Draw, Item, holds_nothing
+from needlemap.trials.keys import asked_hash, prefix_hashes, scored_key
+from needlemap.trials.leaks import Held, collided, collisions, hidden_words
+from needlemap.trials.resolve import Resolved, make_background, make_builder
+
+TASKS_OWN = "{task}"  # as setting answer_prefix: the beginning that the task has for its answers
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One prompt to ask. key: its identity; asked: that of its answer, however it is scored. collisions:
+    texts that the haystack already held before the needle was hidden. haystack_repeated: whether documents
+    come more than once in it. shared_tokens: what the prompt has in common with the one before it in its
+    lane; None where the run's mode shares nothing."""
+
+    key: str
+    asked: str
+    cell: Cell
+    repeat: int
+    item: Item
+    prompt: Prompt
+    collisions: tuple[str, ...]
+    haystack_repeated: bool
+    shared_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a repeat's prompts stand on: a haystack, the builder over it, and what it holds. feed: makes the
+    ids that the model sees."""
+
+    background: Background | None
+    builder: Builder
+    held: Held
+    feed: Feed | None
+
+    @classmethod
+    def of(cls, resolved: Resolved, number: int, before: Ground | None) -> Ground:
+        """The ground of a repeat: the one before again where nothing in it would change."""
+        background = make_background(resolved.settings, resolved.task, number)
+        same = before is not None and before.background == background
+        if before is not None and same and (background is not None or resolved.settings.order == "listed"):
+            return before
+        builder = make_builder(resolved, number, background)
+        text = builder.haystack.text
+        return cls(background, builder, Held(text), _feed(resolved, builder.haystack))
+
+
+def _feed(resolved: Resolved, haystack: Haystack) -> Feed | None:
+    """What makes the ids that the model sees, where they are known."""
+    feeder = resolved.feeder or resolved.reader
+    if feeder is None:
+        return None
+    own = feeder.counts and resolved.settings.joined != "tokens"
+    return Feed(feeder, haystack.text, haystack.cuts if own else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A prompt and what it was built from."""
+
+    cell: Cell
+    item: Item
+    frame: Frame
+    prompt: Prompt
+
+
+class Repeat:
+    """One repeat of every cell: one haystack, one draw of values. frames: made so far, by their texts."""
+
+    def __init__(self, resolved: Resolved, ground: Ground, number: int, known: Remembering) -> None:
+        self._resolved, self._builder, self._held = resolved, ground.builder, ground.held
+        self._number, self._known, self._feed = number, known, ground.feed
+        self._frames: dict[tuple[str, ...], Frame] = {}
+
+    def trials(self) -> Iterator[Trial]:
+        """The trials, lengths outermost."""
+        built = [self._built(cell, position) for cell, position in self._places()]
+        hashes = prefix_hashes(self._builder.haystack.text, [each.prompt.haystack_tokens for each in built])
+        shared = self._resolved.shared
+        for each, held in zip(built, self._collisions(built), strict=True):
+            yield self._trial(each, held, shared, hashes[each.prompt.haystack_tokens])
+
+    def _trial(self, built: _Built, held: tuple[str, ...], shared: str, context: str) -> Trial:
+        """shared: hash of what all trials have in common; context: of the haystack up to its end."""
+        cell, item, prompt, number = built.cell, built.item, built.prompt, self._number
+        known = shared + (prompt.ids_sha256 if self._resolved.feeds_counted else "")
+        wanted = (cell.length_tokens, cell.depth)
+        asked = asked_hash(known, context, built.frame, item, prompt, number, wanted)
+        first = self._builder.haystack.repeated_from
+        repeated = first is not None and prompt.haystack_tokens > first
+        return Trial(
+            scored_key(asked, self._resolved.scorer), asked, cell, number, item, prompt, held, repeated
+        )
+
+    def _collisions(self, built: Sequence[_Built]) -> Iterator[tuple[str, ...]]:
+        """Of each prompt the words looked for in its answer that its haystack already holds.
+
+        Raises SettingsError for one, where the settings do not only warn.
+        """
+        haystack, scorer = self._builder.haystack, self._resolved.scorer
+        hidden = [hidden_words(each.item, scored_words(scorer)) for each in built]
+        most = max(each.prompt.haystack_tokens for each in built)
+        found = collisions(self._held, most, (word for row in hidden for word in row))
+        for each, row in zip(built, hidden, strict=True):
+            end = int(haystack.text.offsets[each.prompt.haystack_tokens])
+            held = tuple(word for word in row if found.get(word, end) < end)
+            if held and self._resolved.settings.collisions != "warn":
+                raise collided(haystack.name, held[0], found[held[0]])
+            yield held
+
+    def _built(self, cell: Cell, position: int | None) -> _Built:
+        """The prompt of a cell; in mode 'bins' at its own depth where no shared position fits."""
+        settings = self._resolved.settings
+        held = self._held.within(cell.length_tokens)
+        item = self._resolved.task.item(self._draw(cell, self._number, held))
+        frame = self._frame(item, cell)
+        prompt = self._builder.build(frame, item.needles, cell.length_tokens, position)
+        if settings.mode == "bins" and not self._in_bin(prompt):
+            prompt = self._builder.build(frame, item.needles, cell.length_tokens)
+        prefix = self._answer_prefix(item) or self._resolved.template.answer_prefix
+        prompt = replace(prompt, question=item.question, answer_prefix=prefix)
+        prompt = self._feed.fed(prompt) if self._feed else prompt
+        return _Built(cell, item, frame, prompt)
+
+    def _draw(self, cell: Cell, number: int, holds: Callable[[str], bool]) -> Draw:
+        settings = self._resolved.settings
+        room = cell.length_tokens - settings.reserve
+        return Draw(cell, number, settings.seed, holds, self._tokens, room)
+
+    def _tokens(self, text: str) -> int:
+        return self._resolved.tokenizer.count(text.encode())
+
+    def _answer_prefix(self, item: Item) -> str:
+        """The answer's beginning that the settings ask for: a text, or the task's own."""
+        given = self._resolved.settings.answer_prefix
+        return item.answer_prefix if given == TASKS_OWN else given
+
+    def _in_bin(self, prompt: Prompt) -> bool:
+        if not prompt.needles:
+            return True
+        needle = prompt.needles[0]
+        return in_bin(self._resolved.grid, needle.meant, needle.realised, self._resolved.tolerance)
+
+    def _places(self) -> list[tuple[Cell, int | None]]:
+        """The cells to ask, with the first needle's position where the mode chooses it.
+
+        A lattice's cells follow from haystack sizes, so they are those of the first draw in every repeat,
+        whatever its haystack holds.
+        """
+        resolved = self._resolved
+        mode, grid = resolved.settings.mode, resolved.grid
+        sizes = []
+        for length in grid.lengths:
+            cell = Cell(length, grid.depths[0])
+            number = 0 if mode == "lattice" else self._number
+            item = resolved.task.item(self._draw(cell, number, holds_nothing))
+            sizes.append(self._builder.haystack_tokens(self._frame(item, cell), item.needles, length))
+        return places(mode, grid, sizes, self._builder.haystack.cuts, resolved.tolerance)
+
+    def _frame(self, item: Item, cell: Cell) -> Frame:
+        """The frame of an item's texts, made once; in mode 'cold' one of its own for each trial."""
+        settings, prefix = self._resolved.settings, self._answer_prefix(item)
+        salt = _salt(settings, cell, self._number) if settings.mode == "cold" else ""
+        texts = (item.question, item.prologue, item.epilogue, prefix, salt)
+        if texts not in self._frames:
+            frame = make_frame(
+                self._resolved.template,
+                item.question,
+                self._known,
+                guide=settings.guide,
+                question_first=settings.question_position == "start",
+                answer_prefix=prefix,
+                prologue=item.prologue,
+                epilogue=item.epilogue,
+                salt=salt,
+                render=None if self._resolved.feeder else self._resolved.traits.render,
+            )
+            self._frames[texts] = self._feed.framed(frame) if self._feed else frame
+        return self._frames[texts]
+
+
+def scored_words(scorer: Scorer) -> list[str]:
+    """Words that the scorer was told to look for; a plug-in's option may mean something else by it."""
+    words = scorer.options.get("words")
+    return [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
+
+
+def _salt(settings: Settings, cell: Cell, repeat: int) -> str:
+    """A first line that no other prompt of the run has."""
+    text = f"{settings.seed}:{repeat}:{cell.length_tokens}:{cell.depth!r}"
+    return f"Document {hashlib.sha256(text.encode()).hexdigest()[:16]}\n"
