@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
 
+from needlemap.errors import VocabularyMissing
 from needlemap.haystacks.generated import Generated
+from needlemap.tokenizers import huggingface
 from needlemap.tokenizers.huggingface import HuggingFace
 
 
@@ -105,3 +107,18 @@ def test_a_cut_between_words_keeps_the_words_of_a_metaspace_vocabulary(vocabular
     starts = {bytes(made.data[place : place + 3]) for place in made.offsets.tolist()}
     assert {b" an", b" th"} <= starts
     assert np.diff(made.offsets).min() >= 0
+
+
+def test_a_pattern_that_never_ends_is_words_and_not_a_wait(vocabularies, tmp_path, monkeypatch):
+    """A stranger's tokenizer.json may split by a pattern whose time grows by the cube of a text."""
+    made = json.loads((vocabularies / "byte-level.json").read_text("utf-8"))
+    slow = {"Regex": "[^一]{0,1500}[^一]{0,1500}[一二]"}
+    split = {"type": "Split", "pattern": slow, "behavior": "Isolated", "invert": False}
+    made["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, made["pre_tokenizer"]]}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(made), encoding="utf-8")
+    monkeypatch.setattr(huggingface, "SECONDS", 1)
+    tokenizer = HuggingFace(tmp_path / "tokenizer.json")
+    with pytest.raises(
+        VocabularyMissing, match=r"cannot tokenise a text: .* characters take it more than 1 s"
+    ):
+        tokenizer.index(b"The harbour was quiet. " * 300)

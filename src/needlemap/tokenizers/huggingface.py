@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from needlemap.text.printable import printable
 from needlemap.text.tokens import TokenText, join, tiled
 
 MOST_TOKENS = 2**23  # of a vocabulary; the largest today have 2**18
+SECONDS = 30  # for one text, of 65,536 characters at most where texts are cut; usual are 0.05
+_SHORT = 1_000  # characters, which need no watch: the haystack was tokenised before, by the same patterns
 _CHUNK_BYTES = 65_536  # the library needs 100 times a long string's size in memory; pieces are faster too
 
 
@@ -94,11 +97,41 @@ def read_vocabulary(path: str | Path, raw: bytes | None = None) -> Tokenizer:
 
 
 def encoded(tokenizer: Tokenizer, text: str, name: str, **options: bool) -> Any:
-    """A text's encoding. Raises VocabularyMissing where the library cannot make it."""
+    """A text's encoding. Raises VocabularyMissing where the library cannot make it, or not in time."""
     try:
-        return tokenizer.encode(text, **options)
+        if len(text) <= _SHORT:
+            return tokenizer.encode(text, **options)
+        asked = _Encoding(tokenizer, text, options)
+        asked.start()
+        return asked.in_time()
     except BaseException as error:
         raise _unusable(name, "tokenise a text", error) from None
+
+
+class _Encoding(Thread):
+    """A long text's encoding, in a thread that may be left behind: a stranger's pattern can take forever, and
+    the library lets other threads run for batches alone."""
+
+    def __init__(self, tokenizer: Tokenizer, text: str, options: dict[str, bool]) -> None:
+        super().__init__(daemon=True)
+        self._tokenizer, self._text, self._options = tokenizer, text, options
+        self._made: Any = None
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            (self._made,) = self._tokenizer.encode_batch([self._text], **self._options)
+        except BaseException as error:  # the library may panic, which is no Exception
+            self._error = error
+
+    def in_time(self) -> Any:
+        """What it comes to. Raises what the library raises, and TimeoutError."""
+        self.join(SECONDS)
+        if self.is_alive():
+            raise TimeoutError(f"{len(self._text):,} characters take it more than {SECONDS} s.")
+        if self._error is not None:
+            raise self._error
+        return self._made
 
 
 def _unusable(name: str, what: str, error: BaseException) -> BaseException:
