@@ -136,12 +136,12 @@ def _own_code(facts: Facts, name: str) -> Why | None:
 def _model(facts: Facts, name: str) -> Why | None:
     """What a back end says that it does not read, and what no weighed answer needs."""
     settings, value = facts.settings, getattr(facts.settings, name)
-    if name in _ANSWERED and value is not None and facts.scorer.weighs:
+    if name in _ANSWERED and value is not None and getattr(facts.scorer, "weighs", False):
         return f"Scorer '{settings.scorer}' weighs a given answer and asks for none", ""
     if value is None or name not in getattr(facts.backend, "unread", ()):
         return None
     if name == "concurrency":
-        judged = facts.scorer.asks
+        judged = getattr(facts.scorer, "asks", False)
         once = f"'{settings.model}' answers one prompt after another"
         return None if value == 1 or judged else (once, "")
     return f"'{settings.model}' takes no --{name.replace('_', '-')}", ""
