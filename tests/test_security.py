@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from needlemap.models.connection import check_address
+from needlemap.http.address import check_address
 from needlemap.reports.terminal import terminal_map
 from needlemap.runs.launch_processes import Processes
 from needlemap.runs.loaded import load_map

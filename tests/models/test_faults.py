@@ -7,7 +7,7 @@ from time import process_time
 import pytest
 
 from needlemap.errors import Failure
-from needlemap.models.faults import from_status, message_of, retry_after_s
+from needlemap.http.faults import from_status, message_of, retry_after_s
 from needlemap.secrets import scrub
 
 

@@ -9,7 +9,7 @@ from time import monotonic
 import pytest
 
 from needlemap.errors import Failure, Unmeasured
-from needlemap.models.allowance import Allowance, Quota, allowance
+from needlemap.http.allowance import Allowance, Quota, allowance
 from needlemap.runs.pacer import Bucket, Pacer, Ticket
 from needlemap.settings.units import duration_label
 

@@ -12,20 +12,10 @@ from typing import Any
 from pydantic_core import to_json
 
 from needlemap.errors import Failure, Unmeasured
-from needlemap.models import faults
+from needlemap.http import faults
+from needlemap.http.address import NO_KEY, base_url_of, custom_headers, from_environment, key_of
 from needlemap.models.base import Answer, Decoding, Traits
-from needlemap.models.connection import (
-    NO_KEY,
-    Server,
-    base_url_of,
-    check_request,
-    count,
-    custom_headers,
-    from_environment,
-    key_of,
-    sent_tokens,
-    texts_of,
-)
+from needlemap.models.servers import Server, check_request, count, sent_tokens, texts_of
 from needlemap.prompts.prompt import TEXT, Message, Prompt
 from needlemap.settings.registry import Checked
 

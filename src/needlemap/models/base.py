@@ -15,7 +15,7 @@ from math import fsum
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args, runtime_checkable
 
 from needlemap.errors import Failure, Unmeasured
-from needlemap.models.allowance import Allowance
+from needlemap.http.allowance import Allowance
 
 if TYPE_CHECKING:  # arrays: not for those who only ask for help
     from needlemap.prompts.prompt import Prompt

@@ -21,7 +21,7 @@ import numpy as np
 import tokenizers
 
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
-from needlemap.models import faults
+from needlemap.http import faults
 from needlemap.models.base import MARK, Answer, Decoding, Forced, Render, Traits
 from needlemap.models.numpy_engine import NumpyEngine, Weights
 from needlemap.models.sampling import spelt_out

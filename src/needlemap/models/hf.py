@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.models import faults
+from needlemap.http import faults
 from needlemap.models.base import Answer, Decoding, Forced, Traits, touch
 from needlemap.models.chat import Chat
 from needlemap.models.hf_check import settle

@@ -19,9 +19,9 @@ from typing import Any, Literal
 from pydantic_core import to_json
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.models import faults
+from needlemap.http import faults
 from needlemap.models.base import LOWEST_NATS, MOST_ROWS, Answer, Forced, Logprobs, Row, nats
-from needlemap.models.connection import Reader, Server
+from needlemap.models.servers import Reader, Server
 
 WANTED = {"chat": {"logprobs": True, "top_logprobs": 2}, "completions": {"logprobs": 2}}
 _PATH = "/completions"

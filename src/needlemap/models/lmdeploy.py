@@ -14,10 +14,10 @@ from time import perf_counter
 from typing import Any, Literal
 
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
-from needlemap.models import faults
+from needlemap.http import faults
+from needlemap.http.faults import OUT_OF_MEMORY
 from needlemap.models.base import Answer, Decoding, Traits
 from needlemap.models.chat import Chat
-from needlemap.models.faults import OUT_OF_MEMORY
 from needlemap.models.model_files import ModelFiles
 from needlemap.models.sampling import STOP_FIELDS, Stops, stop_strings
 from needlemap.models.thinking import opened_in, told_apart

@@ -16,21 +16,11 @@ import numpy as np
 from pydantic_core import to_json
 
 from needlemap.errors import Failure, Unmeasured
-from needlemap.models import faults
+from needlemap.http import faults
+from needlemap.http.address import NO_KEY, at_home, base_url_of, custom_headers, from_environment, key_of
 from needlemap.models.base import Answer, Decoding, Logprobs, Traits, touch
-from needlemap.models.connection import (
-    NO_KEY,
-    Server,
-    at_home,
-    base_url_of,
-    check_request,
-    count,
-    custom_headers,
-    from_environment,
-    key_of,
-    texts_of,
-)
 from needlemap.models.likelihood import WANTED, Weighing, rows_of
+from needlemap.models.servers import Server, check_request, count, texts_of
 from needlemap.models.thinking import told_apart
 from needlemap.prompts.prompt import TEXT, Message, Prompt
 from needlemap.settings.registry import Checked

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
-from needlemap.models import faults
+from needlemap.http import faults
 from needlemap.models.base import Answer, Decoding, Traits
 from needlemap.prompts.prompt import Prompt
 from needlemap.settings.registry import Checked

@@ -16,8 +16,8 @@ from typing import Protocol
 from zlib import crc32
 
 from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
+from needlemap.http.faults import raised_by
 from needlemap.models.base import LANE, Answer, Decoding, Model, Teacher, replicas_of
-from needlemap.models.faults import raised_by
 from needlemap.plan.lanes import LaneQueue, Lanes
 from needlemap.runs.budget import Budget, Reserved
 from needlemap.runs.pacer import LONGEST_WAIT_S, Pacer

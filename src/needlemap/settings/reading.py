@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import read_regular, read_yaml
 from needlemap.haystacks.folder import source_of
+from needlemap.http.address import check_address
 from needlemap.secrets import check_key_names, refuse_keys
 from needlemap.settings.grid import make_grid
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, Implied, implied, translate
@@ -182,8 +183,6 @@ def _with_item(settled: dict[str, Any]) -> dict[str, Any]:
 
 def _addressed(settings: Settings) -> Settings:
     """Settings with the server's address that the environment names, so that it is part of what was asked."""
-    from needlemap.models.connection import check_address  # late: it needs asyncio, which --help does not
-
     address = os.environ.get(_ADDRESSES.get(settings.backend, ""))
     if settings.base_url or address:
         check_address(settings.base_url or address or "")

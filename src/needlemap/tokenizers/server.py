@@ -10,26 +10,22 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 from weakref import finalize
 
 import numpy as np
 
-from needlemap.errors import VocabularyMissing
-from needlemap.models.connection import LARGEST_BYTES, check_address, from_environment, text_of
-from needlemap.models.faults import from_status
-from needlemap.secrets import Secrets, scrub
+from needlemap.errors import Failure, Unmeasured, VocabularyMissing
+from needlemap.http.address import check_address, from_environment
+from needlemap.http.server import LARGEST_BYTES, WaitingDoor
+from needlemap.secrets import scrub
 from needlemap.text.cuts import count_behind
 from needlemap.text.tokens import TokenText
 
 KEY = "OPENAI_API_KEY"
-_TIMEOUT_S = 120.0  # for a connection, and between two pieces of a reply
 _LONGEST_S = 600.0  # for a whole reply
 _MOST_TIMES = 400  # bytes of a reply for each byte that was sent, where that is more than any reply may have
-_PIECE_BYTES = 2**16
 _LARGEST_ID = 2**31
 _PROBE = "Where is it?\n\n  In 1234.5 lines: naïve café, 在上海的实验室。 🙂 don't"
 _SEEN = (*range(33, 127), *range(161, 173), *range(174, 256))  # bytes that stand for themselves in GPT-2's
@@ -53,16 +49,11 @@ class Server:
     def __init__(self, address: str) -> None:
         check_address(address)
         where = urlsplit(address.rstrip("/").removesuffix("/v1"))
-        kind = HTTPSConnection if where.scheme == "https" else HTTPConnection
         self.name = f"server:{where.geturl()}"
-        self._line = kind(where.netloc, timeout=_TIMEOUT_S)
-        finalize(self, self._line.close)
         key = from_environment(KEY)
-        self._headers = {"content-type": "application/json"} | (
-            {"authorization": f"Bearer {key}"} if key else {}
-        )
-        self._secrets = Secrets([key])
-        self._path = f"{where.path}/tokenize"
+        self._door = WaitingDoor({"authorization": f"Bearer {key}"} if key else {})
+        finalize(self, self._door.close)
+        self._root, self._path = f"{where.scheme}://{where.netloc}", f"{where.path}/tokenize"
         self._field, self._options, probe = self._dialect()
         digest = hashlib.sha256(probe.ids.tobytes() + probe.offsets.tobytes())
         self.fingerprint = f"server:{digest.hexdigest()[:16]}"
@@ -91,7 +82,7 @@ class Server:
             found = _pieces(reply)
             if found:
                 return field, options, _text(found, _PROBE.encode(), self.name)
-            said = scrub(json.dumps(self._secrets.hide_in(reply)))[:120]
+            said = scrub(json.dumps(self._door.hide_in(reply)))[:120]
         raise VocabularyMissing(
             f"{self.name} has no tokenizer end point that shows its tokens (POST {self._path}: {said}). "
             f"{_INSTEAD}"
@@ -104,39 +95,28 @@ class Server:
         """One reply's JSON object; empty if it holds none."""
         body = json.dumps({field: text, **options}).encode()
         try:
-            said = json.loads(text_of(self._sent(body)))
+            said = json.loads(self._sent(body))
         except (ValueError, RecursionError):
             return {}
         return said if isinstance(said, dict) else {}
 
-    def _sent(self, body: bytes) -> bytes:
-        """A reply's body; a kept connection that the server closed meanwhile is opened once more."""
+    def _sent(self, body: bytes) -> str:
+        """A reply's text; a kept connection that the server closed meanwhile is opened once more."""
+        most = max(LARGEST_BYTES, _MOST_TIMES * len(body))
         for last in (False, True):
             try:
-                self._line.request("POST", self._path, body, self._headers)
-                return self._read(self._line.getresponse(), max(LARGEST_BYTES, _MOST_TIMES * len(body)))
-            except (OSError, HTTPException) as error:
-                self._line.close()
-                if last:
-                    raise VocabularyMissing(f"No connection to {self.name}: {error}. Is it up?") from error
+                reply = self._door.post(self._root, self._path, body, _LONGEST_S, most)
+                if 300 <= reply.status < 400:  # it is not followed
+                    self._door.check(reply, self.name)
+                return reply.text
+            except Unmeasured as failure:
+                self._door.hide(failure)
+                self._door.close()
+                if failure.failure is Failure.CONNECTION and not last:
+                    continue
+                up = " Is it up?" if failure.failure is Failure.CONNECTION else f" {_INSTEAD}"
+                raise VocabularyMissing(f"{self.name}: {failure}.{up}") from failure
         raise AssertionError("the second attempt returns or raises")
-
-    def _read(self, response: HTTPResponse, most: int) -> bytes:
-        """A body, by pieces. Raises VocabularyMissing for one that goes on, and for a redirect."""
-        data, start_s = bytearray(), monotonic()
-        try:
-            if 300 <= response.status < 400:
-                refused = from_status(response.status, "", dict(response.getheaders()), server=self.name)
-                raise VocabularyMissing(self._secrets.hide(str(refused)))
-            while piece := response.read1(_PIECE_BYTES):
-                data += piece
-                if len(data) > most or monotonic() - start_s > _LONGEST_S:
-                    raise VocabularyMissing(f"{self.name} goes on and on with a text's tokens. {_INSTEAD}")
-        except VocabularyMissing:
-            response.close()
-            self._line.close()
-            raise
-        return bytes(data)
 
 
 _INSTEAD = "Give --tokenizer a path to the model's tokenizer.json or its hub name."

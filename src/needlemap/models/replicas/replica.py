@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.files import read_regular
+from needlemap.http.faults import raised_by
 from needlemap.models.base import Answer, Decoding, Model, Teacher
-from needlemap.models.faults import raised_by
 from needlemap.prompts.prompt import Prompt
 from needlemap.settings.registry import find
 from needlemap.text.tokens import TokenText

@@ -1,0 +1,1 @@
+"""The one door to servers: bounded, following nothing, hiding keys."""
