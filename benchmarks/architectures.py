@@ -162,7 +162,9 @@ def tried(case: Case, asked: dict[str, Asked], brief: bool) -> Found:
         compare(found, case, model, asked, brief)
     except SettingsError as error:
         found.verdict, found.note = "refused", str(error)
-        return found if "encoder" in str(error) else wronged(found, "its own generate works")
+        is_encoder = "encoder" in str(error) and getattr(model.config, "is_decoder", None) is False
+        refusable = is_encoder or not generates(model, asked["exact"].prompts[0])
+        return found if refusable else wronged(found, f"its own generate works: {error}")
     except Exception as error:  # a model's own code may raise anything
         works = generates(model, asked["exact"].prompts[0])
         found.verdict = "crashed" if works else "refused"
@@ -181,12 +183,12 @@ def wronged(found: Found, why: str) -> Found:
 
 
 def generates(model: Any, ids: Ids) -> bool:
-    """Whether transformers' own `generate` works."""
+    """Whether transformers' own `generate` works, and gives the same each time."""
+    truth = Truth(model)
     try:
-        Truth(model).generated(ids)
-    except Exception:
+        return len({truth.generated(ids) for _ in range(4)}) == 1
+    except Exception:  # a model's own code may raise anything
         return False
-    return True
 
 
 def compare(found: Found, case: Case, model: Any, asked: dict[str, Asked], brief: bool) -> None:

@@ -270,9 +270,10 @@ def test_a_check_takes_few_short_passes() -> None:
     )
     settle(engine)
     hook.remove()
-    assert sum(size > 1 for size in calls) <= 14
-    assert calls.pop(calls.index(640)) == max(640, *calls), "one is longer, where that is cheap"
-    assert sum(calls) < 500
+    short = [size for size in calls if size <= 48]
+    assert sum(size > 1 for size in short) <= 16
+    assert sum(short) < 500
+    assert sum(calls) - sum(short) <= 2 * 640, "one longer text, without a cache and with one"
 
 
 class Drawing(transformers.LlamaForCausalLM):  # type: ignore[misc, name-defined]
@@ -313,6 +314,25 @@ class Looking(transformers.LlamaForCausalLM):  # type: ignore[misc, name-defined
 def test_looking_ahead_only_in_longer_texts_is_noticed() -> None:
     with pytest.raises(SettingsError, match="changes with the tokens behind it"):
         settle(HuggingFaceEngine(own(Looking), 2048))
+
+
+class Late(transformers.LlamaForCausalLM):  # type: ignore[misc, name-defined]
+    """Code of one's own that goes wrong where it continues a text beyond 100 tokens."""
+
+    def forward(self, input_ids: Any, past_key_values: Any = None, **fields: Any) -> Any:
+        seen = past_key_values.get_seq_length() if past_key_values is not None else 0
+        made = super().forward(input_ids, past_key_values=past_key_values, **fields)
+        if seen and input_ids.shape[1] > 1 and seen + input_ids.shape[1] > 100:
+            made.logits = made.logits.flip(-1)
+        return made
+
+
+def test_a_cache_that_goes_wrong_only_in_longer_texts_is_noticed() -> None:
+    engine = HuggingFaceEngine(own(Late), 17)
+    settle(engine)
+    assert not engine.way.share
+    answers, _ = asked(engine, prompts())
+    assert answers == [generated(own(Late), ids) for ids in prompts()]
 
 
 @pytest.mark.parametrize("name", ["xlnet", "xlm", "cpmant"])

@@ -181,16 +181,25 @@ def _is_good(engine: HuggingFaceEngine, way: Way, check: Check) -> bool:
         walks = [_walk(engine, check, (check.long, check.short, check.long), size)]
         if way.pieces:
             walks.append(_walk(engine, check, (check.long, check.short), -(-size // 3)))
+        beyond = _beyond(engine, way, check)
     except Unmeasured:
         raise
     except Exception:  # a model's own code may raise anything
         return False
     pairs = [pair for walk in walks for pair in walk]
+    pairs += [(prompt, 0.0) for prompt in beyond]
     alone = walks[0][0][1]  # what single tokens do behind a fresh prompt: some scan otherwise than they step
     if _explained(pairs, alone, check.most, check.spread):
         return True
     near = all(prompt <= _COARSE * check.spread for prompt, _ in pairs)
     return near and _explained(pairs, alone, _shaken(engine, check), check.spread)
+
+
+def _beyond(engine: HuggingFaceEngine, way: Way, check: Check) -> list[float]:
+    """The difference of the longer prompt's logits, in pieces behind what it shares with a short one."""
+    if check.far is None or not (way.share or way.pieces):
+        return []
+    return [_walk(engine, check, (check.short, check.far), -(-len(check.far.ids) // 3))[1][0]]
 
 
 def _explained(pairs: Sequence[tuple[float, float]], alone: float, most: float, spread: float) -> bool:
