@@ -458,10 +458,9 @@ def test_a_rehearsal_refuses_what_the_run_would(
 
 
 def test_packages_that_are_missing_here_are_told(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
-    from needlemap.commands import settle
+    from needlemap.plan import reckoned
 
     made = experiment(folders("llama_3"))
-    assert settle.lacking(made) == [] or "torch" in settle.lacking(made)[0]
-    monkeypatch.setattr(settle, "find_spec", lambda _: None)
-    assert "needs torch and transformers where it is asked" in settle.lacking(made)[0]
-    assert "pip install 'needlemap[hf]'" in settle.lacking(made)[0]
+    monkeypatch.setattr(reckoned, "find_spec", lambda _: None)
+    assert "needs torch and transformers where it is asked" in reckoned.notes_on(made)[-1]
+    assert "pip install 'needlemap[hf]'" in reckoned.notes_on(made)[-1]

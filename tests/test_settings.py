@@ -10,11 +10,11 @@ import yaml
 from typer.testing import CliRunner
 
 from needlemap.cli import app
-from needlemap.commands.settle import settle
 from needlemap.errors import SettingsError
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, TABLE
 from needlemap.settings.reading import configure, older_rules, preset_about, preset_files
 from needlemap.settings.settings import Settings
+from needlemap.settings.suites import choose
 from needlemap.trials.resolve import resolve
 
 LENGTHS = {"min": 1000, "max": 200_000, "count": 35}
@@ -261,23 +261,20 @@ def test_names_of_both_tools_bring_neithers_rules_but_an_error():
     assert configure("cdme-8k", {"context_lengths_min": 1000, "length_buffer": 100}).reserve_tokens == 100
 
 
-def test_the_rules_are_said_once(tmp_path, capsys):
+def test_the_rules_are_said_once(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("context_lengths_min: 1000\nhaystack_dir: essays\n", encoding="utf-8")
-    settle(str(file), {"document_depth_percent_max": 90})
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith(
-        "note: context_lengths_min, haystack_dir, document_depth_percent_max: needlehaystack's names, so by "
+    told = choose(str(file), {"document_depth_percent_max": 90}).told
+    assert len(told.splitlines()) == 1
+    assert told.startswith(
+        "context_lengths_min, haystack_dir, document_depth_percent_max: needlehaystack's names, so by "
         "its rules: counts=context, reserve_tokens=200, placement=period, depth_rounding=round, order="
     )
-    settle(str(file), {"document_depth_percents": [5], "order": "shuffled"})
-    said = capsys.readouterr().err
-    assert "depth_rounding" not in said  # a list is not rounded
-    assert "order=" not in said
-    settle(str(file), {"quiet": True})
-    settle("needlehaystack", {"context_lengths_min": 1000, "haystack_dir": "essays"})
-    assert capsys.readouterr().err == ""
+    told = choose(str(file), {"document_depth_percents": [5], "order": "shuffled"}).told
+    assert "depth_rounding" not in told  # a list is not rounded
+    assert "order=" not in told
+    assert choose(str(file), {"quiet": True}).told == ""
+    assert choose("needlehaystack", {"context_lengths_min": 1000, "haystack_dir": "essays"}).told == ""
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)

@@ -9,8 +9,8 @@ import pytest
 from needlemap.errors import SettingsError
 from needlemap.settings.reading import configure, preset_files
 from needlemap.settings.settings import Settings, known_of
+from needlemap.settings.suites import load_suite, suite_files
 from needlemap.settings.unread import RULES
-from needlemap.suites import load_suite, suite_files
 
 SERVER = {"model": "openai/m"}
 BM25 = {"model": "baseline/bm25"}

@@ -16,18 +16,21 @@ from needlemap.maps.columns import margin_frame, trial_frame
 from needlemap.maps.effective import Effective, Mean, parse_rule, published_length
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
+from needlemap.reports.face import ShowingFace
 from needlemap.reports.families import family_lines, read_families, scores_of
 from needlemap.reports.labels import length_range, overall_label
+from needlemap.reports.live import Lines, Silent, Tally, View
 from needlemap.reports.table import is_table, write_table
-from needlemap.runs.families import families_of
+from needlemap.runs.asking import Asking, ask_families
+from needlemap.runs.families import Families, families_of, fresh_folder
+from needlemap.runs.lent import with_lent_prompts
 from needlemap.runs.loaded import Loaded, load_map, load_run, stored_title
 from needlemap.runs.origin import check_origin
 from needlemap.runs.record import Record
-from needlemap.runs.runner import Outcome, Watcher
-from needlemap.runs.session import Session, make_model
+from needlemap.runs.runner import Outcome
+from needlemap.runs.session import Session
 from needlemap.runs.store import RunFolder
-from needlemap.runs.suite_session import ask_families
-from needlemap.suites import suite_name
+from needlemap.settings.suites import choose
 from needlemap.sync import run_coroutine
 from needlemap.text.printable import show
 
@@ -200,62 +203,50 @@ def run(
     settings: any of `needlemap run --help`, by name; unknown ones raise SettingsError. Works in notebooks
     too. Raises NeedlemapError when every request would fail.
     """
-    from needlemap.commands.run import fresh
-    from needlemap.commands.settle import settle
-    from needlemap.trials.build import prepare
-
-    if (suite := suite_name(preset)) is not None:
-        return _suite(suite, out, live, trust_run, plain_settings(settings))
-    settled = settle(preset, plain_settings(settings), trust_run)
-    if not settled.save:
+    chosen = with_lent_prompts(choose(preset, plain_settings(settings)), trust_run)
+    if not chosen.first.save:
         raise SettingsError("save=False keeps no run that could be returned. Leave it out.")
-    path = Path(out) if out is not None else fresh(settled)
+    path = Path(out) if out is not None else fresh_folder(chosen.first, chosen.suite)
     check_origin(path, trust_run)
-    session = Session.open(prepare(settled), path)
-    outcomes = {"": _asked(session, live)} if session.wanted else {}
-    for outcome in outcomes.values():
-        check_outcome(outcome)
+    if chosen.told:
+        show(f"note: {chosen.told}", file=sys.stderr)
+    asking = Asking.of(chosen, path)
+    with _Progress(asking.families, live) as face:
+        outcomes = run_coroutine(ask_families(asking, face))
+        face.tell_unserved()
+    if face.refused:
+        raise NeedlemapError(f"{' '.join(face.refused)} The other families are kept in '{path}'.")
     return Run(path, outcomes)
 
 
-def _suite(suite: str, out: str | Path | None, live: bool, trust_run: bool, flags: dict[str, Any]) -> Run:
-    """Ask the families of a suite, one after the other, from one budget."""
-    from needlemap.commands.run import fresh
-    from needlemap.commands.suite import begun, refuse_for_suite
-    from needlemap.suites import load_suite
+class _Progress(ShowingFace):
+    """Shows a line of progress every ten seconds, unless `quiet`. refused: families that cannot be asked."""
 
-    named = load_suite(suite)
-    settled = named.settle(flags)
-    first = next(iter(settled.values()))
-    refuse_for_suite(named, first, live)
-    path = Path(out) if out is not None else fresh(first, f"suite-{named.name}")
-    check_origin(path, trust_run)
-    folder, asking = begun(named, settled, path), _Asking()
-    run_coroutine(ask_families(folder, settled, asking))
-    if asking.refused:
-        raise NeedlemapError(f"{' '.join(asking.refused)} The other families are kept in '{path}'.")
-    return Run(path, asking.outcomes)
-
-
-class _Asking:
-    """Asks family after family, until one ends as all others would."""
-
-    def __init__(self) -> None:
-        self.outcomes: dict[str, Outcome] = {}
+    def __init__(self, families: Families, live: bool) -> None:
+        super().__init__(families, live)
         self.refused: list[str] = []
 
-    async def ask(self, family: str, session: Session, model: Model) -> bool:
-        """Whether to go on. Raises NeedlemapError when every request would fail."""
-        if not session.experiment.settings.quiet:
-            show(family, file=sys.stderr, flush=True)
-        outcome = await asked(session, model)
-        check_outcome(outcome)
-        self.outcomes[family] = outcome
-        return not outcome.over
+    def begins(self, name: str, session: Session, model: Model | None) -> None:
+        """Say which of several."""
+        if name and not session.experiment.settings.quiet:
+            show(name, file=sys.stderr, flush=True)
 
-    def unprepared(self, family: str, error: NeedlemapError) -> None:
+    def view(self, name: str, session: Session) -> View:
+        """Lines."""
+        if session.experiment.settings.quiet:
+            return Silent()
+        return Lines(Tally(len(session.experiment.trials), session.done, session.budget.state))
+
+    def ended(self, name: str, session: Session, outcome: Outcome) -> None:
+        """Raises NeedlemapError when every request would fail."""
+        if outcome.canary:
+            raise NeedlemapError(f"Stopped before spending more. {outcome.canary}")
+        if outcome.hopeless:
+            raise NeedlemapError(f"Stopped, every request would fail: {outcome.hopeless}")
+
+    def left_out(self, name: str, error: NeedlemapError) -> None:
         """Keep it for the end."""
-        self.refused.append(f"Family '{family}': {error}")
+        self.refused.append(f"Family '{name}': {error}")
 
 
 def compare(a: Run | str | Path, b: Run | str | Path, *, margin: float = 2.0) -> Compared:
@@ -283,11 +274,11 @@ def make_plan(
 
     preset, settings: as `run` takes them. The others: as `needlemap plan --help` says. Raises SettingsError.
     """
-    from needlemap.commands.plan import Terms, plan_summary, reckon
+    from needlemap.plan.reckoned import Terms, reckon
 
     file = Path(model_config) if model_config is not None else None
     terms = Terms(workers, tokens_per_second, file, cache_tokens, cache_block)
-    return plan_summary(reckon(preset, terms, plain_settings(settings)))
+    return reckon(with_lent_prompts(choose(preset, plain_settings(settings))), terms).plain()
 
 
 def _folder(run: Run | str | Path) -> Path:
@@ -297,32 +288,3 @@ def _folder(run: Run | str | Path) -> Path:
 def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Paths as the texts that settings hold."""
     return {name: str(value) if isinstance(value, Path) else value for name, value in settings.items()}
-
-
-def _asked(session: Session, live: bool) -> Outcome:
-    """Ask what is left, with the page if `live`."""
-    from needlemap.commands.run import page_of
-
-    with page_of(session, live) as page:
-        model = make_model(session.experiment.settings) if session.asks else None
-        return run_coroutine(asked(session, model, page, close=True))
-
-
-async def asked(session: Session, model: Model | None, *watchers: Watcher, close: bool = False) -> Outcome:
-    """Ask what is left, with a line of progress every ten seconds unless `quiet`. close: the model, after."""
-    from needlemap.reports.live import Lines, Silent, Tally, Together
-    from needlemap.runs.contexts import SavingContexts
-
-    settings = session.experiment.settings
-    tally = Tally(len(session.experiment.trials), session.done, session.budget.state)
-    saving = [SavingContexts(session.folder.path)] if settings.save_contexts else []
-    with Silent() if settings.quiet else Lines(tally) as view:
-        return await session.run(model, Together(view, *watchers, *saving), close=close)
-
-
-def check_outcome(outcome: Outcome) -> None:
-    """Raises NeedlemapError when every request would fail."""
-    if outcome.canary:
-        raise NeedlemapError(f"Stopped before spending more. {outcome.canary}")
-    if outcome.hopeless:
-        raise NeedlemapError(f"Stopped, every request would fail: {outcome.hopeless}")

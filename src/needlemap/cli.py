@@ -14,7 +14,7 @@ from needlemap.fleet_flags import with_fleet
 from needlemap.runs.fleet import Fleet
 from needlemap.secrets import hidden
 from needlemap.settings.flags import GroupedCommand, with_settings
-from needlemap.suites import suite_name
+from needlemap.settings.suites import Chosen
 from needlemap.text.printable import printable, show
 from needlemap.version import __version__
 
@@ -72,7 +72,7 @@ Live = Annotated[
 ]
 DifficultyFile = Annotated[
     str | None,
-    typer.Option("--difficulty", metavar="FILE", help="A difficulty, as run --difficulty auto froze it."),
+    typer.Option("--difficulty", metavar="FILE|RUN", help="A difficulty, as run --difficulty auto froze it."),
 ]
 TrustRun = Annotated[
     bool,
@@ -103,9 +103,9 @@ def run(
     difficulty: Annotated[
         str | None,
         typer.Option(
-            metavar="auto|FILE",
-            help="auto: make the task harder until the model scores 60 to 95, and freeze that into "
-            "RUN/difficulty.yaml; FILE: such a file, for other models.",
+            metavar="auto|FILE|RUN",
+            help="auto: make each task harder until the model scores 60 to 95, and freeze that into "
+            "RUN/difficulty.yaml; FILE, or a RUN with such: for other models.",
         ),
     ] = None,
     trust_run: TrustRun = False,
@@ -116,28 +116,28 @@ def run(
     """Ask, score, draw. Without arguments: preset demo, a real run without key, download or GPU."""
     if out is not None:
         _check_origin(out, trust_run)
-    if difficulty == "auto" and not fleet.wanted:
+    if fleet.attach is not None:
+        from needlemap.commands.fleet import attach_command
+
+        raise typer.Exit(attach_command(fleet.attach, bool(preset or flags or out), live, trust_run))
+    auto = difficulty == "auto" and not fleet.wanted
+    chosen = _chosen(preset, flags, None if auto else difficulty, trust_run)
+    if auto:
         from needlemap.commands.difficulty import auto_command
 
-        raise typer.Exit(auto_command(preset, out, flags, live))
-    flags = _at_difficulty(preset, flags, difficulty)
-    suite = suite_name(preset)
-    if fleet.wanted and suite is not None and fleet.attach is None:
+        code = auto_command(chosen, out, live)
+    elif fleet.wanted and chosen.suite:
         from needlemap.commands.fleet_suite import fleet_suite
 
-        code = fleet_suite(suite, out, flags, live, fleet)
+        code = fleet_suite(chosen, out, live, fleet)
     elif fleet.wanted:
         from needlemap.commands.fleet import fleet_command
 
-        code = fleet_command(preset, out, flags, live, fleet, trust_run)
-    elif suite is not None:
-        from needlemap.commands.suite import run_suite
-
-        code = run_suite(suite, out, flags, live)
+        code = fleet_command(chosen.first, out, live, fleet)
     else:
         from needlemap.commands.run import run_command
 
-        code = run_command(preset, out, flags, live, trust_run)
+        code = run_command(chosen, out, live)
     raise typer.Exit(code)
 
 
@@ -159,16 +159,11 @@ def plan(
     **flags: Any,
 ) -> None:
     """Cells, tokens and dollars, before any call. Without a key; cached tokens too."""
-    from needlemap.commands.plan import Terms, plan_command
+    from needlemap.commands.plan import plan_command
+    from needlemap.plan.reckoned import Terms
 
-    flags = _at_difficulty(preset, flags, difficulty)
     terms = Terms(workers, tokens_per_second, model_config, cache_tokens, cache_block)
-    if (suite := suite_name(preset)) is not None:
-        from needlemap.commands.suite import plan_suite
-
-        plan_suite(suite, terms, json, flags)
-    else:
-        plan_command(preset, terms, json, flags)
+    plan_command(_chosen(preset, flags, difficulty), terms, json)
 
 
 @app.command(cls=GroupedCommand)
@@ -182,13 +177,7 @@ def prompts(
     """Write every prompt as JSON Lines. To standard output, or to -o FILE; asks nothing."""
     from needlemap.commands.prompts import prompts_command
 
-    flags = _at_difficulty(preset, flags, difficulty)
-    if (suite := suite_name(preset)) is not None:
-        from needlemap.commands.suite import prompts_suite
-
-        prompts_suite(suite, out, flags)
-    else:
-        prompts_command(preset, out, flags)
+    prompts_command(_chosen(preset, flags, difficulty), out)
 
 
 @app.command()
@@ -325,13 +314,19 @@ def _check_origin(path: Path, trusted: bool) -> None:
         check_origin(path, trusted)
 
 
-def _at_difficulty(preset: str | None, flags: dict[str, Any], difficulty: str | None) -> dict[str, Any]:
-    """Flags with those of a frozen difficulty, if one is named."""
-    if difficulty is None:
-        return flags
-    from needlemap.commands.difficulty import with_difficulty
+def _chosen(
+    preset: str | None, flags: dict[str, Any], difficulty: str | None, trusted: bool = False
+) -> Chosen:
+    """What is asked, at a frozen difficulty if one is named."""
+    from needlemap.runs.lent import with_lent_prompts
+    from needlemap.settings.suites import choose
 
-    return with_difficulty(preset, flags, difficulty)
+    chosen = with_lent_prompts(choose(preset, flags), trusted)
+    if difficulty is None:
+        return chosen
+    from needlemap.commands.difficulty import at_difficulty
+
+    return at_difficulty(chosen, flags, difficulty)
 
 
 def _limit_blas_threads() -> None:

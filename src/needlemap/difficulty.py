@@ -83,12 +83,12 @@ def in_range(score: float) -> bool:
     return LOWEST <= score <= HIGHEST
 
 
-def chosen(scores: Sequence[float]) -> int:
+def chosen_step(scores: Sequence[float]) -> int:
     """The step to freeze: the last, whose score is no more than 95 %, or the one before, if the last is
     further from the range.
 
-    >>> chosen([1.0, 0.8]), chosen([1.0, 0.96, 0.2]), chosen([0.3]), chosen([1.0, 1.0])
-    (1, 1, 0, 1)
+    >>> [chosen_step(scores) for scores in ([1.0, 0.8], [1.0, 0.96, 0.2], [0.3], [1.0, 1.0])]
+    [1, 1, 0, 1]
     """
     last = len(scores) - 1
     if last and scores[-1] < LOWEST and scores[-2] - HIGHEST < LOWEST - scores[-1]:

@@ -144,6 +144,51 @@ def test_a_frozen_option_cannot_be_given_too(typed, tmp_path):
     assert json.loads(typed(*given, "digits=9", "--json").stdout)["modes"]
 
 
+SUITE = (
+    "settings: {lengths: [1000, 1400], depths: '0:100:11', max_answer_tokens: 40}\n"
+    "families: {keys: {task: multikey}, more: {task: multikey, task_options: {fresh: repeat}}}\n"
+)
+
+
+@pytest.mark.usefixtures("asking")
+def test_each_family_of_a_suite_has_a_difficulty_of_its_own(typed, tmp_path):
+    (tmp_path / "two.yaml").write_text(SUITE)
+    model = ("--model", "python/reader:weak", "--tokenizer", "cl100k_base", "-o", "s")
+    ended = typed("run", "suite:two.yaml", *model, "--difficulty", "auto", "--repeats", 2)
+    assert "others at the same difficulty: --difficulty s\n" in ended.stderr
+    assert ended.stdout.startswith("suite two · python/reader:weak\n")
+    for family in ("keys", "more"):
+        found = yaml.safe_load((tmp_path / "s" / family / "difficulty.yaml").read_text())
+        assert found["task_options"] == {"keys": 8}
+        assert [records(tmp_path / "s" / family / "pilots" / step) for step in "01"] == [22, 22]
+        assert records(tmp_path / "s" / family) == 44
+    again = typed("run", "suite:two.yaml", *model, "--difficulty", "auto", "--repeats", 2)
+    assert records(tmp_path / "s" / "keys") == 44
+    assert again.stdout == ended.stdout
+
+    strong = ("--model", "python/reader:strong", "--tokenizer", "cl100k_base", "-o", "t", "--quiet")
+    typed("run", "suite:two.yaml", *strong, "--repeats", 2, "--difficulty", "s")
+    assert json.loads(typed("compare", "s", "t", "--json").stdout)["overall"]["n"] == 88
+    assert "No file at 'nowhere'" in typed("plan", "suite:two.yaml", "--difficulty", "nowhere", code=2).stderr
+
+
+@pytest.mark.usefixtures("asking")
+def test_the_limits_of_a_suite_count_all_pilots(typed, tmp_path):
+    (tmp_path / "two.yaml").write_text(SUITE)
+    model = ("--model", "python/reader:weak", "--tokenizer", "cl100k_base", "-o", "s")
+    flags = ("--difficulty", "auto", "--limit-tokens", "90k", "--repeats", 2)
+    ended = typed("run", "suite:two.yaml", *model, *flags, code=3)
+    assert "stopped by the budget" in ended.stderr
+    found = [
+        record
+        for file in (tmp_path / "s").rglob("run.json")
+        for record in RunFolder(file.parent).every_record()
+        if record.scored
+    ]
+    spent = {(record.run, record.key): record.prompt.tokens for record in found}
+    assert 60_000 < sum(spent.values()) <= 90_000
+
+
 def test_a_difficulty_found_with_another_model_is_not_found_again(asking):
     asking("weak", "--difficulty", "auto", "-o", "r")
     ended = asking("strong", "--difficulty", "auto", "-o", "r", code=2)

@@ -173,6 +173,28 @@ def test_a_resumed_run_shows_what_it_had_and_a_finished_one_says_how_to_make_the
     )
 
 
+def test_of_several_families_it_shows_each_as_its_turn_comes(needlemap, wire):
+    wire.schedule("slow:0.4", cycle=True)
+    (needlemap.folder / "two.yaml").write_text(
+        "settings: {lengths: [300], depths: [0, 50, 100], max_answer_tokens: 40}\n"
+        "families: {one: {task: magic}, key: {task: passkey}}\n"
+    )
+    asking = ("--model", "openai/m", "--base-url", wire.base_url, "--tokenizer", "cl100k_base", "-o", "s")
+    process = needlemap.start("run", "suite:two.yaml", *asking, "--concurrency", "1", "--live")
+    versions = list(opened(process).news())
+    shown = [[run["name"] for run in found["summary"]["runs"]] for found in versions]
+    assert shown[0] == ["openai/m"]
+    assert shown[-1] == ["openai/m@one", "openai/m@key"]
+    assert [run["totals"]["scored"] for run in versions[-1]["summary"]["runs"]] == [3, 3]
+    assert {found["summary"]["live"]["state"] for found in versions[:-1]} == {"running"}
+    assert versions[0]["summary"]["live"]["line"].startswith("one · ")
+    assert versions[-1]["summary"]["live"]["line"].startswith("run ended · key · 3/3 scored")
+    process.communicate(timeout=120)
+    assert process.returncode == 0
+    again = needlemap("run", "suite:two.yaml", *asking, "--live")
+    assert "live: nothing is left to ask, so no page is served" in again.stderr
+
+
 def test_no_page_is_made_unless_it_is_wanted(needlemap, wire):
     assert "live:" not in needlemap.run(wire, *GRID).stderr
 

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from needlemap.commands.settle import settle
 from needlemap.settings.settings import Settings
+from needlemap.settings.suites import choose
 
 GRID = ("--lengths", "200,300", "--depths", "0,50,100")
 NEEDLE = "The locker code for Turin is 51328."
@@ -172,5 +172,5 @@ def test_without_arguments_it_makes_a_real_map_in_an_empty_folder(needlemap):
 
 
 def test_flags_that_change_no_answer_leave_the_run_without_arguments_as_it_is():
-    assert settle(None, {"quiet": True, "depths": "0"}) == settle("demo", {"quiet": True, "depths": "0"})
-    assert settle(None, {"scorer": "exact"}).model == Settings().model
+    assert choose(None, {"quiet": True, "depths": "0"}) == choose("demo", {"quiet": True, "depths": "0"})
+    assert choose(None, {"scorer": "exact"}).first.model == Settings().model

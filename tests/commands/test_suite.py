@@ -98,7 +98,6 @@ def test_a_plan_adds_the_families_up(typed, suite):
         "all",
         "total",
         "times",
-        "dollars:",
     ]
     plan = json.loads(typed("plan", suite, "--json").stdout)
     families = plan["families"].values()
@@ -164,17 +163,43 @@ def test_a_strangers_suite_names_no_folder_outside_of_its_own(typed):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--live",), "--live shows one run, and suite 'smoke' is several. Leave it out, and"),
-        (("--live",), "one family alone, as passkey: needlemap run --task passkey --live"),
-        (("--live", "--workers", "2"), "--live shows one run"),
+        (("--live", "--workers", "2"), "--live with workers shows a run with one family"),
         (("--no-save", "--workers", "2"), "--no-save keeps no run folders"),
-        (("--no-save",), "--no-save keeps no run folders"),
-        (("--difficulty", "auto"), "--difficulty is one task's"),
+        (("--prompts-of", "r"), "--prompts-of is for one run, no suite"),
         (("--task", "kv"), "leave --task out"),
     ],
 )
 def test_what_a_suite_cannot_do_is_said(typed, flags, said):
     assert said in typed("run", "suite:smoke", *flags, code=2).stderr
+
+
+def test_without_a_folder_the_table_is_all_there_is(typed, suite):
+    ended = typed("run", suite, "--no-save")
+    assert rows(ended.stdout)["mean"] == ["75.0", "75.0", "75.0"]
+    assert "report:" not in ended.stderr
+    assert [file.name for file in typed.folder.iterdir()] == ["mine.yaml"]
+
+
+def test_a_new_label_is_kept_of_families_with_nothing_left_to_ask(typed, suite):
+    typed("run", suite, "-o", "s", "--quiet")
+    ended = typed("run", suite, "-o", "s", "--quiet", "--label", "mine")
+    assert ended.stdout.startswith("suite mine · mine\n")
+
+
+def test_the_total_of_a_plan_is_as_much_faster_as_its_families_one_behind_the_other(typed, suite):
+    plan = json.loads(typed("plan", suite, "--workers", 3, "--json").stdout)
+    families, total = plan["families"].values(), plan["total"]
+    alone = [row["computed"] - row["cut_loss"] for row in families]
+    longest = sum(one / row["speed_up"] for one, row in zip(alone, families, strict=True))
+    assert total["speed_up"] == pytest.approx(sum(alone) / longest)
+    assert len({row["speed_up"] for row in families}) > 1
+    assert total["useful"] == min(row["useful"] for row in families)
+
+
+def test_a_run_with_one_family_is_not_asked_into_the_folder_of_several(typed, suite):
+    typed("run", suite, "-o", "s", "--quiet")
+    ended = typed("run", "passkey", "--lengths", "900", "-o", "s", code=2)
+    assert "'s' holds suite 'mine' (key, one, all), not a run with one family" in ended.stderr
 
 
 def test_commands_of_one_run_say_which_take_suites(typed):

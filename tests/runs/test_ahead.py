@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.runs.ahead import Ahead, look_ahead
+from needlemap.runs.asking import Ahead, look_ahead
 from needlemap.settings.reading import configure
-from needlemap.suites import load_suite
+from needlemap.settings.suites import load_suite
 from needlemap.trials.build import prepare
 
 SMALL = {"lengths": [500, 700, 900], "depths": [0, 50, 100], "repeats": 2}

@@ -9,12 +9,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
-from needlemap.commands.run import fresh, notes, show_result, verdict
-from needlemap.commands.settle import settle
-from needlemap.commands.suite import ask_session
+from needlemap.commands.announce import notes, tell_rules
+from needlemap.commands.run import Terminal, interrupted, show_result, show_usage, verdict
 from needlemap.commands.termination import terminable
 from needlemap.difficulty import (
     AUTO,
@@ -23,7 +21,7 @@ from needlemap.difficulty import (
     Difficulty,
     Reference,
     at_step,
-    chosen,
+    chosen_step,
     dial_of,
     in_range,
     missed,
@@ -33,97 +31,137 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import make_folder, write_whole
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
-from needlemap.runs.families import budget_beside
+from needlemap.runs.asking import Turns
+from needlemap.runs.families import begin_families, fresh_folder
 from needlemap.runs.loaded import load_map
+from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session, make_model
 from needlemap.runs.store import RUN_FILE, RunFolder, records_files
 from needlemap.settings.settings import Settings
-from needlemap.suites import suite_name
+from needlemap.settings.suites import Chosen
 from needlemap.text.printable import show
 from needlemap.trials.build import prepare
 
 _PILOTS = "pilots"
 
 
-def with_difficulty(preset: str | None, flags: Mapping[str, Any], file: str) -> dict[str, Any]:
-    """Flags with a frozen difficulty's options. Raises SettingsError."""
-    _refuse_suite(preset)
-    if file == AUTO:
+def at_difficulty(chosen: Chosen, flags: Mapping[str, Any], named: str) -> Chosen:
+    """Families with the options of a frozen difficulty. named: its file, or the folder of a run with one of
+    each family. Raises SettingsError."""
+    if named == AUTO:
         raise SettingsError(
             f"--difficulty {AUTO} asks a model in this process: for needlemap run without workers. Here: "
             f"--difficulty FILE"
         )
-    settings = settle(preset, flags)
-    applied = read_difficulty(Path(file)).applied(settings)
-    for name, value in flags.get("task_options", {}).items():
-        if applied.task_options[name] != value:
-            raise SettingsError(
-                f"--difficulty {file} sets {name}={applied.task_options[name]}: leave it out."
-            )
-    return {**flags, "task_options": applied.task_options}
+    found = {}
+    for name, settings in chosen.families.items():
+        file = Path(named) / name / FILE if Path(named).is_dir() else Path(named)
+        found[name] = read_difficulty(file).applied(settings)
+        for option, value in flags.get("task_options", {}).items():
+            if found[name].task_options[option] != value:
+                raise SettingsError(
+                    f"--difficulty {named} sets {option}={found[name].task_options[option]}: leave it out."
+                )
+    return replace(chosen, families=found)
 
 
-def auto_command(preset: str | None, out: Path | None, flags: Mapping[str, Any], live: bool) -> int:
-    """Find a difficulty, freeze it, and measure the model at it; the exit code."""
-    _refuse_suite(preset)
-    settings = settle(preset, flags)
+def auto_command(chosen: Chosen, out: Path | None, live: bool) -> int:
+    """Find a difficulty for each family, freeze it, and measure the model at it; the exit code."""
+    settings = chosen.first
     if live or not settings.save:
         raise SettingsError(f"--difficulty {AUTO} is several runs: leave --live and --no-save out.")
-    dial, path = dial_of(settings.task), out or fresh(settings)
-    _check_folder(path, settings)
+    tell_rules(chosen)
+    dials = {name: dial_of(each.task) for name, each in chosen.families.items()}
+    path = out or fresh_folder(settings, chosen.suite)
+    for name, each in chosen.families.items():
+        _check_folder(path / name, each)
+    families = begin_families(path, chosen.suite, tuple(chosen.families))
     model = make_model(settings)
     if not settings.quiet:
         notes(model)
-    with terminable() as ending:
+    face = _Steps(families, settings)
+    with face, terminable() as ending:
         try:
-            code = ending.run(_measured(settings, dial, path, model))
+            ending.run(_measured(chosen, dials, face, model))
         except KeyboardInterrupt:
-            show(f"needlemap: interrupted. To go on: the same command with -o {path}", file=sys.stderr)
-            return ending.code
-    if RunFolder(path).exists:
+            return interrupted(settings, path, ending.code)
+        _end(face)
+    return face.code
+
+
+class _Steps(Terminal):
+    """Shows the maps of the chosen steps alone, at the end."""
+
+    def ended(self, name: str, session: Session, outcome: Outcome) -> None:
+        """Say what it used, and what stopped it."""
+        if not self.settings.quiet:
+            show_usage(session)
+        self.code = max(self.code, verdict(outcome, session.experiment, self.families, name))
+
+    def whole(self, name: str, session: Session) -> None:
+        """Nothing: the end shows it."""
+
+
+def _end(face: _Steps) -> None:
+    """Show the map or the table, and how others are asked the same."""
+    path, settings = face.families.path, face.settings
+    if face.families.is_plain and RunFolder(path).exists:
         show_result(load_map(path), settings, path)
-        if not settings.quiet:
-            show(f"others at the same difficulty: --difficulty {path / FILE}", file=sys.stderr)
-    return code
+    face.end()
+    if face.families.begun and not settings.quiet and RunFolder(face.families.folders[0]).exists:
+        frozen = path / FILE if face.families.is_plain else path
+        show(f"others at the same difficulty: --difficulty {frozen}", file=sys.stderr)
 
 
-async def _measured(settings: Settings, dial: Sequence[Mapping[str, Any]], path: Path, model: Model) -> int:
-    """Pilots until one is hard enough, then the run itself; the exit code."""
-    started, scores = monotonic(), list[float]()
-    pilots = [path / _PILOTS / str(step) for step in range(len(dial))]
+async def _measured(
+    chosen: Chosen, dials: Mapping[str, Sequence[Mapping[str, Any]]], face: _Steps, model: Model
+) -> None:
+    """Each family's pilots until one is hard enough, then the family itself."""
+    folders = {name: face.families.folder(name) for name in chosen.families}
+    pilots = {
+        name: [folders[name] / _PILOTS / str(step) for step in range(len(dials[name]))] for name in dials
+    }
+    every = [*folders.values(), *(pilot for each in pilots.values() for pilot in each)]
+    turns = Turns(face, every, make_model, model)
     try:
-        for step, options in enumerate(dial):
-            pilot = at_step(settings.model_copy(update={"repeats": 1}), options)
-            code = await _asked(pilot, pilots[step], [*pilots, path], model, started)
-            score = _score(load_map(pilots[step]))
-            if code or score is None:
-                return code or 1
-            scores.append(score)
-            said = ", ".join(f"{name}={value}" for name, value in options.items())
-            show(f"step {step + 1} of {len(dial)}: {said}: {100 * score:.1f}", file=sys.stderr)
-            if score <= HIGHEST:
+        for name, settings in chosen.families.items():
+            if not await _family(turns, name, settings, dials[name], pilots[name], folders[name]):
                 break
-        frozen = chosen(scores)
-        _freeze(settings, dial[frozen], pilots[frozen], path, scores[frozen])
-        if not in_range(scores[frozen]):
-            found = f"{settings.model} scores {100 * scores[frozen]:.1f}, outside 60 to 95"
-            show(f"warning: {found}: {missed(scores, frozen)}", file=sys.stderr)
-        final = at_step(settings, dial[frozen])
-        return await _asked(final, path, [each for each in pilots if each != pilots[frozen]], model, started)
     finally:
-        await model.close()
+        await turns.close()
 
 
-async def _asked(
-    settings: Settings, path: Path, others: Sequence[Path], model: Model, started_s: float
-) -> int:
-    """Ask what is left of one run, with what the others spent counted; the exit code."""
-    session = Session.open(prepare(settings), path)
-    if not session.wanted:
-        return 0
-    budget = budget_beside(settings, [other for other in others if other != path], started_s)
-    outcome = await ask_session(replace(session, budget=budget), model)
-    return verdict(outcome, session.experiment, path)
+async def _family(
+    turns: Turns,
+    name: str,
+    settings: Settings,
+    dial: Sequence[Mapping[str, Any]],
+    pilots: Sequence[Path],
+    path: Path,
+) -> bool:
+    """Whether to go on with the next family."""
+    face, scores = turns.face, list[float]()
+    assert isinstance(face, Terminal)
+    for step, options in enumerate(dial):
+        pilot = at_step(settings.model_copy(update={"repeats": 1}), options)
+        outcome = await turns.take(name, Session.open(prepare(pilot), pilots[step]))
+        score = _score(load_map(pilots[step])) if RunFolder(pilots[step]).exists else None
+        if score is None or (outcome and (outcome.over or outcome.failures)):
+            face.code = face.code or 1
+            return not (outcome and outcome.over)
+        scores.append(score)
+        said = ", ".join(f"{option}={value}" for option, value in options.items())
+        show(f"step {step + 1} of {len(dial)}: {said}: {100 * score:.1f}", file=sys.stderr)
+        if score <= HIGHEST:
+            break
+    frozen = chosen_step(scores)
+    _freeze(settings, dial[frozen], pilots[frozen], path, scores[frozen])
+    if not in_range(scores[frozen]):
+        found = f"{settings.model} scores {100 * scores[frozen]:.1f}, outside 60 to 95"
+        show(f"warning: {found}: {missed(scores, frozen)}", file=sys.stderr)
+    turns.paths.remove(pilots[frozen])  # its answers are the family's first
+    outcome = await turns.take(name, Session.open(prepare(at_step(settings, dial[frozen])), path))
+    return not (outcome and outcome.over)
 
 
 def _freeze(settings: Settings, options: Mapping[str, Any], pilot: Path, path: Path, score: float) -> None:
@@ -154,8 +192,3 @@ def _check_folder(path: Path, settings: Settings) -> None:
             f"The difficulty of '{path}' was found with {was.reference.model}. To ask {settings.model} at "
             f"it: --difficulty {path / FILE} and another folder."
         )
-
-
-def _refuse_suite(preset: str | None) -> None:
-    if suite_name(preset) is not None:
-        raise SettingsError("--difficulty is one task's. Give a preset, not a suite.")

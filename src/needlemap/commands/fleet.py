@@ -9,17 +9,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from needlemap.commands.announce import announce
 from needlemap.commands.look_after import Part, finished, look_after, say
 from needlemap.commands.report import show_families
-from needlemap.commands.run import announce, fresh, interrupted, warn
-from needlemap.commands.settle import settle
+from needlemap.commands.run import interrupted, warn
 from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import make_folder
 from needlemap.models.base import Model
 from needlemap.reports.live import Silent
 from needlemap.runs.begun import is_replaced, set_aside
-from needlemap.runs.families import families_of
+from needlemap.runs.families import families_of, fresh_folder
 from needlemap.runs.fleet import Fleet
 from needlemap.runs.launch import Launch
 from needlemap.runs.launch_file import LaunchFile, check_launched_here, read_launch, refuse_launched
@@ -32,35 +32,32 @@ from needlemap.runs.store import RUN_FILE, RunFolder, lock_folder, lock_launch, 
 from needlemap.runs.work import lay_out, load_work, next_folder, units_of, work_folder
 from needlemap.secrets import check_key_names
 from needlemap.settings.reading import checked
+from needlemap.settings.settings import Settings
 from needlemap.text.printable import show
 from needlemap.trials.build import prepare
 
 
-def fleet_command(
-    preset: str | None,
-    out: Path | None,
-    flags: Mapping[str, Any],
-    live: bool,
-    fleet: Fleet,
-    trusted: bool = False,
-) -> int:
-    """Start workers for a run and look after them, or after those of an earlier command; the exit code."""
-    if fleet.attach is not None:
-        if preset or flags or out:
-            raise SettingsError(
-                "--attach takes no preset, no settings and no -o: what was started goes on as it is."
-            )
-        return _attach(_at_work(fleet.attach), live, trusted)
-    settings = settle(preset, flags, trusted)
+def fleet_command(settings: Settings, out: Path | None, live: bool, fleet: Fleet) -> int:
+    """Start workers for a run and look after them; the exit code."""
     if not settings.save:
         raise SettingsError("--no-save keeps no run folder, and workers share nothing else. Leave it out.")
-    path = out or fresh(settings)
+    path = out or fresh_folder(settings)
     session = Session.open(prepare(settings), path)
     if fleet.dry_run:
         rehearse(session, Part(path))
         show(script(fleet, path, session))
         return 0
     return start(session, fleet, live, Part(path))
+
+
+def attach_command(path: Path, asked: bool, live: bool, trusted: bool) -> int:
+    """Look after the workers of an earlier command. asked: whether anything else was typed, which is
+    refused."""
+    if asked:
+        raise SettingsError(
+            "--attach takes no preset, no settings and no -o: what was started goes on as it is."
+        )
+    return _attach(_at_work(path), live, trusted)
 
 
 def rehearse(session: Session, part: Part) -> None:

@@ -9,7 +9,7 @@ from needlemap.errors import SettingsError, did_you_mean
 from needlemap.prompts.templates import template_files
 from needlemap.settings.reading import preset_about, preset_files
 from needlemap.settings.registry import installed
-from needlemap.suites import MARK, load_suite, suite_files
+from needlemap.settings.suites import MARK, load_suite, suite_files
 from needlemap.text.printable import show
 from needlemap.tokenizers.catalogue import BUNDLED
 

@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from needlemap.commands.run import page_of, show_result, show_usage, verdict, view_of
+from needlemap.commands.run import show_result, show_usage, verdict, view_of
 from needlemap.commands.termination import INTERRUPTED, terminable
 from needlemap.reports.live import Silent, View
 from needlemap.runs.budget import Budget
 from needlemap.runs.claims import MOST_DEATHS
 from needlemap.runs.closed_book import every_record
+from needlemap.runs.families import Families
 from needlemap.runs.launch import Launch
 from needlemap.runs.launch_budget import launched_budget
 from needlemap.runs.launcher import Launcher
@@ -41,13 +42,20 @@ class Part:
     ran_s: float = 0.0
 
 
+def _page_of(session: Session, live: bool) -> View:
+    """The page that shows the run, or nothing where it was not wanted."""
+    from needlemap.reports.page.live import LivePage
+
+    return LivePage(Families(session.folder.path), "", session) if live else Silent()
+
+
 def look_after(launch: Launch, launcher: Launcher, session: Session, live: bool, part: Part) -> int:
     """Watch until the workers are done; the exit code. Ctrl-C ends workers of this machine, and asks again
     before it cancels jobs of a cluster."""
     path, settings = session.folder.path, session.experiment.settings
     spent = launched_budget(path, work_folder(path, launch.file.number), settings)
     session = replace(session, budget=spent)
-    with page_of(session, live) as page, _ending_too(launcher) as code:
+    with _page_of(session, live) as page, _ending_too(launcher) as code:
         try:
             for record in (*launch.before, *every_record(session.folder)):
                 session.budget.add(record)
@@ -149,7 +157,7 @@ def finished(session: Session, outcome: Outcome, part: Part, launch: Launch | No
             show_result(load_map(path), settings, path)
         if not settings.quiet:
             show_usage(session)
-    code = verdict(outcome, session.experiment, part.whole)
+    code = verdict(outcome, session.experiment, Families(part.whole), "")
     if launch is None:
         return code
     unasked = launch.unasked()

@@ -4,37 +4,43 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from needlemap.commands.settle import settle, tell_notes
+from needlemap.commands.announce import tell_notes, tell_rules
 from needlemap.files import refuse_link
 from needlemap.plan.order import ordered
 from needlemap.settings.grid import percent
+from needlemap.settings.suites import Chosen
 from needlemap.text.printable import show, show_data
 from needlemap.trials.build import prepare
 from needlemap.trials.repeat import Trial
 
 
-def prompts_command(preset: str | None, out: Path | None, flags: Mapping[str, Any]) -> None:
-    """Write all prompts in the order a run would ask them."""
-    settings = settle(preset, flags)
-    experiment = prepare(settings)
-    tell_notes(experiment)
-    trials = ordered(experiment.trials, settings.mode)
+def prompts_command(chosen: Chosen, out: Path | None) -> None:
+    """Write all prompts, family by family in the order a run would ask them."""
+    tell_rules(chosen)
     if out is None:
-        _write(show_data, trials)
+        _write(show_data, chosen)
         return
     refuse_link(out)
     with out.open("w", encoding="utf-8") as file:
-        _write(file.write, trials)
-    show(f"{len(trials)} prompts, {experiment.tokens_asked:,} tokens: {out}", file=sys.stderr)
+        count, tokens = _write(file.write, chosen)
+    families = f" of {len(chosen.families)} families" if chosen.suite else ""
+    show(f"{count:,} prompts{families}, {tokens:,} tokens: {out}", file=sys.stderr)
 
 
-def _write(write: Callable[[str], object], trials: list[Trial]) -> None:
-    for trial in trials:
-        write(json.dumps(prompt_line(trial), ensure_ascii=False) + "\n")
+def _write(write: Callable[[str], object], chosen: Chosen) -> tuple[int, int]:
+    """How many prompts and tokens were written; of several families each line says which."""
+    count, tokens, told = 0, 0, set[str]()
+    for name, settings in chosen.families.items():
+        experiment, family = prepare(settings), {"family": name} if name else {}
+        tell_notes(experiment, told)
+        for trial in ordered(experiment.trials, settings.mode):
+            write(json.dumps({**family, **prompt_line(trial)}, ensure_ascii=False) + "\n")
+        count, tokens = count + len(experiment.trials), tokens + experiment.tokens_asked
+    return count, tokens
 
 
 def prompt_line(trial: Trial) -> dict[str, Any]:

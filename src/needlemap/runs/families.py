@@ -16,7 +16,7 @@ from needlemap.runs.budget import Budget
 from needlemap.runs.closed_book import every_record
 from needlemap.runs.store import RUN_FILE, RunFolder, write_json
 from needlemap.settings.settings import Settings
-from needlemap.suites import Suite, plain_name
+from needlemap.settings.suites import plain_name
 from needlemap.version import __version__
 
 NAME = "suite.json"
@@ -103,20 +103,33 @@ def families_of(path: str | Path) -> Families:
     return Families(path, file.suite, tuple(file.families))
 
 
-def make_suite(path: Path, suite: Suite) -> Families:
-    """Write suite.json, or find that of an earlier start. Raises NeedlemapError for another suite's."""
-    if is_regular(path / RUN_FILE):
+def begin_families(path: Path, suite: str, names: tuple[str, ...]) -> Families:
+    """Write suite.json where there are several, or find that of an earlier start. Raises NeedlemapError where
+    the folder holds other families."""
+    wanted, found = Families(path, suite, names), families_of(path)
+    if not wanted.is_plain and is_regular(path / RUN_FILE):
         raise NeedlemapError(f"'{path}' holds a run, not a suite. Give another folder with -o.")
-    wanted, found = Families(path, suite.name, tuple(suite.families)), families_of(path)
     if not found.is_plain:
         if found != wanted:
+            asked = f"'{suite}' ({', '.join(names)})" if suite else "a run with one family"
             raise NeedlemapError(
-                f"'{path}' holds suite '{found.suite}' ({', '.join(found.names)}), not '{suite.name}' "
-                f"({', '.join(suite.families)}). Give another folder with -o."
+                f"'{path}' holds suite '{found.suite}' ({', '.join(found.names)}), not {asked}. Give another "
+                f"folder with -o."
             )
         return found
-    make_folder(path)
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    file = SuiteFile(suite=suite.name, families=list(suite.families), needlemap=__version__, created=now)
-    write_json(path / NAME, json.loads(file.model_dump_json()))
+    if not wanted.is_plain:
+        make_folder(path)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        file = SuiteFile(suite=suite, families=list(names), needlemap=__version__, created=now)
+        write_json(path / NAME, json.loads(file.model_dump_json()))
     return wanted
+
+
+def fresh_folder(settings: Settings, suite: str = "") -> Path:
+    """A folder that no run has used: runs/MODEL-TASK-TIME, or runs/MODEL-suite-SUITE-TIME."""
+    name = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in settings.model)
+    asked = f"suite-{suite}" if suite else settings.task
+    path = Path("runs") / f"{name}-{asked}-{datetime.now():%Y%m%d-%H%M%S}"
+    while path.exists():
+        path = path.with_name(f"{path.name}-again")
+    return path

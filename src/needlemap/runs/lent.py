@@ -6,6 +6,7 @@ records are read, once; what builds prompts is kept in the new run's own setting
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError, SettingsError
@@ -15,6 +16,7 @@ from needlemap.runs.store import RUN_FILE, RunFolder
 from needlemap.settings.grid import percent
 from needlemap.settings.reading import DEFAULT_ITEMS, checked
 from needlemap.settings.settings import Lender, Settings, settings_of
+from needlemap.settings.suites import Chosen
 from needlemap.trials.build import Experiment
 from needlemap.trials.keys import SCORING
 
@@ -22,6 +24,14 @@ from needlemap.trials.keys import SCORING
 _ASKER = {*settings_of("Model"), *settings_of("Scoring"), *settings_of("Run")}.difference(
     ("tokenizer", "max_answer_tokens", "mode", "bin_tolerance", "seed")
 )
+
+
+def with_lent_prompts(chosen: Chosen, trusted: bool = False) -> Chosen:
+    """A run with one family, with all that builds prompts as the named run has it. trusted: follow that run,
+    though another machine began it. Several families are refused when they are prepared."""
+    if chosen.suite:
+        return chosen
+    return replace(chosen, families={"": with_prompts_of(chosen.first, trusted)})
 
 
 def with_prompts_of(settings: Settings, trusted: bool = False) -> Settings:

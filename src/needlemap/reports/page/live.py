@@ -28,7 +28,8 @@ from needlemap.maps.cube import latest_records
 from needlemap.reports.live import Silent, Tally
 from needlemap.reports.page.document import as_json, fitted, page_html
 from needlemap.reports.page.payload import summary
-from needlemap.runs.loaded import Loaded
+from needlemap.runs.families import Families
+from needlemap.runs.loaded import Loaded, load_run
 from needlemap.runs.record import Record
 from needlemap.runs.session import Session, about
 from needlemap.text.printable import show
@@ -62,6 +63,7 @@ class Feed:
 
     def __init__(self, make: Make, tally: Tally, before: Sequence[Record]) -> None:
         self._make, self._tally, self._records = make, tally, list(before)
+        self._earlier = 0  # numbers that versions had before this family
         self._adding, self._building = Lock(), Lock()
         self._over = Event()
         self._built: Version | None = None
@@ -74,6 +76,12 @@ class Feed:
         with self._adding:
             self._tally.add(record)
             self._records.append(record)
+
+    def begin(self, tally: Tally, before: Sequence[Record]) -> None:
+        """Another family's records from now on."""
+        with self._adding:
+            self._earlier += len(self._records) + 1
+            self._tally, self._records = tally, list(before)
 
     def end(self) -> None:
         """Nothing follows: who waits for news gets the last version at once."""
@@ -121,7 +129,7 @@ class Feed:
             return self._built
 
     def _number(self, over: bool) -> int:
-        return len(self._records) + over
+        return self._earlier + len(self._records) + over
 
     def _build(self, over: bool) -> Version:
         with self._adding:
@@ -270,13 +278,19 @@ GRACE_S = 2.0  # for which an open page may fetch the end
 
 
 class LivePage(Silent):
-    """Says its address on standard error when it is entered; left, it lets an open page fetch the end."""
+    """Says its address on standard error when it is entered; left, it lets an open page fetch the end.
 
-    def __init__(self, session: Session) -> None:
-        self._about, self._path = about(session.experiment, session.folder), session.folder.path
-        tally = Tally(len(session.experiment.trials), session.done, session.budget.state)
-        self._feed = Feed(self._payload, tally, list(session.folder.records()))
+    It shows the family that is asked, and beside it those that were begun before.
+    """
+
+    def __init__(self, families: Families, name: str, session: Session) -> None:
+        self._families = families
+        self._feed = Feed(self._payload, *self._turn(name, session))
         self._server: PageServer | None = None
+
+    def begin(self, name: str, session: Session) -> None:
+        """Show another family."""
+        self._feed.begin(*self._turn(name, session))
 
     def __enter__(self) -> Self:
         self._server = PageServer(self._feed, _document)
@@ -304,10 +318,20 @@ class LivePage(Silent):
         while self._feed.seen and not self._feed.delivered and time.monotonic() < until:
             time.sleep(0.02)
 
+    def _turn(self, name: str, session: Session) -> tuple[Tally, list[Record]]:
+        """A family's tally and the records that it has; the others are read now."""
+        self._path, self._about = session.folder.path, about(session.experiment, session.folder)
+        self._others = {path: load_run(path) for path in self._families.folders if path != self._path}
+        tally = Tally(len(session.experiment.trials), session.done, session.budget.state, name)
+        return tally, list(session.folder.records())
+
     def _payload(self, records: Sequence[Record], live: dict[str, Any]) -> Payload:
-        run = Loaded(str(self._path), self._about, tuple(latest_records(records)))
-        trials, notes = fitted([run])
-        return summary([run], made=datetime.now(UTC), notes=[notes], live=live), trials
+        asked = Loaded(str(self._path), self._about, tuple(latest_records(records)))
+        shown = {**self._others, self._path: asked}
+        order = [self._families.folder(name) for name in self._families.names]
+        runs = [shown[path] for path in order if path in shown] or [asked]
+        trials, notes = fitted(runs)
+        return summary(runs, made=datetime.now(UTC), notes=[notes] * len(runs), live=live), trials
 
 
 def _document(version: Version) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.settings.registry import installed
-from needlemap.suites import load_suite, suite_files, suite_name
+from needlemap.settings.suites import choose, load_suite, suite_files
 from needlemap.trials.resolve import resolve
 
 
@@ -92,7 +92,10 @@ def test_unknown_names_name_the_nearest():
         load_suite("rulr-niah")
     with pytest.raises(SettingsError, match=r"No suite file at 'mine\.yaml'"):
         load_suite("mine.yaml")
-    assert suite_name(None) is None
+    with pytest.raises(SettingsError, match="Unknown preset"):
+        choose("smoke", {})
+    assert list(choose("suite:smoke", {}).families) == list(load_suite("smoke").families)
+    assert list(choose("passkey", {}).families) == [""]
 
 
 @pytest.mark.parametrize("name", ["task", "needle", "question"])

@@ -1,4 +1,4 @@
-"""Suites: several task families asked with one command. A suite is data: its families' settings, by name."""
+"""What a run asks: the settings of its families. A preset is one; a suite, which is data, names several."""
 
 from __future__ import annotations
 
@@ -13,13 +13,43 @@ import yaml
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import read_regular, read_yaml
-from needlemap.settings.reading import COMMAND, Unheeded, configure_in_part
-from needlemap.settings.settings import ITEM, Settings, marked
+from needlemap.settings.reading import COMMAND, Unheeded, configure, configure_in_part, older_rules
+from needlemap.settings.settings import ITEM, Settings, marked, with_role
 
 MARK = "suite:"
+DEFAULT = "demo"
 _KEYS = ("families", "settings")
 _STAY = ("depths",)  # flags that a family with its own does not heed: it may ask about the whole text
 _EACH = ("task", *ITEM)  # what makes a family
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """suite: its name, '' without one. families: settings by name, '' that of the only one of a plain run.
+    told: which rules an older tool's names bring; '' for none."""
+
+    suite: str
+    families: Mapping[str, Settings]
+    told: str = ""
+
+    @property
+    def first(self) -> Settings:
+        """The first family's, with what all families share."""
+        return next(iter(self.families.values()))
+
+
+def choose(named: str | None, flags: Mapping[str, Any]) -> Chosen:
+    """The families of a preset, a file or a suite; of the demo without one and without a flag that matters.
+
+    The same arguments mean the same trials, whichever command they are given to. Raises SettingsError.
+    """
+    if named is not None and named.startswith(MARK):
+        suite = load_suite(named.removeprefix(MARK))
+        return Chosen(suite.name, suite.settle(flags))
+    named = named or (DEFAULT if set(flags) <= {*with_role("grid", "free")} else None)
+    settings = configure(named, flags)
+    older = None if settings.quiet else older_rules(named, flags)
+    return Chosen("", {"": settings}, older.told(settings.model_dump()) if older else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +113,6 @@ class Suite:
         for name, where in sorted(set.intersection(*names)):
             why = next(each.why for each in families[0] if (each.name, each.where) == (name, where))
             raise SettingsError(f"No family of suite '{self.name}' reads '{name}'. {why}")
-
-
-def suite_name(named: str | None) -> str | None:
-    """The suite that a command's first argument names; None for a preset or a file.
-
-    >>> suite_name("suite:smoke"), suite_name("passkey")
-    ('smoke', None)
-    """
-    return named.removeprefix(MARK) if named is not None and named.startswith(MARK) else None
 
 
 @cache

@@ -1,0 +1,155 @@
+"""What is said before anything is asked: how much it is, what it costs at most, and what may surprise."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from itertools import chain
+
+from needlemap.models.base import Model
+from needlemap.plan.order import by_length
+from needlemap.plan.reckoned import notes_on
+from needlemap.plan.summary import judged_usd
+from needlemap.runs.asking import Asking
+from needlemap.runs.begun import is_replaced
+from needlemap.runs.budget import Budget, Reserved
+from needlemap.runs.canary import begins_twice
+from needlemap.runs.session import Session
+from needlemap.scorers.base import rule_of
+from needlemap.settings.prices import price_source
+from needlemap.settings.suites import Chosen
+from needlemap.text.printable import counted, show
+from needlemap.trials.build import Experiment
+
+
+def tell_rules(chosen: Chosen) -> None:
+    """Which rules an older tool's names bring."""
+    if chosen.told:
+        show(f"note: {chosen.told}", file=sys.stderr)
+
+
+def families_line(suite: str, asking: Asking) -> str:
+    """What is known of several families before their prompts are built: how many trials, how many scored."""
+    trials, scored = ([getattr(each, name) for each in asking.ahead] for name in ("trials", "scored"))
+    counts = f", {sum(trials):,} trials" if None not in trials else ""
+    done = f", {sum(scored):,} already scored" if None not in scored and sum(scored) else ""
+    return f"suite {suite}: {len(asking.ahead)} families{counts}{done}"
+
+
+def tell_notes(experiment: Experiment, told: set[str]) -> None:
+    """What a user should know before prompts are written: which documents they are made of.
+
+    told: what was told already, of the families before.
+    """
+    for note in notes_on(experiment):
+        if note not in told and not experiment.settings.quiet:
+            show(f"note: {note}", file=sys.stderr, flush=True)
+        told.add(note)
+
+
+def announce(session: Session, *, by_workers: bool = False) -> None:
+    """What is about to be asked, and what the settings silently would not say."""
+    experiment = session.experiment
+    grid, settings = experiment.grid, experiment.settings
+    axes = counted(len(grid.lengths), "length"), counted(len(grid.depths), "depth"), str(settings.repeats)
+    size = "" if experiment.ready else f"{' x '.join(axes)} = "
+    trials = size + counted(len(experiment.trials), "trial")
+    lines = [
+        f"{settings.model} · {experiment.task.name} · {trials} · "
+        f"{experiment.tokens_asked:,} prompt tokens ({experiment.tokenizer.name})"
+    ]
+    if experiment.tokens_fed is not None:
+        lines[0] += f", {experiment.tokens_fed:,} of the model's own"
+    lines += [f"note: {note}" for note in notes_on(experiment)]
+    left = len(session.unanswered)
+    kept = len(session.todo) - left
+    lines += [f"{session.done} already scored, {left} to ask"] if session.done or kept else []
+    lines += [f"{kept} answers are kept and scored anew: {scorer_label(experiment)}"] if kept else []
+    for what, count in zip(("lengths", "depths"), grid.duplicates, strict=True):
+        lines += [f"note: {what} hold {counted(count, 'value')} twice (rounded): asked once"] if count else []
+    if any(trial.haystack_repeated for trial in experiment.trials):
+        lines.append("warning: the haystack is shorter than the longest prompt and is repeated")
+    collided = sorted({word for trial in experiment.trials for word in trial.collisions})
+    lines += [f"warning: the haystack already holds {', '.join(map(repr, collided))}"] if collided else []
+    given = experiment.given_away
+    lines += [f"warning: the question gives its answer away: {given[0]}"] if given else []
+    if experiment.traits.render is not None and begins_twice(experiment.trials[0].prompt):
+        lines.append("warning: prompts begin with the same token twice: does the template spell it?")
+    if not session.done and is_replaced(session.folder, experiment):
+        lines.append(f"note: nothing was answered in the run that {session.folder.path} held: it is replaced")
+    lines += _same(experiment)
+    missed = sum(trial.prompt.off_by != 0 for trial in experiment.trials)
+    lines += [f"warning: {missed} prompts miss their length by a token or two (recorded)"] if missed else []
+    lines += _most(session, by_workers) if session.todo else []
+    show("\n".join(lines), file=sys.stderr, flush=True)
+
+
+def _most(session: Session, by_workers: bool) -> list[str]:
+    """What asking will cost at most, and whether a limit may cut it short; nothing where neither a server nor
+    a limit is there."""
+    experiment, budget = session.experiment, session.spent()
+    settings, most = experiment.settings, session.most(session.unanswered)
+    judge = judged_usd(experiment, session.todo)
+    limited = settings.limit_usd is not None or settings.limit_tokens is not None
+    if not (limited or experiment.traits.remote or judge != 0):
+        return []
+    lines = [f"at most {most.tokens:,} tokens, every answer using its whole budget"]
+    if budget.prices.usd(1, 0, 1) is None:
+        lines[0] += "; no price is known"
+    elif most.usd:
+        lines[0] += f"; ${most.usd:.4f} ({price_source(settings)})"
+    if judge != 0:
+        lines[0] += f"; judge: {'no price is known' if judge is None else f'${judge:.4f} more'}"
+    if limited and budget.cuts(replace(most, usd=most.usd + (judge or 0.0))):
+        sure = _sure(session, budget)
+        order = "Workers ask in the order of the plan" if by_workers else "Short lengths are asked first"
+        lines.append(
+            f"note: a limit may cut this short ({budget.state()} used): {sure} of "
+            f"{counted(len(session.todo), 'trial')} fit for certain. {order}"
+        )
+    return lines
+
+
+def _sure(session: Session, budget: Budget) -> int:
+    """How many of the trials fit into what is left, all answers using their whole budget; shortest first."""
+    judge = judged_usd(session.experiment, session.todo[:1]) or 0.0
+    total, sure = Reserved(0, 0.0), 0
+    for trial in chain.from_iterable(by_length(session.todo)):
+        most = session.most([trial])
+        total = Reserved(total.tokens + most.tokens, total.usd + most.usd + judge)
+        if budget.cuts(total):
+            break
+        sure += 1
+    return sure
+
+
+def scorer_label(experiment: Experiment) -> str:
+    """An experiment's scorer, and the number of its rule."""
+    return f"scorer {experiment.scorer.name}, rule {rule_of(experiment.scorer)}"
+
+
+def _same(experiment: Experiment) -> list[str]:
+    """How many prompts are asked twice: sentences are longer than the steps in depth, or repeats alike."""
+    if experiment.ready:
+        return []
+    trials, first = experiment.trials, experiment.settings.first_repeat
+    places = {
+        (
+            experiment.haystacks[trial.repeat - first],
+            trial.cell.length_tokens,
+            trial.prompt.positions,
+            trial.prompt.haystack_tokens,
+            tuple(needle.text for needle in trial.item.needles),
+        )
+        for trial in trials
+    }
+    same = len(trials) - len(places)
+    if not same or experiment.settings.mode == "cold":
+        return []
+    return [f"note: {same} of {len(trials)} prompts equal one of another depth or repeat; n counts them once"]
+
+
+def notes(model: Model | None) -> None:
+    """What a back end has to say about its model before it is asked."""
+    for note in getattr(model, "notes", ()):
+        show(f"note: {note}", file=sys.stderr, flush=True)

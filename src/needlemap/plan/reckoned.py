@@ -1,0 +1,283 @@
+"""What a run would ask and cost, before any call: of one family each mode, of several each family and all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from needlemap.errors import SettingsError
+from needlemap.plan.bins import lower_bound
+from needlemap.plan.cost import Shape
+from needlemap.plan.places import make_bins_of
+from needlemap.plan.summary import WORTH, Summary, Walked, any_order, summarise
+from needlemap.settings.prices import price_source
+from needlemap.settings.reading import checked
+from needlemap.settings.settings import Settings
+from needlemap.settings.suites import Chosen
+from needlemap.trials.build import Experiment, prepare
+
+MODES = ("single", "exact", "bins", "lattice")
+PLAIN = ("single", "exact")  # of the same prompts
+_SUMMED = (
+    *("cells", "prompts", "asked", "computed", "cached", "cut_loss"),
+    *("usd_plain", "usd_cached", "usd_judge", "flops", "seconds", "held_tokens"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a plan is reckoned with. workers: lanes. cache_tokens: a server's cache; block: its block size."""
+
+    workers: int | None = None
+    tokens_per_second: float | None = None
+    model_config: Path | None = None
+    cache_tokens: int | None = None
+    cache_block: int = 16
+
+    def check(self) -> None:
+        """Raises SettingsError for numbers that nothing can be reckoned with."""
+        for name, value in asdict(self).items():
+            if isinstance(value, int | float) and not value > 0:
+                raise SettingsError(f"--{name.replace('_', '-')} must be above 0, got {value:g}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Reckoned:
+    """A plan. rows: what each mode comes to, or where there are several families each of them. total: all
+    families, one behind the other. told: what a user should know of the settings. bound: haystack tokens that
+    no choice of depths can go below; None for prompts that exist already, and for several families. lengths,
+    depths: how many; task, tokenizer: of the first family. fed: whether another vocabulary is fed.
+    """
+
+    chosen: Chosen
+    terms: Terms
+    rows: Mapping[str, Summary]
+    total: Summary | None
+    told: tuple[str, ...]
+    bound: int | None
+    lengths: int
+    depths: int
+    task: str
+    tokenizer: str
+    fed: bool
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        first = self.chosen.first
+        notes = [*self.told, *self.fed_notes(), *self.notes()]
+        if self.total is None:
+            head: dict[str, Any] = {"model": first.model, "mode": first.mode, "repeats": first.repeats}
+            modes = [{**asdict(row), "factor": row.factor, "gain": row.gain} for row in self.rows.values()]
+            rest = {"bins_lower_bound": self.bound, "prices": price_source(first), "modes": modes}
+            return {**head, **rest, "notes": notes}
+        head = {"suite": self.chosen.suite, "model": first.model, "mode": first.mode}
+        families = {name: _unnamed(row) for name, row in self.rows.items()}
+        head |= {"prices": price_source(first), "total": _unnamed(self.total)}
+        return {**head, "families": families, "notes": notes}
+
+    def fed_notes(self) -> list[str]:
+        """Whose tokens a plan counts, where that is not who lengths are of."""
+        said = f"lengths are tokens of {self.tokenizer}; those of the plan are the model's own"
+        return [said] if self.fed else []
+
+    def notes(self) -> list[str]:
+        """What the table does not say of itself."""
+        settings, row, notes = self.chosen.first, self.total, list[str]()
+        if row is None:
+            row = self.rows.get(settings.mode, self.rows["single"])
+            notes += [] if settings.mode in self.rows else ["Mode cold computes all that single asks."]
+        if self.bound is not None:
+            notes.append(
+                f"However depths are chosen inside their bins, {short(self.bound)} haystack tokens must be "
+                f"computed; bins comes to {short(self.rows['bins'].computed)} tokens in all."
+            )
+        notes.append(_caching_note(row, self.terms))
+        notes += [_cut_note(row)] if row.lanes > 1 and self.total is None else []
+        if row.usd_plain:
+            most = "its whole budget" if self.total else f"all {settings.most_tokens} tokens"
+            source = price_source(settings)
+            notes.append(f"dollars: at most, every answer using {most}; prices: {source}")
+        notes += _judge_notes(row)
+        if row.held_tokens is not None and row.held_tokens < 0.9 * row.cached and self.total is None:
+            notes.append(
+                f"warning: a cache of {short(self.terms.cache_tokens or 0)} tokens serves "
+                f"{short(row.held_tokens)} of the {short(row.cached)} that could be shared. "
+                f"Use fewer lanes (--concurrency) or a larger cache."
+            )
+        return notes
+
+
+def reckon(chosen: Chosen, terms: Terms) -> Reckoned:
+    """What a run would ask and cost. Raises SettingsError for terms or settings that nothing can be reckoned
+    with."""
+    terms.check()
+    rows: dict[str, Summary] = {}
+    told = [chosen.told] if chosen.told else []
+    about: tuple[int, int, str, str, bool] | None = None
+    bound = None
+    for name, settings in chosen.families.items():
+        experiment = prepare(settings if chosen.suite else _in_mode(settings, "single"))
+        told += [note for note in notes_on(experiment) if note not in told]
+        about = about or _about(experiment)
+        if chosen.suite:
+            rows[name] = _summary(experiment, terms, yardstick(experiment, terms))
+        else:
+            rows, bound = _by_mode(experiment, settings, terms)
+    assert about is not None  # a run has a family
+    total = _sum_of(list(rows.values())) if chosen.suite else None
+    return Reckoned(chosen, terms, rows, total, tuple(told), bound, *about)
+
+
+def _by_mode(single: Experiment, settings: Settings, terms: Terms) -> tuple[dict[str, Summary], int | None]:
+    """A row a mode, and the bound."""
+    found, bound = yardstick(single, terms), None
+    rows = {mode: _summary(_as_mode(single, mode), terms, found) for mode in PLAIN}
+    for mode in () if single.ready else MODES[2:]:
+        experiment = prepare(_in_mode(settings, mode))
+        rows[mode] = _summary(experiment, terms, found)
+        bound = _bound(experiment) if mode == "bins" else bound
+    return rows, bound
+
+
+def _about(experiment: Experiment) -> tuple[int, int, str, str, bool]:
+    """Lengths, depths, task, tokenizer, and whether the model is fed another vocabulary's tokens."""
+    axes = len(experiment.grid.lengths), len(experiment.grid.depths)
+    return *axes, experiment.task.name, experiment.tokenizer.name, experiment.tokens_fed is not None
+
+
+def notes_on(experiment: Experiment) -> list[str]:
+    """What a user should know of the settings before prompts are asked."""
+    return [*experiment.notes, *_lacking(experiment)]
+
+
+def _lacking(experiment: Experiment) -> list[str]:
+    """Which packages the model needs where it is asked, of those that are not installed here."""
+    missing = [name for name in experiment.traits.needs if find_spec(name) is None]
+    if not missing:
+        return []
+    backend = experiment.settings.backend
+    return [
+        f"'{experiment.settings.model}' needs {' and '.join(missing)} where it is asked, not installed here. "
+        f"There, run: pip install 'needlemap[{backend}]'"
+    ]
+
+
+def yardstick(experiment: Experiment, terms: Terms) -> float:
+    """What a server with prefix caching finds of the plain grid's tokens, asked in any order."""
+    own = experiment.settings.mode in PLAIN
+    plain = _as_mode(experiment, "single") if own else prepare(_in_mode(experiment.settings, "single"))
+    walked = Walked.of(plain, terms.workers or plain.workers)
+    return any_order(walked, terms.cache_tokens, terms.cache_block)
+
+
+def _summary(experiment: Experiment, terms: Terms, any_order: float) -> Summary:
+    """What an experiment comes to, reckoned with such terms, beside what any order finds."""
+    return summarise(
+        Walked.of(experiment, terms.workers or experiment.workers),
+        any_order=any_order,
+        shape=Shape.of_config(terms.model_config) if terms.model_config else None,
+        tokens_per_second=terms.tokens_per_second,
+        cache_tokens=terms.cache_tokens,
+        cache_block=terms.cache_block,
+    )
+
+
+def _as_mode(experiment: Experiment, mode: str) -> Experiment:
+    """The same prompts in the other of `PLAIN`."""
+    return replace(experiment, settings=experiment.settings.model_copy(update={"mode": mode}))
+
+
+def _in_mode(settings: Settings, mode: str) -> Settings:
+    return checked({**settings.model_dump(), "mode": mode}, "the plan")
+
+
+def _bound(experiment: Experiment) -> int:
+    """Haystack tokens that no choice of positions inside the depth bins can go below, over all repeats."""
+    settings, total = experiment.settings, 0
+    for repeat in sorted({trial.repeat for trial in experiment.trials}):
+        sizes = {
+            t.cell.length_tokens: t.prompt.haystack_tokens for t in experiment.trials if t.repeat == repeat
+        }
+        total += lower_bound(
+            make_bins_of(experiment.grid, [sizes[n] for n in experiment.grid.lengths], settings.bin_tolerance)
+        )
+        if settings.order == "listed":
+            return total
+    return total
+
+
+def _unnamed(row: Summary) -> dict[str, Any]:
+    named = {name: value for name, value in asdict(row).items() if name != "mode"}
+    return named | {"factor": row.factor, "gain": row.gain}
+
+
+def _sum_of(rows: Sequence[Summary]) -> Summary:
+    """Families one behind the other, each with all lanes. useful: what each of them could use."""
+    sums = {name: _sum([getattr(row, name) for row in rows]) for name in _SUMMED}
+    computed = [row.computed / max(1, row.lanes) for row in rows]
+    idle = sum(row.idle * each for row, each in zip(rows, computed, strict=True)) / max(1.0, sum(computed))
+    alone = [row.computed - row.cut_loss for row in rows]
+    longest = sum(each / row.speed_up for row, each in zip(rows, alone, strict=True))
+    return replace(
+        rows[0],
+        lanes=max(row.lanes for row in rows),
+        idle=idle,
+        speed_up=sum(alone) / longest if longest else 1.0,
+        useful=min(row.useful for row in rows),
+        any_order=sum(row.any_order * row.asked for row in rows) / max(1, sums["asked"]),
+        **sums,
+    )
+
+
+def _sum(values: Sequence[Any]) -> Any:
+    """A sum; None where any is unknown."""
+    return None if None in values else sum(values)
+
+
+def short(tokens: int) -> str:
+    """A number of tokens in three or four digits.
+
+    >>> short(4_512_345), short(78_988_000), short(950)
+    ('4.51M', '79.0M', '950')
+    """
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if tokens >= size:
+            return f"{tokens / size:.{2 if tokens < 10 * size else 1}f}{unit}"
+    return str(tokens)
+
+
+def dollars(usd: float | None) -> str:
+    return "?" if usd is None else f"{usd:,.2f}"
+
+
+def _cut_note(row: Summary) -> str:
+    """What cutting into lanes costs."""
+    worth = row.speed_up / row.lanes
+    said = (
+        f"cut into {row.lanes} lanes: {short(row.cut_loss)} tokens computed again, {row.idle:.0%} idle; "
+        f"{row.speed_up:.1f} times as fast as one"
+    )
+    if worth < WORTH:
+        said += f" ({worth:.0%} of {row.lanes}; up to {row.useful} keep {WORTH:.0%}, see docs/scaling.md)"
+    return said
+
+
+def _caching_note(row: Summary, terms: Terms) -> str:
+    """What the two factors are reckoned against."""
+    how = "and room for all, in any order"
+    if terms.cache_tokens:
+        how = f"in {short(terms.cache_tokens)} tokens, in the grid's order"
+    return (
+        f"times fewer: than without a cache. beside caching: than a server with prefix caching {how}, which "
+        f"finds {row.any_order:.0%} of the plain grid cached."
+    )
+
+
+def _judge_notes(row: Summary) -> list[str]:
+    """What a judge costs beside the model; nothing where none is asked, or it is free."""
+    if row.usd_judge is None:
+        return ["judge: its price is not known. Give --scorer-options 'prices={input: USD, output: USD}'"]
+    return [f"judge: {dollars(row.usd_judge)} dollars more, at most, one verdict each"] * bool(row.usd_judge)

@@ -1,0 +1,195 @@
+"""A run from start to end: one family after the other, with one model and one budget.
+
+A family's prompts are built when its turn comes and let go of when it is done, so that many families need no
+more memory, and their first request waits no longer, than few. What is wrong with any of several is looked
+for before the first is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+
+from needlemap.errors import NeedlemapError
+from needlemap.models.base import Model
+from needlemap.runs.begun import GRID_MODES, check_same, is_unanswered, unscored
+from needlemap.runs.families import Families, begin_families, budget_beside
+from needlemap.runs.runner import Outcome, Watcher
+from needlemap.runs.session import Session, check_judge, make_model
+from needlemap.runs.store import RunFolder
+from needlemap.settings.grid import setting
+from needlemap.settings.settings import Settings
+from needlemap.settings.suites import Chosen
+from needlemap.trials.build import prepare
+from needlemap.trials.resolve import Resolved, resolve
+
+MakeModel = Callable[[Settings], Model]
+
+
+class Face:
+    """Hears how the asking goes, family by family, named '' in a run with one; this one shows nothing."""
+
+    def begins(self, name: str, session: Session, model: Model | None) -> None:
+        """A family is about to be asked. model: None where all its answers are known."""
+
+    def watch(self, name: str, session: Session) -> AbstractContextManager[Watcher]:
+        """What hears of each trial, entered while a family is asked."""
+        return nullcontext(Watcher())
+
+    def ended(self, name: str, session: Session, outcome: Outcome) -> None:
+        """A family was asked. What it raises ends the asking."""
+
+    def whole(self, name: str, session: Session) -> None:
+        """Nothing of a family is left to ask."""
+
+    def left_out(self, name: str, error: NeedlemapError) -> None:
+        """A family cannot be asked, for what only building all its prompts showed: the others can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """How many trials a family has, and how many of them are scored; None where only its prompts tell."""
+
+    trials: int | None
+    scored: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What is to be asked, when nothing is known to be wrong with any family.
+
+    ahead: of several families what is known of each. opened, model: of a run with one, as its turn comes at
+    once; no model where nothing is left to ask it.
+    """
+
+    families: Families
+    settled: Mapping[str, Settings]
+    ahead: tuple[Ahead, ...] = ()
+    opened: Session | None = None
+    model: Model | None = None
+
+    @classmethod
+    def of(cls, chosen: Chosen, path: Path, make: MakeModel = make_model) -> Asking:
+        """Look at the folder, which may not be there yet. Raises NeedlemapError."""
+        names = tuple(chosen.families)
+        if not chosen.suite:
+            session = Session.open(prepare(chosen.first), path)
+            model = make(chosen.first) if session.wanted and session.asks else None
+            return cls(begin_families(path, "", names), chosen.families, (), session, model)
+        ahead = []
+        for name, settings in chosen.families.items():
+            try:
+                ahead.append(look_ahead(settings, path / name))
+            except NeedlemapError as error:
+                raise NeedlemapError(f"Family '{name}': {error}") from None
+        return cls(begin_families(path, chosen.suite, names), chosen.families, tuple(ahead))
+
+
+async def ask_families(asking: Asking, face: Face, make: MakeModel = make_model) -> dict[str, Outcome]:
+    """Ask the families that are not whole yet, in their order, until one ends as all others would; how the
+    asking of each ended. Raises NeedlemapError."""
+    folder = asking.families
+    turns = Turns(face, [folder.folder(name) for name in folder.names], make, asking.model)
+    outcomes: dict[str, Outcome] = {}
+    try:
+        for name, settings in asking.settled.items():
+            if (outcome := await _turn(asking, name, settings, turns)) is not None:
+                outcomes[name] = outcome
+                if outcome.over:
+                    break
+    finally:
+        await turns.close()
+    return outcomes
+
+
+async def _turn(asking: Asking, name: str, settings: Settings, turns: Turns) -> Outcome | None:
+    """Prepare a family, ask it, and let go of its prompts."""
+    try:
+        session = asking.opened or Session.open(prepare(settings), asking.families.folder(name))
+    except NeedlemapError as error:
+        turns.face.left_out(name, error)
+        return None
+    return await turns.take(name, session)
+
+
+class Turns:
+    """Asks one experiment after the other of one model, which is made when the first of them needs it.
+
+    paths: the folders of all that share the limits; what the others have spent counts.
+    """
+
+    def __init__(
+        self, face: Face, paths: Sequence[Path], make: MakeModel, model: Model | None = None
+    ) -> None:
+        self.paths, self.model = list(paths), model
+        self.face, self._make, self._started_s = face, make, monotonic()
+
+    async def take(self, name: str, session: Session) -> Outcome | None:
+        """Ask what is left of an experiment; None where nothing is."""
+        if not session.wanted:
+            session.relabel()
+            self.face.whole(name, session)
+            return None
+        settings, path = session.experiment.settings, session.folder.path
+        if self.model is None and session.asks:
+            self.model = self._make(settings)
+        others = [other for other in self.paths if other != path]
+        session = replace(session, budget=budget_beside(settings, others, self._started_s))
+        self.face.begins(name, session, self.model)
+        with self.face.watch(name, session) as watcher:
+            outcome = await session.run(self.model, watcher, close=False)
+        self.face.ended(name, session, outcome)
+        return outcome
+
+    async def close(self) -> None:
+        """Let go of the model."""
+        if self.model is not None:
+            await self.model.close()
+
+
+def look_ahead(settings: Settings, path: Path) -> Ahead:
+    """Find what is wrong by building one prompt of the shortest length and one of the longest.
+
+    That much finds a source that is missing or too short, a question that does not fit, a word that the
+    haystack holds, and a folder of another run. Raises NeedlemapError.
+    """
+    resolved, folder = resolve(settings), RunFolder(path)
+    if folder.exists and not is_unanswered(folder):
+        check_same(folder, resolved)
+    sample = prepare(_sampled(resolved))
+    check_judge(sample)
+    if resolved.ready:
+        return Ahead(len(sample.trials), len(sample.trials) - len(unscored(folder, sample)))
+    if settings.mode not in GRID_MODES:
+        unscored(folder, sample)  # says whether the folder holds answers to other prompts
+    return _counted(resolved, folder)
+
+
+def _sampled(resolved: Resolved) -> Settings:
+    """Settings of a run's corners, at their places in the whole; prompts that exist already are all read."""
+    settings, grid = resolved.settings, resolved.grid
+    if resolved.ready:
+        return settings
+    mode = "exact" if settings.mode in GRID_MODES else settings.mode
+    lengths, depths = sorted({min(grid.lengths), max(grid.lengths)}), [setting(grid.depths[0])]
+    corners = {"lengths": lengths, "depths": depths, "repeats": 1, "depth_rounding": "none", "mode": mode}
+    return settings.model_copy(update=corners)
+
+
+def _counted(resolved: Resolved, folder: RunFolder) -> Ahead:
+    """By the grid; a lattice chooses its own depths."""
+    settings, grid = resolved.settings, resolved.grid
+    if settings.mode == "lattice":
+        return Ahead(None, None)
+    asked = {
+        (cell.length_tokens, cell.depth, repeat)
+        for cell in grid.cells
+        for repeat in range(settings.first_repeat, settings.first_repeat + settings.repeats)
+    }
+    done = {
+        (record.length_tokens, record.depth, record.repeat) for record in folder.records() if record.scored
+    }
+    return Ahead(len(asked), len(asked & done))
