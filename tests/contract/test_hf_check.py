@@ -105,7 +105,15 @@ def prompts() -> list[Ids]:
     draw = np.random.default_rng(1)
     trunk = draw.integers(5, 256, 120)
     found = []
-    for length, parting in [(90, 20), (40, 20), (SWITCH - 2, 30), (100, 30), (SWITCH, 50), (SWITCH + 1, 50)]:
+    for length, parting in [
+        (90, 20),
+        (90, 40),
+        (40, 20),
+        (SWITCH - 2, 30),
+        (100, 30),
+        (SWITCH, 50),
+        (SWITCH + 1, 50),
+    ]:
         tail = draw.integers(5, 256, length - parting)
         found.append(np.concatenate([trunk[:parting], tail]).astype(np.int32))
     return [*found, trunk[:30].astype(np.int32), trunk.astype(np.int32)]
@@ -171,7 +179,7 @@ def test_the_switch_is_found_by_asking_the_rotary_modules_and_told(name: str) ->
 @pytest.mark.parametrize("name", ["llama longrope", "llama dynamic"])
 def test_a_given_answer_that_crosses_the_switch_is_weighed_as_it_would_be_written(name: str) -> None:
     engine = HuggingFaceEngine(model(name), 2048)
-    ids = prompts()[2]
+    ids = prompts()[3]
     said = Walk(engine, []).ask(ids, ANSWER).answer
     assert Walk(engine, []).weigh(ids, np.array(said, np.int32)).greedy
 

@@ -133,7 +133,9 @@ class HuggingFaceEngine:
         Raises RuntimeError when the cache did not do it.
         """
         side = self._side_of(self._coming) if self._coming else self._side
-        serves = self.way.share and side == self._side and self._has_room()
+        # Where each length is turned in its own way, what is added would be turned as a shorter text.
+        fits = side == self._side and (side <= 0 or length_tokens == self._coming)
+        serves = self.way.share and fits and self._has_room()
         kept = self._kept(length_tokens) if serves else 0
         self._snapshots = {
             at: held for at, held in self._snapshots.items() if at <= kept and at in self._partings | {kept}
