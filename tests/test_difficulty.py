@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from needlemap.difficulty import Difficulty, Reference, at_step, chosen, dial_of, read_difficulty
+from needlemap.commands.difficulty import (
+    Difficulty,
+    Reference,
+    at_step,
+    chosen_step,
+    dial_of,
+    read_difficulty,
+)
 from needlemap.errors import SettingsError
 from needlemap.settings.reading import configure
 from needlemap.settings.registry import find, installed
@@ -35,11 +42,11 @@ def test_a_task_without_a_dial_names_those_that_have_one():
 
 
 def test_the_step_is_the_first_hard_enough_or_the_nearest():
-    assert chosen([1.0, 0.97, 0.9]) == 2
-    assert chosen([1.0, 0.96, 0.1]) == 1  # 1 point above 95 is nearer than 50 below 60
-    assert chosen([1.0, 0.55]) == 1
-    assert chosen([0.1]) == 0
-    assert chosen([1.0, 1.0, 1.0]) == 2
+    assert chosen_step([1.0, 0.97, 0.9]) == 2
+    assert chosen_step([1.0, 0.96, 0.1]) == 1  # 1 point above 95 is nearer than 50 below 60
+    assert chosen_step([1.0, 0.55]) == 1
+    assert chosen_step([0.1]) == 0
+    assert chosen_step([1.0, 1.0, 1.0]) == 2
 
 
 def frozen(**options: object) -> Difficulty:

@@ -14,7 +14,7 @@ from needlemap.errors import SettingsError
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, TABLE
 from needlemap.settings.reading import configure, older_rules, preset_about, preset_files
 from needlemap.settings.settings import Settings
-from needlemap.settings.suites import choose
+from needlemap.settings.suites import Chosen, choose
 from needlemap.trials.resolve import resolve
 
 LENGTHS = {"min": 1000, "max": 200_000, "count": 35}
@@ -78,13 +78,13 @@ def changed(settings: Settings) -> dict[str, Any]:
 
 @pytest.fixture
 def flags(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs a command line; gives the preset and the settings that it names."""
+    """Runs a command line; gives the settings that it names."""
 
     def settings_of(*words: str) -> Settings:
         seen: list[Settings] = []
 
-        def run_command(preset: str | None, _out: Path | None, given: dict[str, Any], *_: bool) -> int:
-            seen.append(configure(preset, given))
+        def run_command(chosen: Chosen, _out: Path | None, _live: bool) -> int:
+            seen.append(chosen.first)
             return 0
 
         monkeypatch.setattr("needlemap.commands.run.run_command", run_command)
