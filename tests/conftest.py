@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ import hypothesis
 import pytest
 
 from needlemap.cli import main
-from needlemap.runs.store import is_held
 
 collect_ignore = ["servers"]  # programs, not tests
 ROOT = Path(__file__).parent.parent
@@ -167,7 +167,8 @@ class Command:
     def records(self, run: str = "r") -> list[dict[str, Any]]:
         """All records of a run, file by file as they were begun."""
         files = sorted((self.folder / run).glob("records-*.jsonl"))
-        return [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+        texts = [file.read_text("utf-8").rpartition("\n")[0] for file in files]  # a line may be under way
+        return [json.loads(line) for text in texts for line in text.splitlines()]
 
     def answered(self, run: str = "r") -> list[dict[str, Any]]:
         """A run's records by key, without what time, and the places where a walk was cut, make of them."""
@@ -178,20 +179,29 @@ class Command:
         """How often each trial was scored, by key."""
         return Counter(row["key"] for row in self.records(run) if row["score"] is not None)
 
-    def workers(self, run: str = "r") -> list[dict[str, Any]]:
-        """What the workers of a run say of themselves."""
-        files = sorted((self.folder / run).glob("launches/*/worker-*.json"))
-        return [json.loads(file.read_text("utf-8")) for file in files]
+    def replicas(self, run: str = "") -> dict[str, int]:
+        """The process numbers of replicas that live, of a run or of all, by the name of their log."""
+        found = {}
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                command = (process / "cmdline").read_bytes().decode().split("\0")
+                state = (process / "stat").read_text().rpartition(")")[2].split()[0]
+                log = Path(os.readlink(process / "fd/1"))
+            except OSError:
+                continue
+            ours = "needlemap.models.replicas.replica" in command and str(self.folder / run) in command[-2]
+            found |= {log.stem: int(process.name)} if ours and state != "Z" else {}
+        return found
 
     def end(self) -> None:
-        """Kill what still runs, workers too, which outlive the command that started them."""
+        """Kill what still runs, replicas too, which take a moment to see that nobody asks."""
         for process in self.started:
             process.kill()
             with process:  # closes its pipes
                 pass
-        for file in self.folder.glob("**/launches/*/*.alive"):
-            if is_held(file):
-                os.kill(int(file.read_text()), signal.SIGKILL)
+        for pid in self.replicas().values():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 _PASSING = ("latency_s", "finished_at", "usage", "cached_tokens", "shared_tokens")

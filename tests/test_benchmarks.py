@@ -20,7 +20,7 @@ PROMISED = {
     "rates": {"times_floor"},
     "memory": {"peak_gb_1m", "peak_gb_1m_one_cell", "peer_gb_1m", "limit_gb_1m"},
     "soak": {"growth", "trials"},
-    "scaling": {"efficiency_64", "most_64", "shared_cache_64"},
+    "replicas": {"cpu_128k_over_1k", "kb_128k", "cpu_ms_128k", "cpu_ms_1k"},
     "scoring": {"levenshtein_25_times", "levenshtein_2000_times", "levenshtein_20000_times"},
     "runner": {
         "share_of_limit_1k",

@@ -102,7 +102,6 @@ WRONG = {
         ["run", "-o", "/proc/x", *SMALL],
         "'/proc/x': No such file or directory. Is it spelt right? Where it is to be written: give another",
     ),
-    "no workers": (["run", "--attach", "nowhere"], "No folder 'nowhere' here. Give that of the run whose"),
     "no room for the answer": (
         ["run", "--lengths", "1k", "--depths", "0", "--max-answer-tokens", "5000"],
         "or a smaller --max-answer-tokens.",

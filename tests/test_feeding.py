@@ -444,7 +444,6 @@ def test_a_plan_and_a_rehearsal_tell_of_lengths_beyond_the_positions(typed: Any,
         (("--model-options", "max_memory={0: 1GiB}"), "device_map=auto"),
         (("--request", "top_p=1"), "does not heed --request top_p"),
         (("--request", "stop=5"), "takes a text or a list of texts"),
-        (("--closed-book",), "Workers ask nothing of --closed-book"),
     ],
 )
 def test_a_rehearsal_refuses_what_the_run_would(

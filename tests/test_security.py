@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 
 from needlemap.http.address import check_address
+from needlemap.models.replicas.processes import Processes
 from needlemap.reports.terminal import terminal_map
-from needlemap.runs.launch_processes import Processes
 from needlemap.runs.loaded import load_map
 from needlemap.secrets import refuse_keys
 from needlemap.settings.settings import Settings
@@ -197,7 +197,6 @@ def test_no_command_shows_what_moves_a_cursor_whatever_a_folder_holds(typed):
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         (folder / "closed-book.jsonl").write_text(json.dumps(rows[1]) + "\n")
     (folder / "records-\x1b[2J.jsonl").symlink_to("/dev/null")
-    (folder / "launch.json").write_text(json.dumps({"kind": SEEN}))
     said = "\x1b[2J\u202e"
     for command in (
         ("report", where), ("report", where, "--rules", "auc"), ("report", where, "-o", "x.csv"),
@@ -207,7 +206,6 @@ def test_no_command_shows_what_moves_a_cursor_whatever_a_folder_holds(typed):
         ("replay", where, "--length", "500", "--depth", "0", "--trust-run", "--ask"),
         ("score", where, "--scorer", "keyword"), ("score", where, "--scorer", "keyword", "--trust-run"),
         ("run", "bm25", "-o", where), ("run", "bm25", "-o", where, "--trust-run"),
-        ("run", "--attach", where), ("run", "--attach", where, "--trust-run"),
         ("run", said), ("run", "--model", said), ("run", "--task", said), ("list", said), ("plan", said),
         ("import", where, "-o", "i"), ("report", said), ("prompts", "--haystack-path", said),
     ):  # fmt: skip
@@ -236,7 +234,7 @@ def test_no_command_writes_through_a_link_in_a_runs_folder(typed):
     victims = [mine / name for name in ("a", "b", "c", "d", "texts/len_600_depth_50_repeat_0.txt")]
     for victim in victims:
         victim.write_text("mine")
-    links = {"run.tmp": "a", "launch.tmp": "b", "closed-book.jsonl": "c", "report.html": "d"}
+    links = {"run.tmp": "a", "replicas": "b", "closed-book.jsonl": "c", "report.html": "d"}
     links["contexts"] = "texts"
     for name, target in links.items():
         (folder / name).symlink_to(mine / target)
@@ -247,6 +245,7 @@ def test_no_command_writes_through_a_link_in_a_runs_folder(typed):
         ("prompts", "bm25", *grid, "-o", "r/report.html"),
         (*more, "--scorer", "keyword", "--closed-book"),
         (*more, "--scorer", "keyword", "--save-contexts"),
+        (*more, "--workers", "1"),
     ):
         ended = typed(*command, code=None)
         assert ended.returncode == 0 or "is a link, or no file" in ended.stderr, (command, ended)
@@ -272,9 +271,9 @@ def test_no_command_writes_into_a_file_that_has_another_name_outside(typed):
     assert {victim.read_text() for victim in victims} == {"mine"}
 
 
-def test_workers_take_no_module_from_the_folder_that_they_start_in(tmp_path):
-    """A yaml.py that lay there was run by every worker."""
-    assert "-P -m needlemap.runs.worker" in Processes(tmp_path, workers=1).script(1)
+def test_replicas_take_no_module_from_the_folder_that_they_start_in(tmp_path):
+    """A yaml.py that lay there was run by each."""
+    assert "-P -m needlemap.models.replicas.replica" in Processes(tmp_path, 1).script(1, tmp_path / "file")
 
 
 def test_what_is_left_out_of_a_folder_is_told(typed):

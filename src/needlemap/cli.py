@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from needlemap.commands.replicas import ReplicaFlags, with_replicas
 from needlemap.errors import NeedlemapError, os_error_words
-from needlemap.fleet_flags import with_fleet
-from needlemap.runs.fleet import Fleet
 from needlemap.secrets import hidden
 from needlemap.settings.flags import GroupedCommand, with_settings
 from needlemap.settings.suites import Chosen
@@ -95,7 +94,7 @@ DatasetLength = Annotated[
 
 @app.command(cls=GroupedCommand)
 @with_settings
-@with_fleet
+@with_replicas
 def run(
     preset: Preset = None,
     out: Out = None,
@@ -110,34 +109,22 @@ def run(
     ] = None,
     trust_run: TrustRun = False,
     *,
-    fleet: Fleet,
+    replicas: ReplicaFlags,
     **flags: Any,
 ) -> None:
     """Ask, score, draw. Without arguments: preset demo, a real run without key, download or GPU."""
     if out is not None:
         _check_origin(out, trust_run)
-    if fleet.attach is not None:
-        from needlemap.commands.fleet import attach_command
-
-        raise typer.Exit(attach_command(fleet.attach, bool(preset or flags or out), live, trust_run))
-    auto = difficulty == "auto" and not fleet.wanted
+    auto = difficulty == "auto"
     chosen = _chosen(preset, flags, None if auto else difficulty, trust_run)
     if auto:
         from needlemap.commands.difficulty import auto_command
 
-        code = auto_command(chosen, out, live)
-    elif fleet.wanted and chosen.suite:
-        from needlemap.commands.fleet_suite import fleet_suite
-
-        code = fleet_suite(chosen, out, live, fleet)
-    elif fleet.wanted:
-        from needlemap.commands.fleet import fleet_command
-
-        code = fleet_command(chosen.first, out, live, fleet)
+        code = auto_command(chosen, out, live, replicas)
     else:
         from needlemap.commands.run import run_command
 
-        code = run_command(chosen, out, live)
+        code = run_command(chosen, out, live, replicas)
     raise typer.Exit(code)
 
 

@@ -127,7 +127,6 @@ def test_a_limit_counts_the_pilots_too(asking, tmp_path):
     [
         (("--task", "single", "--difficulty", "auto"), "Task 'single' has no dial"),
         (("--difficulty", "auto", "--no-save"), "is several runs: leave --live and --no-save out"),
-        (("--difficulty", "auto", "--workers", "2"), "for needlemap run without workers"),
         (("--difficulty", "mine.yaml"), "No file at 'mine.yaml'"),
     ],
 )

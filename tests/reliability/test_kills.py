@@ -1,7 +1,7 @@
 """Killed, out of disk, or with a clock that goes back: what was scored stays, nothing is scored twice.
 
 NEEDLEMAP_KILLS: how often the run is killed (8; in CI 100, some minutes). Torn last lines, and two runs
-on one folder: tests/runs/test_resume.py. Killed workers: tests/runs/test_workers.py.
+on one folder: tests/runs/test_resume.py. Killed replicas: tests/commands/test_replicas.py.
 """
 
 from __future__ import annotations

@@ -91,15 +91,15 @@ def test_whatever_a_server_says_back_no_key_is_in_any_file_or_output(needlemap, 
     all_clean(needlemap.folder)
 
 
-def test_workers_get_their_keys_by_no_argument_that_other_users_could_list(needlemap, wire):
+def test_replicas_get_their_keys_by_no_argument_that_other_users_could_list(needlemap, wire):
     wire.schedule("slow:0.05", "echo:500", "ok", cycle=True)
-    process = needlemap.start("run", *needlemap.asking(wire), *GRID, "--workers", "2", "--retry", "9")
+    process = needlemap.start("run", *needlemap.asking(wire), *GRID, "--workers", "2")
     seen: set[bytes] = set()
     while process.poll() is None:
         seen |= arguments()
         time.sleep(0.02)
     out, err = process.communicate()
-    assert sum(b"needlemap" in each for each in seen) >= 3, (out, err)  # the command and its workers
+    assert sum(b"needlemap" in each for each in seen) >= 3, (out, err)  # the command and its replicas
     clean("arguments", b"\n".join(seen))
     clean("output", (out + err).encode())
     all_clean(needlemap.folder)

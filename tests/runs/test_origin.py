@@ -116,24 +116,6 @@ def test_only_names_of_keys_are_sent_as_keys_where_a_file_names_them(typed):
         assert "$HOME would be sent as a key" in ended.stderr
 
 
-def test_a_launch_of_a_stranger_starts_nothing(typed):
-    typed("run", "bm25", *GRID, "-o", "r")
-    launch = {"number": 1, "kind": "slurm", "options": {"arguments": ["wrap=evil"]}, "workers": 1, "retry": 0}
-    file = typed.folder / "r" / "launch.json"
-    file.write_text(json.dumps({**launch, "cwd": "/"}))
-    ended = typed("run", "--attach", "r", code=2)
-    assert "'r/launch.json' was not written by you on this machine" in ended.stderr
-    assert "wrap=evil" in ended.stderr
-
-
-@pytest.mark.parametrize("text", ["[" * 100_000, "{}", "[1]", "x", '{"number": {}}', "\ud800"])
-def test_a_launch_file_that_is_none_is_an_error_in_words(typed, text):
-    typed("run", "bm25", *GRID, "-o", "r")
-    (typed.folder / "r" / "launch.json").write_bytes(text.encode("utf-8", "surrogatepass"))
-    for command in (("run", "--attach", "r"), ("run", "bm25", "--lengths", "500,600", "-o", "r")):
-        assert "launch.json' is no launch of this needlemap" in typed(*command, code=2).stderr
-
-
 def test_the_key_is_its_owners_alone_and_without_a_home_runs_go_on_too(typed, elsewhere, monkeypatch):
     elsewhere(typed.folder)
     typed("run", "bm25", *GRID, "-o", "r")

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -22,27 +21,25 @@ class Cluster:
         done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=30, check=True)
         return done.stdout
 
-    def jobs(self, run: Path) -> dict[str, str]:
-        """The states of a run's jobs that have not ended, by name."""
-        listed = self("squeue", "-h", "-r", "-o", "%i|%T|%o").splitlines()
-        rows = [line.split("|") for line in listed]
-        mine = {script.name.partition("_")[0] for script in (run / "slurm").glob("*_submission.sh")}
-        return {job: state for job, state, _ in rows if job.partition("_")[0] in mine}
+    def jobs(self) -> dict[str, str]:
+        """The states of jobs that have not ended, by name."""
+        rows = [line.split("|") for line in self("squeue", "-h", "-r", "-o", "%i|%T").splitlines()]
+        return {job: state for job, state in rows if state != "COMPLETING"}
 
-    def running(self, run: Path, count: int = 1) -> list[str]:
-        """The names of a run's jobs, once so many of them run."""
+    def running(self, count: int = 1) -> list[str]:
+        """The names of jobs, once so many of them run."""
         for _ in range(600):
-            found = [job for job, state in self.jobs(run).items() if state == "RUNNING"]
+            found = [job for job, state in self.jobs().items() if state == "RUNNING"]
             if len(found) >= count:
                 return found
             time.sleep(0.05)
-        raise AssertionError(f"{count} running jobs did not come about: {self.jobs(run)}")
+        raise AssertionError(f"{count} running jobs did not come about: {self.jobs()}")
 
 
 @pytest.fixture(scope="session")
 def slurm() -> Cluster:
     """The cluster that SLURM_CONF names, and it must be one of our own making: tests take its nodes down."""
-    pytest.importorskip("submitit", reason="needs submitit: pip install 'needlemap[slurm]'")
+    pytest.importorskip("distributed", reason="needs distributed: pip install 'needlemap[cluster]'")
     if not os.environ.get("SLURM_CONF") or not shutil.which("sbatch"):
         pytest.skip('needs a Slurm for tests: eval "$(bash .ci/slurm start FOLDER)"')
     cluster = Cluster()

@@ -47,7 +47,7 @@ def tell_notes(experiment: Experiment, told: set[str]) -> None:
         told.add(note)
 
 
-def announce(session: Session, *, by_workers: bool = False) -> None:
+def announce(session: Session) -> None:
     """What is about to be asked, and what the settings silently would not say."""
     experiment = session.experiment
     grid, settings = experiment.grid, experiment.settings
@@ -80,11 +80,11 @@ def announce(session: Session, *, by_workers: bool = False) -> None:
     lines += _same(experiment)
     missed = sum(trial.prompt.off_by != 0 for trial in experiment.trials)
     lines += [f"warning: {missed} prompts miss their length by a token or two (recorded)"] if missed else []
-    lines += _most(session, by_workers) if session.todo else []
+    lines += _most(session) if session.todo else []
     show("\n".join(lines), file=sys.stderr, flush=True)
 
 
-def _most(session: Session, by_workers: bool) -> list[str]:
+def _most(session: Session) -> list[str]:
     """What asking will cost at most, and whether a limit may cut it short; nothing where neither a server nor
     a limit is there."""
     experiment, budget = session.experiment, session.spent()
@@ -102,10 +102,9 @@ def _most(session: Session, by_workers: bool) -> list[str]:
         lines[0] += f"; judge: {'no price is known' if judge is None else f'${judge:.4f} more'}"
     if limited and budget.cuts(replace(most, usd=most.usd + (judge or 0.0))):
         sure = _sure(session, budget)
-        order = "Workers ask in the order of the plan" if by_workers else "Short lengths are asked first"
         lines.append(
             f"note: a limit may cut this short ({budget.state()} used): {sure} of "
-            f"{counted(len(session.todo), 'trial')} fit for certain. {order}"
+            f"{counted(len(session.todo), 'trial')} fit for certain. Short lengths are asked first"
         )
     return lines
 

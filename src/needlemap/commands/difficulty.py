@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from needlemap.commands.announce import notes, tell_rules
+from needlemap.commands.replicas import HERE, ReplicaFlags
 from needlemap.commands.run import Terminal, interrupted, show_result, show_usage, verdict
 from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
@@ -130,10 +131,7 @@ def at_difficulty(chosen: Chosen, flags: Mapping[str, Any], named: str) -> Chose
     """Families with the options of a frozen difficulty. named: its file, or the folder of a run with one of
     each family. Raises SettingsError."""
     if named == AUTO:
-        raise SettingsError(
-            f"--difficulty {AUTO} asks a model in this process: for needlemap run without workers. Here: "
-            f"--difficulty FILE"
-        )
+        raise SettingsError(f"--difficulty {AUTO} asks a model: for needlemap run. Here: --difficulty FILE")
     found = {}
     for name, settings in chosen.families.items():
         file = Path(named) / name / FILE if Path(named).is_dir() else Path(named)
@@ -146,7 +144,7 @@ def at_difficulty(chosen: Chosen, flags: Mapping[str, Any], named: str) -> Chose
     return replace(chosen, families=found)
 
 
-def auto_command(chosen: Chosen, out: Path | None, live: bool) -> int:
+def auto_command(chosen: Chosen, out: Path | None, live: bool, replicas: ReplicaFlags = HERE) -> int:
     """Find a difficulty for each family, freeze it, and measure the model at it; the exit code."""
     settings = chosen.first
     if live or not settings.save:
@@ -157,7 +155,7 @@ def auto_command(chosen: Chosen, out: Path | None, live: bool) -> int:
     for name, each in chosen.families.items():
         _check_folder(path / name, each)
     families = begin_families(path, chosen.suite, tuple(chosen.families))
-    model = make_model(settings)
+    model = replicas.make(settings, path)
     if not settings.quiet:
         notes(model)
     face = _Steps(families, settings)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from needlemap.commands.announce import announce, families_line, notes, tell_rules
+from needlemap.commands.replicas import HERE, MOST, ReplicaFlags
 from needlemap.commands.report import show_families
 from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
@@ -19,32 +21,36 @@ from needlemap.reports.face import ShowingFace
 from needlemap.reports.live import Lines, LiveMap, Silent, Tally, View
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.usage import judge_lines, usage_lines
-from needlemap.runs.asking import Asking, MakeModel, ask_families
+from needlemap.runs.asking import Asking, ask_families, look_ahead
 from needlemap.runs.begun import is_unanswered
 from needlemap.runs.families import Families, fresh_folder, spent_in
 from needlemap.runs.loaded import load_map, map_of
 from needlemap.runs.record import Record
 from needlemap.runs.runner import Outcome
-from needlemap.runs.session import Session, about, make_model
+from needlemap.runs.session import Session, about
 from needlemap.runs.store import RunFolder
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.text.printable import show
-from needlemap.trials.build import Experiment
+from needlemap.trials.build import Experiment, prepare
 
 
-def run_command(chosen: Chosen, out: Path | None, live: bool = False, make: MakeModel = make_model) -> int:
+def run_command(chosen: Chosen, out: Path | None, live: bool = False, replicas: ReplicaFlags = HERE) -> int:
     """Run or resume, with a page if `live`; returns the exit code."""
     tell_rules(chosen)
     if chosen.first.save:
-        return _run(chosen, out or fresh_folder(chosen.first, chosen.suite), live, make)
+        return _run(chosen, out or fresh_folder(chosen.first, chosen.suite), live, replicas)
     if chosen.first.save_contexts:
         raise SettingsError("--save-contexts writes into the run folder, and --no-save keeps none. Give one.")
     with tempfile.TemporaryDirectory() as folder:
-        return _run(chosen, Path(folder) / "run", live, make)
+        return _run(chosen, Path(folder) / "run", live, replicas)
 
 
-def _run(chosen: Chosen, path: Path, live: bool, make: MakeModel) -> int:
+def _run(chosen: Chosen, path: Path, live: bool, replicas: ReplicaFlags) -> int:
+    if replicas.dry_run:
+        show(replicas.script(path, _rehearsed(chosen, path)))
+        return 0
+    make = partial(replicas.make, run=path)
     asking = Asking.of(chosen, path, make)
     if chosen.suite and not chosen.first.quiet:
         show(families_line(chosen.suite, asking), file=sys.stderr, flush=True)
@@ -56,6 +62,17 @@ def _run(chosen: Chosen, path: Path, live: bool, make: MakeModel) -> int:
             return interrupted(chosen.first, path, ending.code)
         face.end()
         return face.code
+
+
+def _rehearsed(chosen: Chosen, path: Path) -> int:
+    """Say what the run would, and raise what it would; how many trials are left, of several families at most
+    at a time."""
+    if chosen.suite:
+        ahead = [look_ahead(settings, path / name) for name, settings in chosen.families.items()]
+        return max((MOST if each.trials is None else each.trials - (each.scored or 0)) for each in ahead)
+    session = Session.open(prepare(chosen.first), path)
+    announce(session)
+    return len(session.todo)
 
 
 class Terminal(ShowingFace):
@@ -219,6 +236,8 @@ def verdict(outcome: Outcome, experiment: Experiment, families: Families, name: 
     if outcome.failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.failures.items()))
         again = f"To ask them again: the same command with -o {path}" if experiment.settings.save else ""
+        for each in outcome.aside:
+            show(f"needlemap: set aside: {each}", file=sys.stderr)
         show(f"needlemap: not measured: {kinds}. {again}".rstrip(), file=sys.stderr)
         return 1
     return 0

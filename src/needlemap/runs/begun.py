@@ -62,7 +62,7 @@ def set_aside(folder: RunFolder) -> None:
 def is_unanswered(folder: RunFolder) -> bool:
     """Whether nothing of a run was ever answered, as far as can be read."""
     about = folder.about()
-    if "imported" in about or (folder.path / "launches").exists():
+    if "imported" in about:
         return False
     closed = folder.path / _CLOSED
     for record in chain(folder.every_record(), folder.records_in(closed, about) if closed.exists() else ()):

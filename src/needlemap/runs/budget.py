@@ -9,7 +9,7 @@ may be billed: its prompt counts as spent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
@@ -42,7 +42,6 @@ class Budget:
     usd: float = 0.0
     tokens: int = 0
     over: bool = False  # the time is up: nothing more is sent
-    look: Callable[[], None] | None = None  # counts what others have spent of the same limits
     _started_s: float = field(default_factory=monotonic)
     _open: list[Reserved] = field(default_factory=list)
     _unfit: Reserved | None = None  # the least request that did not fit
@@ -114,8 +113,6 @@ class Budget:
         """Set aside what a request may take, once there is room; None if there will be none."""
         wanted = self.most([prompt_tokens], answer_tokens)
         while not self.over and not self._larger(wanted):
-            if self.look is not None and (self.limit_usd is not None or self.limit_tokens is not None):
-                self.look()
             self.look_at_the_clock()
             if self.over:
                 break

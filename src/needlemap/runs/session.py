@@ -29,7 +29,6 @@ from needlemap.runs.begun import GRID_MODES, is_replaced, scorer_about, set_asid
 from needlemap.runs.budget import Budget, Reserved
 from needlemap.runs.canary import send
 from needlemap.runs.closed_book import ask, every_record, unasked
-from needlemap.runs.launch_file import refuse_launched
 from needlemap.runs.lent import check_lent
 from needlemap.runs.origin import signed
 from needlemap.runs.record import SCHEMA
@@ -104,12 +103,9 @@ class Session:
                 settings = {**about["settings"], "label": label}
                 writer.describe(signed({**about, "settings": settings}, settings))
 
-    async def run(
-        self, model: Model | None, watcher: Watcher, *, close: bool = True, whole: bool = True
-    ) -> Outcome:
+    async def run(self, model: Model | None, watcher: Watcher, *, close: bool = True) -> Outcome:
         """Ask what is left. Records are on the disk before the watcher hears of them. Closes the
-        model, unless it is wanted again; None where nothing is asked. whole: False for only what goes before
-        all else: the first trial, and questions without a haystack.
+        model, unless it is wanted again; None where nothing is asked.
 
         Raises NeedlemapError when another run holds the folder, or scorer and task do not fit.
         """
@@ -118,15 +114,14 @@ class Session:
             if close and model is not None:
                 stack.push_async_callback(model.close)
             await make_ready(scorer, self.experiment.trials[0], stack)
-            refuse_launched(self.folder.path)
             writer = stack.enter_context(closing(Writer(self.folder)))
             if is_replaced(self.folder, self.experiment):
                 set_aside(self.folder)
-            if isinstance(model, Replicas):
-                await model.open(watcher.told, watcher.said)
-                self.budget.leave_out(model.waited_s)
             # Once more, now that nobody else writes: another run may have ended between `open` and here.
             left = {trial.key for trial in unscored(self.folder, self.experiment)}
+            if isinstance(model, Replicas):
+                await model.open(len(left), watcher.told, watcher.said)
+                self.budget.leave_out(model.waited_s)
             writer.describe(about(self.experiment, self.folder, model))
             for record in (*self.folder.every_record(), *every_record(self.folder)):
                 self.budget.add(record)
@@ -144,7 +139,7 @@ class Session:
                     model, "side", self.experiment.traits.side
                 )  # a model that was tried knows better
                 lanes = self.experiment.workers * replicas_of(model)
-                walks = (self._laned(part, side, lanes) for part in self._parts(walk if whole else []))
+                walks = (self._laned(part, side, lanes) for part in self._parts(walk))
                 await runner.run(*walks, most=lanes)
             if stopped := runner.outcome.stopped:
                 writer.describe(about(self.experiment, self.folder, model) | {"stopped": stopped})

@@ -43,12 +43,9 @@ LOCK = ".lock"
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 
 
-def lock_folder(folder: Path, *, shared: bool = False) -> IO[bytes]:
-    """Held while the returned file is open. shared: together with other workers.
-
-    Raises NeedlemapError when a run that is alone holds it, or, for one that wants it alone, anybody.
-    """
-    held = hold(folder / LOCK, shared=shared)
+def lock_folder(folder: Path) -> IO[bytes]:
+    """Held while the returned file is open. Raises NeedlemapError when another run holds it."""
+    held = hold(folder / LOCK)
     if held is None:
         raise NeedlemapError(
             f"Another needlemap is writing to '{folder}'. Wait until it ends, or give another folder with -o."
@@ -56,38 +53,16 @@ def lock_folder(folder: Path, *, shared: bool = False) -> IO[bytes]:
     return held
 
 
-def lock_launch(folder: Path) -> IO[bytes]:
-    """Held by the command that looks after a run's workers. Raises NeedlemapError when another does."""
-    held = hold(folder / ".launch.lock")
-    if held is None:
-        raise NeedlemapError(
-            f"Another needlemap looks after the workers of '{folder}'. End it with Ctrl-C first."
-        )
-    return held
-
-
-def hold(file: Path, *, shared: bool = False) -> IO[bytes] | None:
+def hold(file: Path) -> IO[bytes] | None:
     """A file, locked while it is open; None when somebody else holds it."""
-    opened = open_inside(
-        file, "a+b"
-    )  # some file systems want a file open for reading to share it, writing to own it
+    opened = open_inside(file, "a+b")  # some file systems want a file open for writing to own it
     try:
-        fcntl.flock(opened, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in _TAKEN:
             opened.close()
             return None
     return opened
-
-
-def is_held(file: Path) -> bool | None:
-    """Whether somebody holds a file, by the lock alone; None where the file system knows no locks."""
-    with open_inside(file, "a+b") as opened:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError as error:
-            return True if error.errno in _TAKEN else None
-    return False
 
 
 RUN_FILE = "run.json"
@@ -263,20 +238,15 @@ class Writer:
     A thread of its own writes, so that a slow disk holds nothing else up, one record after the other.
     """
 
-    def __init__(self, folder: RunFolder, *, shared: bool = False) -> None:
-        """shared: workers may write beside it. Raises NeedlemapError when another run holds the folder."""
+    def __init__(self, folder: RunFolder) -> None:
+        """Raises NeedlemapError when another run holds the folder."""
         self._folder = folder.path
         make_folder(folder.path)
-        self._lock = lock_folder(folder.path, shared=shared)
+        self._lock = lock_folder(folder.path)
         self._file = folder.path / f"records-{time.time_ns()}-{socket.gethostname()}-{os.getpid()}.jsonl"
         self._descriptor: int | None = None
         self._size = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="needlemap-records")
-
-    @property
-    def name(self) -> str:
-        """The name of its records file."""
-        return self._file.name
 
     def describe(self, about: dict[str, Any]) -> None:
         """Write run.json."""

@@ -68,7 +68,7 @@ def asked(replicas: Replicas, use: Callable[[], Awaitable[Any]], said: list[str]
 
     async def whole() -> Any:
         try:
-            await replicas.open(lambda _: None, (said if said is not None else []).append)
+            await replicas.open(8, lambda _: None, (said if said is not None else []).append)
             return await use()
         finally:
             await replicas.close()
@@ -249,7 +249,7 @@ def test_a_borrowed_clusters_workers_stay_and_its_model_is_let_go_of(tmp_path, m
         options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
         async with LocalCluster(processes=True, asynchronous=True, **options) as there:
             replicas = Replicas(Recipe("python", "mine:who", {}), BorrowedCluster(there.scheduler_address), 1)
-            await replicas.open(lambda _: None, lambda _: None)
+            await replicas.open(8, lambda _: None, lambda _: None)
             assert replicas.replicas == 2
             assert await lane(replicas, 0, "x")
             before = set(there.scheduler.workers)

@@ -9,7 +9,7 @@ import os
 import time
 import warnings
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +44,10 @@ class Standing:
 class Cluster(Protocol):
     """Gives replicas a place to live."""
 
-    count: int | None  # replicas that are wanted; None: as many as there are workers
+    @property
+    def count(self) -> int | None:
+        """Replicas that are wanted; None: as many as there are workers."""
+        ...
 
     async def open(self) -> Client:
         """Connect. Raises NeedlemapError when there is none."""
@@ -59,12 +62,16 @@ class Cluster(Protocol):
         """End what was started here."""
         ...
 
+    def notes(self) -> Sequence[str]:
+        """What the user should know before they start."""
+        ...
+
 
 class OwnCluster:
     """A scheduler in this process, TLS with certificates made for it, and replicas that jobs start."""
 
     def __init__(self, jobs: Jobs, folder: Path, count: int, *, dashboard: bool = False) -> None:
-        self.count: int | None = count
+        self.count = count
         self._jobs, self._folder, self._dashboard = jobs, folder.absolute(), dashboard
         self._file = self._folder / f"connect-{os.getpid()}.json"
         self._scheduler: Any = None
@@ -73,10 +80,13 @@ class OwnCluster:
         self._standing, self._due_s = Standing(), 0.0
         self._began_s = time.monotonic()
 
-    @property
-    def file(self) -> Path:
-        """Where replicas read how to reach the scheduler."""
-        return self._file
+    def notes(self) -> Sequence[str]:
+        """What the jobs should be told of."""
+        return self._jobs.notes()
+
+    def script(self, count: int) -> str:
+        """What would start so many replicas."""
+        return self._jobs.script(count, self._file)
 
     async def open(self) -> Client:
         """Start the scheduler, and write down for replicas how to reach it."""
@@ -168,6 +178,10 @@ class BorrowedCluster:
 
     async def close(self) -> None:
         """Nothing of it is ours."""
+
+    def notes(self) -> Sequence[str]:
+        """None."""
+        return ()
 
 
 async def connected(address: str, security: Any = None) -> Client:

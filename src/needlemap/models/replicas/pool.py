@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
-from needlemap.models.base import LANE, Answer, Decoding
+from needlemap.models.base import LANE, Answer, Decoding, Traits
 from needlemap.models.replicas.cluster import Cluster
 from needlemap.models.replicas.replica import Recipe, Report, ask, let_go, load, packed, report
 from needlemap.prompts.prompt import Prompt
+from needlemap.settings.registry import find
 from needlemap.text.tokens import TokenText
 
 if TYPE_CHECKING:
@@ -75,21 +76,36 @@ class Replicas:
         self._homes: dict[int, Replica] = {}
         self._changed = asyncio.Event()
         self._look: asyncio.Task[None] | None = None
+        self._told: Callable[[str], object] = str
+        self._said: Callable[[str], object] = str
         self._problem: NeedlemapError | None = None
 
-    async def open(self, told: Callable[[str], None], said: Callable[[str], None]) -> None:
-        """Wait until a first replica is there. told: of how they stand; said: of what happens to one.
+    @classmethod
+    def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
+        """Those of the model that is copied. name: BACKEND/NAME."""
+        backend, _, own = name.partition("/")
+        found: Traits = find("models", backend).traits(own, options)
+        return found
 
-        Raises NeedlemapError when none can be had.
+    async def open(self, most: int, told: Callable[[str], None], said: Callable[[str], None]) -> None:
+        """Wait until a first replica is there. most: so many have something to do. told: of how they stand;
+        said: of what happens to one. Raises NeedlemapError when none can be had.
         """
+        self._told, self._said = told, said
+        if self._cluster.count is not None:
+            self.replicas = min(self._cluster.count, max(most, self.replicas if self._look else 1))
         if self._look is not None:
             return
+        for note in self._cluster.notes():
+            said(f"note: {note}")
         began_s = time.monotonic()
         self._client = await self._cluster.open()
-        self._look = asyncio.create_task(self._watch(told, said))
+        self._look = asyncio.create_task(self._watch())
         while not self._pool:
             await self._change(_LOOK_S)
         self.waited_s = time.monotonic() - began_s
+        for note in self.notes:
+            said(f"note: {note}")
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask the lane's replica, or another where it is gone. Raises Unmeasured."""
@@ -232,7 +248,7 @@ class Replicas:
             self._welcomes.pop(address).cancel()
         self._changed.set()
 
-    async def _watch(self, told: Callable[[str], None], said: Callable[[str], None]) -> None:
+    async def _watch(self) -> None:
         """See who is there, and to it that enough are, until the run is over."""
         try:
             while True:
@@ -246,8 +262,8 @@ class Replicas:
                         )
                 standing = await self._cluster.keep(self.replicas, self._loaded, len(self._pool))
                 for event in standing.events:
-                    said(event)
-                told(standing.line)
+                    self._said(event)
+                self._told(standing.line)
                 await asyncio.sleep(_LOOK_S)
         except NeedlemapError as error:
             self._problem = error

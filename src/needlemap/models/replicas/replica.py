@@ -29,6 +29,7 @@ from needlemap.http.faults import raised_by
 from needlemap.models.base import Answer, Decoding, Model, Teacher
 from needlemap.prompts.prompt import Prompt
 from needlemap.settings.registry import find
+from needlemap.text.printable import show
 from needlemap.text.tokens import TokenText
 from needlemap.version import __version__
 
@@ -193,7 +194,7 @@ async def _serve(told: Mapping[str, Any]) -> int:
         async with asyncio.timeout(_PATIENCE_S):
             await worker
     except (TimeoutError, OSError) as error:
-        print(f"needlemap: nobody asks at {told['address']} any more: {error!r}", file=sys.stderr)
+        show(f"needlemap: nobody asks at {told['address']} any more: {error!r}", file=sys.stderr)
         return 1
     while worker.status.name == "running" and not ended.is_set():
         await asyncio.sleep(_LOOK_S)
@@ -201,7 +202,7 @@ async def _serve(told: Mapping[str, Any]) -> int:
         async with asyncio.timeout(_CLOSING_S):
             await worker.close(timeout=1, executor_wait=False)
     except Exception as error:
-        print(f"needlemap: ended, {error!r}", file=sys.stderr)
+        show(f"needlemap: ended, {error!r}", file=sys.stderr)
     return 0
 
 
