@@ -214,8 +214,6 @@ def test_a_haystack_may_hold_the_word_for_nothing_but_not_what_is_asked_for(task
 def test_the_beginning_of_an_answer_promises_nothing():
     assert {item.answer_prefix for item in items(Magic)} == {"Answer:"}
     assert {item.answer_prefix for item in items(Latent, language="chinese")} == {"答案："}
-    assert items(Magic, prefix="As to {keys}:")[0].answer_prefix.startswith("As to ")
-    assert items(Latent, prefix="It was")[0].answer_prefix == "It was"
 
 
 def test_chinese_questions_allow_it_in_chinese():

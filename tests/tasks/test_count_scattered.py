@@ -93,12 +93,7 @@ def test_another_order_costs_nothing_and_is_told():
     assert scored("", made).why["ordered"] == 0
 
 
-def test_own_wording_and_chinese():
-    made = item(needle="Count: {number}.", question="Which counts{corrections}?", corrected=False)
-    assert made.needles[0].text == f"Count: {made.reference.keywords[0]}."
-    assert made.question == "Which counts?"
-    with pytest.raises(SettingsError, match=r"lacks the placeholder \{wrong\}"):
-        item(needle="Count: {number}.", corrected=True)
+def test_it_speaks_chinese():
     chinese = item(language="chinese", corrected=True)
     assert chinese.needles[0].text.startswith("看守灯塔的人先数到")
     assert "，数错后更正的只列更正后的数字。" in chinese.question

@@ -91,18 +91,11 @@ def test_of_word_values_the_first_counts_and_not_the_right_one_somewhere(languag
         assert asyncio.run(First().score(answer, reference)).share == share
 
 
-def test_wording_of_ones_own():
-    item = KeyValue(question="{{{key}}}?", prefix="{key}:").item(DRAW)
-    key = item.needles[0].text.split('"')[1]
-    assert (item.question, item.answer_prefix) == (f"{{{key}}}?", f"{key}:")
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"shots": -1}, "shots are 0 or more"),
         ({"uuid_digits": 1}, "uuid_digits 4 or more"),
-        ({"question": "What?"}, r"lacks the placeholder \{key\}"),
         ({"shot": 1}, r"Did you mean 'shots'\?"),
     ],
 )

@@ -106,19 +106,12 @@ def test_a_key_that_the_haystack_holds_is_drawn_again():
     assert item(draw=Draw(CELL, 1, 2, lambda text: text == held)).reference.keywords[0] != held
 
 
-def test_anyones_wording_can_be_given():
-    made = item(
-        value="uuid",
-        needle="{{{kind}}} {key} -> {value}",
-        question="{kinds}: {keys}",
-        prefix="As to {keys}:",
-        uuid_digits=8,
-    )
-    key = made.question.removeprefix("UUIDs: ")
-    assert made.needles[0].text == f"{{UUID}} {key} -> {made.reference.keywords[0]}"
-    assert made.answer_prefix == f"As to {key}:"
-    source = Magic(haystack="repeat", noise="Tick. Tock.").background(0, 0).source
-    assert next(source.documents()).text.startswith("Tick. Tock.\nTick.")
+def test_the_kind_of_value_is_named_in_needle_question_and_beginning():
+    made = item(value="uuid", uuid_digits=8)
+    wanted = made.reference.keywords[0]
+    key = made.answer_prefix.removeprefix("The UUID assigned to ").removesuffix(" is")
+    assert made.needles[0].text == f"Keep in mind that the UUID assigned to {key} is {wanted}."
+    assert made.question.startswith(f"Which UUID does the text say is assigned to {key}?")
 
 
 def test_it_speaks_chinese():
@@ -137,12 +130,6 @@ def test_it_speaks_chinese():
         ({"uuid_digits": 2}, "'uuid_digits' must be at least 4"),
         ({"keys": 2, "queries": 3}, "3 queries need as many keys, there are 2. Add --task-options keys=3"),
         ({"haystack": "essay"}, "Option 'haystack' of Magic"),
-        ({"needle": "no place for it"}, r"needle: 'no place for it' lacks the placeholder \{key\}"),
-        (
-            {"needle": "{key}\n{value}", "haystack": "needles"},
-            "needle: with haystack=needles it must be one line",
-        ),
-        ({"question": "What of {kei}?"}, r"question: unknown placeholder \{kei\}"),
     ],
 )
 def test_what_cannot_be_is_said(options, words):

@@ -146,10 +146,3 @@ def test_marks_around_the_code_cost_nothing():
 def test_wrong_options_are_refused(options):
     with pytest.raises(SettingsError, match="Option"):
         Ordinal(**options)
-
-
-def test_other_wording_needs_all_that_tells_what_is_asked():
-    made = item(question="{code}: reply {number} to {request}?")
-    assert made.question.startswith(made.answer_prefix)
-    with pytest.raises(SettingsError, match=r"lacks the placeholder \{code\}"):
-        Ordinal(question="Reply {number} to {request}?")

@@ -50,14 +50,6 @@ def test_a_key_that_the_noise_holds_is_drawn_again():
     assert Passkey().item(Draw(DRAW.cell, holds=lambda text: text == held)).reference.answer != held
 
 
-def test_wording_and_noise_of_ones_own():
-    task = Passkey(needle="<{value}>", question="Which?", prefix="It is", noise="Hum. ")
-    item = task.item(DRAW)
-    assert item.needles[0].text == f"<{item.reference.answer}>"
-    assert (item.question, item.answer_prefix) == ("Which?", "It is")
-    assert next(task.background(0, 0).source.documents()).text.startswith("Hum. \nHum. ")
-
-
 @pytest.mark.parametrize("options", [{"digits": 0}, {"digits": 5, "doubled": 3}, {"doubled": -1}])
 def test_what_cannot_be_is_said(options):
     with pytest.raises(SettingsError, match="cannot repeat the one before them"):

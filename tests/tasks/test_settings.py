@@ -30,9 +30,10 @@ def test_a_tasks_options_come_from_preset_and_flags_key_by_key():
 
 
 def test_the_settings_that_a_task_names_reach_it():
-    (trial, *_) = made(task="magic", needle="{key}: {value}.", language="chinese").trials
-    assert ": " in trial.item.needles[0].text
+    (trial, *_) = made(task="magic", language="chinese").trials
     assert trial.item.question.startswith("文中说")
+    (trial, *_) = made(task="single", needle="Ann eats figs.", question="What does Ann eat?").trials
+    assert (trial.item.needles[0].text, trial.item.question) == ("Ann eats figs.", "What does Ann eat?")
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,8 @@ def test_the_settings_that_a_task_names_reach_it():
             "Task 'kv' takes no --needle: leave it out. Its options: key, value, digits",
         ),
         ({"task": "passkey", "keywords": ["x"]}, "Task 'passkey' takes no --keywords"),
+        ({"task": "magic", "question": "x"}, "Task 'magic' takes no --question"),
+        ({"task": "passkey", "task_options": {"noise": "Hum."}}, "Unknown option 'noise' of Passkey"),
         (
             {"task": "magic", "task_options": {"haystak": "repeat"}},
             r"'haystak' of Magic. Did you mean 'haystack'\?",
@@ -62,7 +65,7 @@ def test_what_a_task_would_not_heed_is_refused(given, words):
 
 
 def test_an_option_that_changes_a_prompt_or_not_changes_every_key():
-    plain, other = made(task="kv"), made(task="kv", task_options={"prefix": "It holds {key}:"})
+    plain, other = made(task="kv"), made(task="kv", task_options={"digits": 8})
     assert [trial.prompt.sha256 for trial in plain.trials] == [trial.prompt.sha256 for trial in other.trials]
     assert not {trial.key for trial in plain.trials} & {trial.key for trial in other.trials}
 

@@ -214,7 +214,6 @@ def test_noise_or_prose_and_two_languages():
         ({"shots": -1}, "shots 0 or more"),
         ({"span": 0}, "'span' is a percentage above 0 and up to 100, got 0"),
         ({"order": "sideways"}, "Option 'order' of Trace"),
-        ({"question": "Which?"}, r"lacks the placeholder \{value\}"),
         ({"hobs": 3}, r"Unknown option 'hobs' of Trace. Did you mean 'hops'\?"),
     ],
 )

@@ -19,7 +19,7 @@ from needlemap.scorers.base import Reference
 from needlemap.settings.registry import Checked
 from needlemap.tasks.base import Background, Draw, Item, holds_nothing
 from needlemap.tasks.values import Values
-from needlemap.tasks.wording import solved, worded
+from needlemap.tasks.wording import solved
 
 _LINES = 64  # of a document
 _SPREAD = 600  # lines over which a word's occurrences are mixed with those of others
@@ -50,8 +50,7 @@ class CommonWords(metaclass=Checked):
 
     words: how many are asked for, each `times` times; every other word comes `others` times, or less at the
     list's end. within: the share of the list around the cell's depth in which the asked words stand; with
-    1, all of it, depth means nothing and only one may be asked. shots: solved examples. question, prefix:
-    other wording, the question with {words}.
+    1, all of it, depth means nothing and only one may be asked. shots: solved examples.
     """
 
     name = "count-common"
@@ -66,8 +65,6 @@ class CommonWords(metaclass=Checked):
         others: int = 3,
         within: float = 1.0,
         shots: int = 0,
-        question: str = "",
-        prefix: str = "",
         language: Literal["english", "chinese"] = "english",
     ) -> None:
         if words < 1 or others < 1 or times <= others or not 0 < within <= 1 or shots < 0:
@@ -77,9 +74,7 @@ class CommonWords(metaclass=Checked):
             )
         self._words, self._times, self._others = words, times, others
         self._within, self._shots, self._pool = within, shots, Values("word", 0, language)
-        asked, begun, self._comma, *self._around = _TEXTS[language]
-        self._question = worded(question or asked, "question", ("words",), {})
-        self._prefix = worded(prefix or begun, "prefix", (), {}).format()
+        self._question, self._prefix, self._comma, *self._around = _TEXTS[language]
 
     @property
     def depthless(self) -> bool:

@@ -21,7 +21,6 @@ from needlemap.haystacks.base import Document
 from needlemap.scorers.base import Reference
 from needlemap.settings.registry import Checked
 from needlemap.tasks.base import Background, Draw, Item
-from needlemap.tasks.wording import worded
 
 _DOTS = "..."  # the most frequent of all, and not asked for
 _RANKS = 4096  # words that there are
@@ -44,7 +43,7 @@ class FrequentWords(metaclass=Checked):
     """Coded words with zeta frequencies: that of rank k is in proportion to 1 / k ** alpha.
 
     Rank 1 are dots; the `words` ranks behind it are asked for. letters: of a coded word. Depth means nothing:
-    only one may be asked. question, prefix: other wording, the question with {words}.
+    only one may be asked.
     """
 
     name = "count-frequent"
@@ -58,8 +57,6 @@ class FrequentWords(metaclass=Checked):
         words: int = 3,
         alpha: float = 2.0,
         letters: int = 6,
-        question: str = "",
-        prefix: str = "",
         language: Literal["english", "chinese"] = "english",
     ) -> None:
         if words < 1 or not 1.2 <= alpha <= 4 or letters < 4:
@@ -68,9 +65,8 @@ class FrequentWords(metaclass=Checked):
                 f"got {words}, {alpha}, {letters}."
             )
         self._words, self._alpha, self._letters = words, alpha, letters
-        asked, begun = _TEXTS[language]
-        self._question = worded(question or asked, "question", ("words",), {})
-        self._prefix = worded(prefix or begun, "prefix", (), {}).format()
+        asked, self._prefix = _TEXTS[language]
+        self._question = asked.format(words=words)
 
     def background(self, repeat: int, seed: int) -> Background:
         """The text."""
@@ -86,9 +82,8 @@ class FrequentWords(metaclass=Checked):
                 f"words lead. Use lengths of {least:,} or more, or fewer: --task-options words=1"
             )
         asked = source.leading
-        question = self._question.format(words=self._words)
-        reference = Reference(", ".join(asked), asked, question=question, decoys=source.others)
-        return Item((), question, reference, answer_prefix=self._prefix, unique=())
+        reference = Reference(", ".join(asked), asked, question=self._question, decoys=source.others)
+        return Item((), self._question, reference, answer_prefix=self._prefix, unique=())
 
     def _source(self, repeat: int, seed: int) -> Coded:
         return Coded(self._words, self._alpha, self._letters, f"{seed}:{repeat}")

@@ -14,7 +14,6 @@ from needlemap.scorers.base import Reference
 from needlemap.settings.registry import Checked
 from needlemap.tasks.base import Draw, Item
 from needlemap.tasks.values import Values
-from needlemap.tasks.wording import worded
 
 _TEXTS = {  # needle, corrected needle, question, what it says of corrections, beginning of its answer
     "english": (
@@ -40,8 +39,7 @@ _TEXTS = {  # needle, corrected needle, question, what it says of corrections, b
 class ScatteredCounts(metaclass=Checked):
     """Sentences with a number each, the first at the cell's depth, the rest evenly spaced behind it.
 
-    numbers: how many. digits: of each. corrected: every sentence gives a wrong number first. needle,
-    question, prefix: other wording; the needle with {number}, and {wrong} where it is corrected.
+    numbers: how many. digits: of each. corrected: every sentence gives a wrong number first.
     """
 
     name = "count-scattered"
@@ -54,9 +52,6 @@ class ScatteredCounts(metaclass=Checked):
         numbers: int = 32,
         digits: int = 4,
         corrected: bool = False,
-        needle: str = "",
-        question: str = "",
-        prefix: str = "",
         language: Literal["english", "chinese"] = "english",
     ) -> None:
         if numbers < 1 or digits < 2:
@@ -65,12 +60,9 @@ class ScatteredCounts(metaclass=Checked):
                 f"{digits}."
             )
         self._numbers, self._corrected, self._values = numbers, corrected, Values("number", digits)
-        plain, twice, asked, corrections, begun = _TEXTS[language]
-        fields = ("number", "wrong") if corrected else ("number",)
-        self._needle = worded(needle or (twice if corrected else plain), "needle", fields, {})
-        known = {"corrections": corrections if corrected else ""}
-        self._question = worded(question or asked, "question", (), known).format()
-        self._prefix = worded(prefix or begun, "prefix", (), {}).format()
+        plain, twice, asked, corrections, self._prefix = _TEXTS[language]
+        self._needle = twice if corrected else plain
+        self._question = asked.format(corrections=corrections if corrected else "")
 
     def item(self, draw: Draw) -> Item:
         """The sentences; wrong numbers are decoys."""

@@ -15,7 +15,7 @@ from needlemap.settings.registry import Checked
 from needlemap.tasks.backgrounds import Pairs
 from needlemap.tasks.base import Background, Draw, Item, Scope
 from needlemap.tasks.values import Kind, Values
-from needlemap.tasks.wording import KEY_VALUE, solved, worded
+from needlemap.tasks.wording import KEY_VALUE, solved
 
 _PAIR = '"{key}": "{value}"'
 _SHOWN = 4  # pairs of an example
@@ -27,8 +27,7 @@ class KeyValue(metaclass=Checked):
     key, value: of what kind; digits, uuid_digits: their size.
 
     query_first: the question stands before the object too. shots: solved examples on small objects of their
-    own, the same in all trials of a repeat. fresh: as for `magic`. question, prefix: other wording, with
-    {key}.
+    own, the same in all trials of a repeat. fresh: as for `magic`.
     """
 
     name = "kv"
@@ -45,8 +44,6 @@ class KeyValue(metaclass=Checked):
         query_first: bool = False,
         shots: int = 0,
         fresh: Scope = "trial",
-        question: str = "",
-        prefix: str = "",
         language: Literal["english", "chinese"] = "english",
     ) -> None:
         if shots < 0 or digits < 1 or uuid_digits < 4:
@@ -57,9 +54,7 @@ class KeyValue(metaclass=Checked):
         self._keys, self._values = Values(key, sizes[key], language), Values(value, sizes[value], language)
         self._like = self._values.like if value == "word" else ""  # of others a reference says it itself
         self._first, self._shots, self._fresh = query_first, shots, fresh
-        asked, begun = KEY_VALUE[language]
-        self._question = worded(question or asked, "question", ("key",), {})
-        self._prefix = worded(prefix or begun, "prefix", ("key",), {})
+        self._question, self._prefix = KEY_VALUE[language]
 
     def background(self, repeat: int, seed: int) -> Background:
         """The object's pairs, one a line."""

@@ -50,7 +50,6 @@ class Latent(metaclass=Checked):
         fresh: Scope = "trial",
         absent: float = 0.0,
         near: float = 0.5,
-        prefix: str = "",
         language: Literal["english", "chinese"] = "english",
     ) -> None:
         if not 0 <= distractors <= 4:
@@ -61,7 +60,7 @@ class Latent(metaclass=Checked):
         self._distractors, self._fresh = distractors, fresh
         self._absence = Absence(absent, near, language)
         self._alone, begun = _SAID[language]
-        self._prefix = prefix or self._absence.prefix(begun)
+        self._prefix = self._absence.prefix(begun)
 
     def item(self, draw: Draw) -> Item:
         """The fact at the cell's depth, the distractors elsewhere, and the question."""

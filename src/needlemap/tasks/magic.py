@@ -19,7 +19,7 @@ from needlemap.tasks.absent import Absence, one_edit
 from needlemap.tasks.backgrounds import Noise, Pairs
 from needlemap.tasks.base import Background, Draw, Item, Scope
 from needlemap.tasks.values import Kind, Values
-from needlemap.tasks.wording import WORDINGS, worded
+from needlemap.tasks.wording import WORDINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,12 @@ class Magic(metaclass=Checked):
     """Keys with values, one a sentence, in noise, in prose or among their like; by default one of each.
 
     keys, each with so many values, of which queries are asked for, all values of them.
-    haystack: 'prose' (what the settings name), 'repeat' (the same few sentences, or those of `noise`) or
-    'needles' (sentences like the needles, one a line, with other keys and values). digits: of numbers;
+    haystack: 'prose' (what the settings name), 'repeat' (the same few sentences) or 'needles' (sentences like
+    the needles, one a line, with other keys and values). digits: of numbers;
     uuid_digits: of UUIDs, hexadecimal. fresh: how often the asked key is drawn anew: for each trial, for each
     length of a repeat, or for each repeat; the keys beside it are drawn for each length at most, so that
     neighbouring depths share what comes before. absent: the share of trials whose question asks for keys that
-    the text lacks, and of these near: those one edit away from keys that it has; see `absent.py`. needle,
-    question, prefix (the answer's beginning): other wording, with {key} or {keys}, {value}, {kind}, {kinds}.
+    the text lacks, and of these near: those one edit away from keys that it has; see `absent.py`.
     """
 
     name = "magic"
@@ -70,10 +69,6 @@ class Magic(metaclass=Checked):
         fresh: Scope = "trial",
         absent: float = 0.0,
         near: float = 0.5,
-        needle: str = "",
-        question: str = "",
-        prefix: str = "",
-        noise: str = "",
         language: Literal["english", "chinese"] = "english",
     ) -> None:
         self._count = (
@@ -88,22 +83,16 @@ class Magic(metaclass=Checked):
         self._absence = Absence(absent, near, language)
         if absent:
             self.scorer = "only"
-        own, several = WORDINGS[language], self._count[1] * self._count[2] > 1
-        self._wording, self._noise = own, noise or own.noise
-        kinds = dict(zip(("kind", "kinds"), own.kinds[value], strict=True))
+        self._wording = own = WORDINGS[language]
+        several = self._count[1] * self._count[2] > 1
         asked, begun = (own.several, own.begun_several) if several else (own.one, own.begun)
-        self._needle = worded(needle or own.needle, "needle", ("key", "value"), kinds)
-        self._question = worded(question or asked, "question", ("keys",), kinds)
-        self._prefix = worded(prefix or begun, "prefix", ("keys",), kinds)
-        if not prefix:
-            self._prefix = self._absence.prefix(self._prefix)
-        if haystack == "needles" and "\n" in self._needle:
-            raise SettingsError("needle: with haystack=needles it must be one line, as each of those is.")
+        self._needle, self._question = own.naming(value, own.needle), own.naming(value, asked)
+        self._prefix = self._absence.prefix(own.naming(value, begun))
 
     def background(self, repeat: int, seed: int) -> Background | None:
         """Noise, or lines like the needles; None for prose."""
         if self._haystack == "repeat":
-            return Background(Noise(self._noise), "sentence")
+            return Background(Noise(self._wording.noise), "sentence")
         if self._haystack == "needles":
             return Background(
                 Pairs(self._needle, self._keys, self._values, f"{seed}:{repeat}", "needles"), "line"

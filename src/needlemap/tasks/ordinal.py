@@ -18,7 +18,6 @@ from needlemap.scorers.base import Reference
 from needlemap.settings.registry import Checked
 from needlemap.tasks.base import Background, Draw, Item, Scope
 from needlemap.tasks.transcript import Request, Transcript, exchange, reply, request, said
-from needlemap.tasks.wording import worded
 
 _PROLOGUE = "A conversation between a user and an assistant.\n\n"
 _QUESTION = (
@@ -33,8 +32,7 @@ class Ordinal(metaclass=Checked):
 
     requests: how often the request stands there. sentences: of each reply. code: characters of the random
     code that the answer must begin with. fresh: how often the asked reply is drawn, as for `magic`; the other
-    replies to the request are drawn for each length at most. question: other wording, with {request},
-    {number} and {code}.
+    replies to the request are drawn for each length at most.
     """
 
     name = "ordinal"
@@ -48,7 +46,6 @@ class Ordinal(metaclass=Checked):
         sentences: int = 8,
         code: int = 10,
         fresh: Scope = "trial",
-        question: str = "",
         language: Literal["english"] = "english",
     ) -> None:
         if requests < 2 or sentences < 2 or code < 4:
@@ -57,7 +54,6 @@ class Ordinal(metaclass=Checked):
                 f"{requests}, {sentences} and {code}."
             )
         self._requests, self._sentences, self._code, self._fresh = requests, sentences, code, fresh
-        self._question = worded(question or _QUESTION, "question", ("request", "number", "code"), {})
 
     def background(self, repeat: int, seed: int) -> Background:
         """The conversation around the asked requests."""
@@ -71,7 +67,7 @@ class Ordinal(metaclass=Checked):
         ordered = sorted(hidden, key=lambda one: one[0])
         number, text = 1 + ordered.index(hidden[0]), hidden[0][1]
         code = self._drawn_code(draw.random("ordinal code"), draw)
-        question = self._question.format(request=said(wanted), number=number, code=code)
+        question = _QUESTION.format(request=said(wanted), number=number, code=code)
         texts = tuple(one for _, one in ordered)
         return Item(
             tuple(

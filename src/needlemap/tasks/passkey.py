@@ -15,15 +15,13 @@ from needlemap.scorers.base import Reference
 from needlemap.settings.registry import Checked
 from needlemap.tasks.backgrounds import Noise
 from needlemap.tasks.base import Background, Draw, Item, Scope
-from needlemap.tasks.wording import PASS_KEY, WORDINGS, worded
+from needlemap.tasks.wording import PASS_KEY, WORDINGS
 
 
 class Passkey(metaclass=Checked):
     """A number hidden in noise: a smoke test.
 
     digits: of the key, of which `doubled` repeat the digit before them. fresh: as for `magic`.
-
-    needle, question, prefix, noise: other wording; the needle with {value}.
     """
 
     name = "passkey"
@@ -36,10 +34,6 @@ class Passkey(metaclass=Checked):
         digits: int = 5,
         doubled: int = 0,
         fresh: Scope = "trial",
-        needle: str = "",
-        question: str = "",
-        prefix: str = "",
-        noise: str = "",
         language: Literal["english", "chinese"] = "english",
     ) -> None:
         if digits < 1 or not 0 <= 2 * doubled <= digits:
@@ -48,11 +42,8 @@ class Passkey(metaclass=Checked):
                 f"and doubled of half of them or less."
             )
         self._digits, self._doubled, self._fresh = digits, doubled, fresh
-        own = PASS_KEY[language]
-        self._needle = worded(needle or own[0], "needle", ("value",), {})
-        self._question = worded(question or own[1], "question", (), {})
-        self._prefix = worded(prefix or own[2], "prefix", (), {})
-        self._noise = noise or WORDINGS[language].noise
+        self._needle, self._question, self._prefix = PASS_KEY[language]
+        self._noise = WORDINGS[language].noise
 
     def background(self, repeat: int, seed: int) -> Background:
         """The same few sentences again and again."""
@@ -64,12 +55,12 @@ class Passkey(metaclass=Checked):
         value = key_of(random, self._digits, self._doubled)
         while draw.holds(value):
             value = key_of(random, self._digits, self._doubled)
-        needle, question = self._needle.format(value=value), self._question.format()
+        needle = self._needle.format(value=value)
         return Item(
             (Needle(needle, draw.cell.depth),),
-            question,
-            Reference(value, (value,), needle, question),
-            answer_prefix=self._prefix.format(),
+            self._question,
+            Reference(value, (value,), needle, self._question),
+            answer_prefix=self._prefix,
         )
 
 

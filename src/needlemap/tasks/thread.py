@@ -17,7 +17,6 @@ from needlemap.tasks.backgrounds import Pairs
 from needlemap.tasks.base import Background, Draw, Item, Scope
 from needlemap.tasks.spread import Order, following, ordered, scattered, share
 from needlemap.tasks.values import Values
-from needlemap.tasks.wording import worded
 
 _PAIR = '"{key}": "{value}"'
 _SAID = {  # what to do, then what to answer and how that begins
@@ -41,7 +40,6 @@ class Thread(metaclass=Checked):
     threads, of hops pairs each; one is asked for. ask: for the 'last' value (scorer `first`) or for 'all' on
     the way (`f1`). order: in which a thread's pairs stand. span: over how much of the object, in percent, the
     asked thread goes on behind its first pair. uuid_digits: size of keys and values. fresh: as for `magic`.
-    question, prefix: other wording, the question with {key}.
     """
 
     name = "thread"
@@ -60,8 +58,6 @@ class Thread(metaclass=Checked):
         span: float = 100.0,
         uuid_digits: int = 32,
         fresh: Scope = "trial",
-        question: str = "",
-        prefix: str = "",
         language: Literal["english", "chinese"] = "english",
     ) -> None:
         if min(threads, hops) < 1 or uuid_digits < 4:
@@ -70,9 +66,8 @@ class Thread(metaclass=Checked):
         self.scorer_options = {"chain": True} if ask == "last" else {}
         self._threads, self._hops, self._ask, self._order, self._span = threads, hops, ask, order, share(span)
         self._fresh, self._values = fresh, Values("uuid", uuid_digits, language)
-        asked, begun = _SAID[language][ask]
-        self._question = worded(question or f"{_SAID[language]['do']}{asked}", "question", ("key",), {})
-        self._prefix = worded(prefix or begun, "prefix", (), {})
+        wanted, self._prefix = _SAID[language][ask]
+        self._question = f"{_SAID[language]['do']}{wanted}"
 
     def background(self, repeat: int, seed: int) -> Background:
         """Pairs that belong to no thread, one a line."""
@@ -100,7 +95,7 @@ class Thread(metaclass=Checked):
             Reference("\n".join(wanted), wanted, "".join(texts), question, decoys, like=like),
             prologue="{\n",
             epilogue=f"{_PAIR.format(key=last[0], value=last[1])}\n}}",
-            answer_prefix=self._prefix.format(),
+            answer_prefix=self._prefix,
         )
 
     def _thread(self, random: Random, taken: set[str], draw: Draw, hops: int) -> list[str]:

@@ -20,7 +20,7 @@ from needlemap.tasks.backgrounds import Noise
 from needlemap.tasks.base import Background, Draw, Item, Scope
 from needlemap.tasks.spread import Order, following, ordered, scattered, share
 from needlemap.tasks.values import Values
-from needlemap.tasks.wording import WORDINGS, solved, worded
+from needlemap.tasks.wording import WORDINGS, solved
 
 _CONSONANTS, _VOWELS = "BDFGHJKLMNPRSTVZ", "AEIOU"
 _TRIES = 2000  # draws of one name
@@ -69,8 +69,7 @@ class Trace(metaclass=Checked):
     chains, of hops + 1 variables each; one is asked for. order: in which a chain's lines stand. span: over
     how much of the haystack, in percent, the asked chain goes on behind its first line. digits: of numbers.
     shots: solved examples on small texts of their own, with names and values that nothing else has; the same
-    in all trials, as noise is, so that repeats go on sharing it. haystack, fresh, noise: as for `magic`.
-    question, prefix: other wording, with {value}.
+    in all trials, as noise is, so that repeats go on sharing it. haystack, fresh: as for `magic`.
     """
 
     name = "trace"
@@ -91,19 +90,14 @@ class Trace(metaclass=Checked):
         digits: int = 5,
         shots: int = 0,
         fresh: Scope = "trial",
-        question: str = "",
-        prefix: str = "",
-        noise: str = "",
         language: Literal["english", "chinese"] = "english",
     ) -> None:
         if min(chains, hops, digits) < 1 or shots < 0:
             raise SettingsError("Options of trace: chains, hops and digits are 1 or more, shots 0 or more.")
-        self._haystack, self._noise = haystack, noise or WORDINGS[language].noise
+        self._haystack, self._noise = haystack, WORDINGS[language].noise
         self._chains, self._hops, self._order, self._span = chains, hops, order, share(span)
         self._fresh, self._shots, self._values = fresh, shots, Values("number", digits, language)
-        self._line, asked, begun, self._comma, *self._around = _SAID[language]
-        self._question = worded(question or asked, "question", ("value",), {})
-        self._prefix = worded(prefix or begun, "prefix", ("value",), {})
+        self._line, self._question, self._prefix, self._comma, *self._around = _SAID[language]
 
     def background(self, repeat: int, seed: int) -> Background | None:
         """Noise; None for prose."""

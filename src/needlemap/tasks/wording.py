@@ -1,12 +1,8 @@
-"""What the tasks of keys and values say, in their own words. Anyone's may be given instead, as settings."""
+"""What the tasks of keys and values say, in words of ours. Anyone's own: tasks `single` and `multi`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from needlemap.errors import SettingsError
-from needlemap.prompts.templates import fill
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +22,15 @@ class Wording:
     kinds: dict[str, tuple[str, str]]
     comma: str
     last: str
+
+    def naming(self, value: str, text: str) -> str:
+        """A text in which the kind of value is named.
+
+        >>> ENGLISH.naming("uuid", "The {kinds} assigned to {keys} are")
+        'The UUIDs assigned to {keys} are'
+        """
+        kind, kinds = self.kinds[value]
+        return text.replace("{kind}", kind).replace("{kinds}", kinds)
 
     def listed(self, words: list[str]) -> str:
         """Words as a sentence lists them.
@@ -88,22 +93,3 @@ def solved(text: str, question: str, answer: str, *, headed: str = "", begun: st
     'An example:\\nAnn swims.\\nWho swims?\\nAnswer: Ann\\n\\n'
     """
     return f"{headed}{text}\n{question}\n{begun}{answer}\n\n"
-
-
-def worded(text: str, what: str, needed: Sequence[str], known: Mapping[str, str]) -> str:
-    """A wording with its known placeholders replaced, ready for `format` with those that are needed.
-
-    Raises SettingsError for a needed one that is missing, and for one that nobody knows.
-
-    >>> worded("The {kind} of {key}.", "needle", ("key",), {"kind": "number"})
-    'The number of {key}.'
-    """
-    marks = {name: f"\0{name}\0" for name in needed}
-    filled = fill(text, {**known, **marks}, what)
-    for name, mark in marks.items():
-        if mark not in filled:
-            raise SettingsError(f"{what}: '{text}' lacks the placeholder {{{name}}}.")
-    filled = filled.replace("{", "{{").replace("}", "}}")
-    for name, mark in marks.items():
-        filled = filled.replace(mark, f"{{{name}}}")
-    return filled
