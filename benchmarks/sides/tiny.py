@@ -6,8 +6,9 @@ so that a random model looks at its context: at the usual scale a stale cache gi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any
 
 from tinymodel import VOCABULARY
@@ -65,7 +66,7 @@ _FITTED: dict[str, dict[str, Any]] = {
         "o_groups": 2,
         "o_lora_rank": 16,
         "layer_types": [*_COMPRESSED],
-        "mlp_layer_types": ["moe"] * 4,
+        "mlp_layer_types": ["hash_moe", "moe"] * 2,
     },
     "deepseek_v2": {"num_experts_per_tok": 2, "n_routed_experts": 4},
     "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
@@ -78,6 +79,7 @@ _FITTED: dict[str, dict[str, Any]] = {
     "granitemoeshared": {"attention_multiplier": 0.25},
     "granitemoe_swa": {"attention_multiplier": 0.25},
     "granitemoehybrid": {"layer_types": ["mamba", "attention"] * 2, "num_hidden_layers": 4},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "minimax": {"num_hidden_layers": 2, "block_size": 16},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2, "num_hidden_layers": 4},
     "mamba2": {"num_heads": 8},
@@ -193,4 +195,16 @@ def made(kind: str, **given: Any) -> Any:
         fitted = {"num_key_value_heads": 4, **fitted}
     named = (name for name in fields if fields[name] is not None or name == "head_dim")
     small = {name: SIZES[name] for name in named if name in SIZES}
-    return type(text)(**{**small, **fitted, **given})
+    sized = {**small, **fitted, **given}
+    return type(text)(**sized, **_mixed(text, type(text)(**sized), set(given) | set(fitted)))
+
+
+def _mixed(full: Any, tiny: Any, fixed: Collection[str]) -> dict[str, list[str]]:
+    """Kinds of layers by turns, where so few layers lack one that the full form has."""
+    found = {}
+    for name in ("layer_types", "mlp_layer_types"):
+        kinds = list(dict.fromkeys(getattr(full, name, None) or ()))
+        held = getattr(tiny, name, None) or ()
+        if name not in fixed and set(kinds) - set(held):
+            found[name] = [kind for kind, _ in zip(cycle(kinds), held, strict=False)]
+    return found
