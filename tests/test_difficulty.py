@@ -15,10 +15,9 @@ from needlemap.commands.difficulty import (
 from needlemap.errors import SettingsError
 from needlemap.settings.reading import configure
 from needlemap.settings.registry import find, installed
-from needlemap.tasks.base import Dialled
 from needlemap.trials.resolve import make_task
 
-DIALLED = sorted(name for name in installed("tasks") if isinstance(find("tasks", name), Dialled))
+DIALLED = sorted(name for name in installed("tasks") if find("tasks", name).dial)
 
 
 def test_every_family_of_ours_has_a_dial_but_those_of_the_users_own_texts():

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from needlemap.scorers.base import Reference
-from needlemap.tasks.base import Item
+from needlemap.tasks.base import Item, Reference
 from needlemap.trials.leaks import given_away
 
 

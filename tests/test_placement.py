@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needlemap.errors import HaystackError, TooShort
-from needlemap.haystacks.assembly import assemble
-from needlemap.haystacks.base import Document
+from needlemap.haystacks.base import Document, assemble
 from needlemap.haystacks.generated import Generated
 from needlemap.interop.opencompass.prompts import chain
 from needlemap.prompts.frame import make_frame
-from needlemap.prompts.placement import Builder, Frame, Needle
+from needlemap.prompts.placement import Builder, Frame
 from needlemap.prompts.prompt import Prompt
 from needlemap.prompts.templates import load_template
+from needlemap.tasks.base import Needle
 from needlemap.text.tokens import Tokenizer
 from needlemap.tokenizers.catalogue import load
 

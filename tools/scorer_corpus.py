@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import SettingsError
+from needlemap.models import judge
 from needlemap.models.base import Forced
-from needlemap.scorers import judge
-from needlemap.scorers.base import Reference, rule_of
+from needlemap.scorers.base import rule_of
 from needlemap.settings.registry import find
+from needlemap.tasks.base import Reference
 
 FILE = Path(__file__).parent.parent / "tests" / "scorers" / "corpus.json"
 DIGITS = 6  # of a share

@@ -11,13 +11,14 @@ from __future__ import annotations
 import sys
 from time import process_time
 
-from needlemap.haystacks.assembly import Haystack, assemble
+from needlemap.haystacks.base import Haystack, assemble
 from needlemap.haystacks.folder import Folder
 from needlemap.prompts.frame import make_frame
-from needlemap.prompts.placement import Builder, Needle
+from needlemap.prompts.placement import Builder
 from needlemap.prompts.prompt import Prompt
 from needlemap.prompts.templates import parse_template
 from needlemap.settings.grid import make_grid
+from needlemap.tasks.base import Needle
 from needlemap.tokenizers.bundled import Bundled
 
 RESERVE_TOKENS = 200

@@ -6,12 +6,11 @@ from __future__ import annotations
 from needlemap.errors import Failure, HaystackError, SettingsError, Unmeasured, VocabularyMissing
 from needlemap.haystacks.base import Document, Parted, Source
 from needlemap.models.base import Answer, Decoding, Forced, Logprobs, Model, Teacher, Traits
-from needlemap.prompts.placement import Needle
 from needlemap.prompts.prompt import Prompt
-from needlemap.scorers.base import Reference, Score, Scorer
+from needlemap.scorers.base import Score, Scorer
 from needlemap.settings.grid import Cell
 from needlemap.settings.registry import Checked
-from needlemap.tasks.base import Background, Draw, Item, Ready, Task, Whole
+from needlemap.tasks.base import Background, Draw, Item, Needle, Reference, Task, Whole
 from needlemap.text.tokens import Tokenizer, TokenText
 
 __all__ = [
@@ -31,7 +30,6 @@ __all__ = [
     "Needle",
     "Parted",
     "Prompt",
-    "Ready",
     "Reference",
     "Score",
     "Scorer",

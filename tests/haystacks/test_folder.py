@@ -11,9 +11,8 @@ import pytest
 
 from needlemap.errors import HaystackError
 from needlemap.haystacks import folder, readers
-from needlemap.haystacks.assembly import assemble
-from needlemap.haystacks.folder import Folder, TextFiles
-from needlemap.haystacks.jsonl import JsonLines
+from needlemap.haystacks.base import assemble
+from needlemap.haystacks.folder import Folder, JsonLines, TextFiles
 from needlemap.haystacks.readers import read_bytes
 from needlemap.settings.reading import configure
 from needlemap.tokenizers.catalogue import load

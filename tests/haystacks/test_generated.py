@@ -14,9 +14,7 @@ import pytest
 import quicktok
 
 from needlemap.errors import SettingsError
-from needlemap.haystacks.generated import Generated
-from needlemap.haystacks.grammar import Scene, grammar
-from needlemap.haystacks.prose import rules_of
+from needlemap.haystacks.generated import Generated, Scene, grammar, rules_of
 
 BOTH = pytest.mark.parametrize("language", ["english", "chinese"])
 FORBIDDEN = (

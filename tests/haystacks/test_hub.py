@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from needlemap.errors import HaystackError
-from needlemap.haystacks.hub import Hub
+from needlemap.haystacks.folder import Hub
 
 NAME = "Skywork/ChineseDomainModelingEval"
 BY_HAND = (
@@ -18,7 +18,7 @@ BY_HAND = (
     r"By hand: open https://huggingface\.co/datasets/Skywork/ChineseDomainModelingEval/tree/main in a "
     r"browser, put zh_finance\.jsonl into a folder, and give --haystack jsonl --haystack-path FOLDER\."
 )
-FETCH = f"from needlemap.haystacks.hub import Hub; Hub('{NAME}', file_list=['zh_finance.jsonl'])"
+FETCH = f"from needlemap.haystacks.folder import Hub; Hub('{NAME}', file_list=['zh_finance.jsonl'])"
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from needlemap.errors import HaystackError
-from needlemap.haystacks.jsonl import JsonLines
+from needlemap.haystacks.folder import JsonLines
 
 
 def write(file, *lines: str) -> str:

@@ -15,9 +15,10 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.runs.retry import Scoring, bounded
-from needlemap.scorers.base import FIRST_RULE, Reference, Score, Scorer, build_scorer, rule_of
+from needlemap.scorers.base import FIRST_RULE, Score, Scorer, rule_of
 from needlemap.scorers.words import Exact
-from needlemap.settings.registry import installed
+from needlemap.settings.registry import find_kind, installed
+from needlemap.tasks.base import Reference
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,9 +35,9 @@ def test_an_unreadable_answer_scores_nothing():
 
 
 def test_a_scorer_that_is_no_subclass_is_told_what_to_be(monkeypatch):
-    monkeypatch.setattr("needlemap.scorers.base.find", lambda *_: Reference)
+    monkeypatch.setattr("needlemap.settings.registry.find", lambda *_: Reference)
     with pytest.raises(SettingsError, match=r"'odd' is no subclass of `needlemap.plugins.Scorer`"):
-        build_scorer("odd", {"answer": "x"})
+        find_kind("scorers", "odd", Scorer)
 
 
 SLOW = (  # repeated; each took time by the square, or eighteen times its length, in some scorer

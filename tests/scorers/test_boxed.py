@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from needlemap.scorers.base import Reference
 from needlemap.scorers.stated import Boxed
+from needlemap.tasks.base import Reference
 
 
 def share(answer: str, wanted: str = "Ada Ashford") -> float:

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Reference
 from needlemap.scorers.extract import letter
 from needlemap.scorers.stated import Choice
+from needlemap.tasks.base import Reference
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ import time
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Reference, Score
-from needlemap.scorers.matching import any_of, number
+from needlemap.scorers.base import Score
 from needlemap.scorers.only import Only
+from needlemap.tasks.base import Reference
+from needlemap.text.matching import any_of, number
 
 ANN = Reference("Ann", ("Ann",), question="Who swims?", decoys=("Bob", "Cleo"))
 ASKED = "Who swims? If the text does not say, answer: none."

@@ -22,10 +22,9 @@ from needlemap.scorers.only import Only
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks.absent import one_edit
-from needlemap.tasks.associations import knowledge
 from needlemap.tasks.base import Draw, Item
-from needlemap.tasks.latent import Latent
-from needlemap.tasks.magic import Magic, Multikey, Multiquery, Multivalue
+from needlemap.tasks.key_values import Magic, Multikey, Multiquery, Multivalue
+from needlemap.tasks.latent import Latent, knowledge
 from needlemap.tasks.values import Values, words
 from needlemap.trials.build import Experiment, prepare
 

@@ -16,7 +16,7 @@ from needlemap.plan.tree import reused, walk_order
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw
-from needlemap.tasks.count_frequent import Coded, FrequentWords
+from needlemap.tasks.count_words import Coded, FrequentWords
 from needlemap.trials.build import Experiment, prepare
 
 SMALL = {"task": "count-frequent", "max_answer_tokens": 64, "tokenizer": "cl100k_base", "depths": [50]}

@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 
 from needlemap.plan.tree import reused, walk_order
 from needlemap.settings.reading import configure
-from needlemap.tasks.associations import knowledge
-from needlemap.tasks.world import world
+from needlemap.tasks.facts import world
+from needlemap.tasks.latent import knowledge
 from needlemap.tokenizers.catalogue import load
 from needlemap.trials.build import Experiment, prepare
 from needlemap.trials.repeat import Trial

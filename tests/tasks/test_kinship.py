@@ -18,9 +18,8 @@ from needlemap.scorers.stated import Boxed
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw, Item
-from needlemap.tasks.kinship import Kinship
-from needlemap.tasks.lineage import Families, kinship, line, links
-from needlemap.tasks.people import Person, fresh_person
+from needlemap.tasks.kinship import Families, Kinship, kinship, line, links
+from needlemap.tasks.values import Person, fresh_person
 from needlemap.trials.build import prepare
 from needlemap.trials.repeat import Trial
 

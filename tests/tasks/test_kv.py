@@ -14,7 +14,7 @@ from needlemap.scorers.stated import First
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw
-from needlemap.tasks.kv import KeyValue
+from needlemap.tasks.json_pairs import KeyValue
 from needlemap.tasks.values import Values
 from needlemap.trials.build import prepare
 from needlemap.trials.repeat import Trial

@@ -12,14 +12,12 @@ import pytest
 import yaml
 
 from needlemap.errors import SettingsError
-from needlemap.haystacks.grammar import Scene
-from needlemap.haystacks.prose import rules_of
+from needlemap.haystacks.generated import Scene, rules_of
 from needlemap.models.baseline import Sentences, rank, terms
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
-from needlemap.tasks.associations import ORDERS, Association, knowledge
 from needlemap.tasks.base import Draw
-from needlemap.tasks.latent import APART, Latent
+from needlemap.tasks.latent import APART, ORDERS, Association, Latent, knowledge
 from needlemap.trials.build import prepare
 from needlemap.trials.repeat import Trial
 

@@ -17,8 +17,7 @@ from needlemap.scorers.verbatim import Verbatim
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw, Item
-from needlemap.tasks.ordinal import Ordinal
-from needlemap.tasks.transcript import Transcript, exchange, parts, reply, request, said
+from needlemap.tasks.ordinal import Ordinal, Transcript, exchange, parts, reply, request, said
 from needlemap.trials.build import prepare
 from needlemap.trials.repeat import Trial
 

@@ -7,12 +7,11 @@ import asyncio
 import pytest
 
 from needlemap.models.base import Traits
-from needlemap.scorers.base import Reference
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure, preset_files
 from needlemap.settings.registry import find, installed
-from needlemap.tasks.base import Draw
-from needlemap.tasks.formats import FORMATS
+from needlemap.tasks.base import Draw, Reference
+from needlemap.tasks.published import FORMATS
 from needlemap.trials.resolve import make_scorer, make_task
 
 KITES = {

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.prompts.placement import Needle
-from needlemap.scorers.base import Reference
 from needlemap.settings.grid import Cell
-from needlemap.tasks.base import Draw
+from needlemap.tasks.base import Draw, Needle, Reference
 from needlemap.tasks.single import Single, drawn
 
 DRAW = {"city": ["Oslo", "Lima", "Cairo"], "number": "10000:99999"}

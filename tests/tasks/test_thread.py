@@ -14,7 +14,7 @@ from needlemap.scorers.stated import First
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw, Item
-from needlemap.tasks.thread import Thread
+from needlemap.tasks.json_pairs import Thread
 from needlemap.trials.build import prepare
 from needlemap.trials.repeat import Trial
 

@@ -31,10 +31,10 @@ from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session, make_model
 from needlemap.runs.store import RUN_FILE, RunFolder, records_files
 from needlemap.settings.reading import checked
-from needlemap.settings.registry import find, installed
+from needlemap.settings.registry import find, find_kind, installed
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
-from needlemap.tasks.base import Dialled
+from needlemap.tasks.base import Task
 from needlemap.text.printable import show
 from needlemap.trials.build import prepare
 
@@ -83,10 +83,9 @@ def read_difficulty(path: Path) -> Difficulty:
 
 def dial_of(task: str) -> Sequence[Mapping[str, Any]]:
     """A task's sets of options, ascending. Raises SettingsError for a task without a dial."""
-    kind = find("tasks", task)
-    if isinstance(kind, Dialled):
-        return kind.dial
-    dialled = [name for name in sorted(installed("tasks")) if isinstance(find("tasks", name), Dialled)]
+    if dial := find_kind("tasks", task, Task).dial:
+        return dial
+    dialled = [name for name in sorted(installed("tasks")) if getattr(find("tasks", name), "dial", ())]
     raise SettingsError(
         f"Task '{task}' has no dial to be made harder by. Tasks that have: {', '.join(dialled)}."
     )

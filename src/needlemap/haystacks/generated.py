@@ -3,16 +3,36 @@
 Essays, letters, diaries, reports, chronicles and town guides about invented people, full of small facts,
 so that a needle is not the only concrete sentence. It needs no download and quotes nobody. It does not tell
 a true or a long story: each document stands alone.
+
+A document is title, opening, a section on the first topic, a section on the second with the two people's
+parts exchanged, closing. All wording is in `data/*.txt`, in a small template language:
+
+A grammar file holds rules. `== name` starts a rule with one template a line; `== name;` starts a rule of
+short items separated by `;`. A line that starts with `# ` is a comment. Inside a template:
+
+    {name}         a line of the rule `name`, or else the text kept under that name
+    {^name}        the same with a capital first letter
+    {a:name}       the same after "a" or "an"
+    {#3-40}        a whole number from 3 to 40; {#100-900/50} in steps of 50; {#,1000-9000} written 1,000
+    {x=name}       the same as {name}, and keeps the text under `x`; {x:=text} keeps that very text
+    [one|two|]     one of the alternatives, which may be empty and may hold slots
+
+It draws from `random()` alone, whose stream Python promises to keep, so the bytes are the same everywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 from itertools import count
+from random import Random
+from typing import Protocol
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.haystacks.base import Document
-from needlemap.haystacks.prose import document
 
 LANGUAGES = {"english": "english", "en": "english", "chinese": "chinese", "zh": "chinese"}
 
@@ -41,3 +61,272 @@ class Generated:
     def documents(self, first: int = 0) -> Iterator[Document]:
         """Documents first, first + 1, ... without end."""
         return map(self.document, count(first))
+
+
+PARAGRAPHS = (3, 6)  # of a section, least and most
+UNITS = (2, 4)  # of a paragraph; a unit is one to three sentences that belong together
+TOPICAL = 0.62  # share of the units after a paragraph's first that keep to the topic
+
+
+@cache
+def rules_of(language: str) -> Mapping[str, Rule]:
+    """The grammar of a language ('english' or 'chinese'), parsed once per process."""
+    return grammar(files("needlemap.haystacks").joinpath("data", f"{language}.txt").read_text("utf-8"))
+
+
+def document(language: str, seed: int, index: int) -> str:
+    """Document `index` of a seed: paragraphs separated by a blank line. Needs no other document."""
+    rules = rules_of(language)
+    scene = Scene(Random(f"needlemap/{language}/{seed}/{index}").random)
+    rules["document"].write(scene)
+    kind = rules["kinds"].write(scene)
+    first, second = (
+        rules["topics"].lines[k].write(scene) for k in shuffled(scene, len(rules["topics"].lines))[:2]
+    )
+    rules[f"{first}.subject"].write(scene)
+    asides = shuffled(scene, len(rules["common"].lines))
+    opening = [rules[f"{kind}.{part}"].write(scene) for part in ("title", "open")]
+    body = section(rules, scene, first, asides)
+    rules["swap"].write(scene)
+    body += section(rules, scene, second, asides)
+    heads = [heading(rules, scene, kind, k, len(body)) for k in range(len(body))]
+    closing = rules[f"{kind}.close"].write(scene)
+    return "\n\n".join([*opening, *map("".join, zip(heads, body, strict=True)), closing])
+
+
+def section(rules: Mapping[str, Rule], scene: Scene, topic: str, asides: list[int]) -> list[str]:
+    """Paragraphs on one topic, the first of which introduces it. Takes from `asides` those it uses."""
+    topical = shuffled(scene, len(rules[topic].lines))
+    opener = [rules[f"{topic}.open"].write(scene)]
+    paragraphs = []
+    for _ in range(between(scene, *PARAGRAPHS)):
+        paragraphs.append(
+            rules["joint"].write(scene).join(opener + paragraph(rules, scene, topic, topical, asides))
+        )
+        opener = []
+    return paragraphs
+
+
+def paragraph(
+    rules: Mapping[str, Rule], scene: Scene, topic: str, topical: list[int], asides: list[int]
+) -> list[str]:
+    """The units of one paragraph, taken off the two lists of lines not yet used."""
+    units = []
+    for k in range(between(scene, *UNITS)):
+        on_topic = topical and (k == 0 or scene.random() < TOPICAL)
+        units.append(
+            rules[topic if on_topic else "common"].lines[(topical if on_topic else asides).pop()].write(scene)
+        )
+    return units
+
+
+def heading(rules: Mapping[str, Rule], scene: Scene, kind: str, k: int, n: int) -> str:
+    """What stands before paragraph k of n: a date in a diary, a month in a chronicle, else nothing."""
+    if f"{kind}.head" not in rules:
+        return ""
+    months = rules["months"].lines
+    scene.kept["number"] = str(k + 1)
+    scene.kept["day"] = str(2 + 26 * k // n)
+    scene.kept["next"] = months[len(months) * k // n].write(scene)
+    return rules[f"{kind}.head"].write(scene) + rules["joint"].write(scene)
+
+
+def between(scene: Scene, low: int, high: int) -> int:
+    """A whole number in low..high."""
+    return low + scene.below(high - low + 1)
+
+
+def shuffled(scene: Scene, n: int) -> list[int]:
+    """0..n-1 in an order drawn from the scene."""
+    keys = [scene.random() for _ in range(n)]
+    return sorted(range(n), key=keys.__getitem__)
+
+
+_MARKS = re.compile(r"(\{[^{}]*\}|[\[\]|])")
+_NUMBER = re.compile(r"#(,?)(\d+)-(\d+)(?:/(\d+))?")
+_SOUNDS_VOWEL = re.compile(
+    r"(?!one\b|once\b|use|uni(?!n)|eu)[aeiou]|hour|hono|heir|8|11\b|18\b", re.IGNORECASE
+)
+
+
+@dataclass(slots=True)
+class Scene:
+    """What one document has settled so far.
+
+    random: draws in [0, 1). kept: texts by name. last: for each rule, the line written last, so that no
+    rule says the same thing twice running.
+    """
+
+    random: Callable[[], float]
+    kept: dict[str, str] = field(default_factory=dict)
+    last: dict[str, int] = field(default_factory=dict)
+
+    def below(self, n: int) -> int:
+        """A whole number in 0..n-1."""
+        return int(self.random() * n)
+
+
+class Piece(Protocol):
+    """A part of a template that can be written."""
+
+    def write(self, scene: Scene) -> str:
+        """Its text in this scene."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    text: str
+
+    def write(self, scene: Scene) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    pieces: tuple[Piece, ...]
+
+    def write(self, scene: Scene) -> str:
+        return "".join([piece.write(scene) for piece in self.pieces])
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    options: tuple[Piece, ...]
+
+    def write(self, scene: Scene) -> str:
+        return self.options[int(scene.random() * len(self.options))].write(scene)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A named choice that never takes the same line twice running."""
+
+    name: str
+    lines: tuple[Piece, ...]
+
+    def write(self, scene: Scene) -> str:
+        k = int(scene.random() * len(self.lines))
+        if scene.last.get(self.name) == k:
+            k = (k + 1) % len(self.lines)
+        scene.last[self.name] = k
+        return self.lines[k].write(scene)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A rule by name if there is one, else the text kept under that name."""
+
+    name: str
+    rules: Mapping[str, Rule]
+
+    def write(self, scene: Scene) -> str:
+        rule = self.rules.get(self.name)
+        return rule.write(scene) if rule else scene.kept[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    low: int
+    high: int
+    step: int
+    style: str
+
+    def write(self, scene: Scene) -> str:
+        steps = (self.high - self.low) // self.step + 1
+        return format(self.low + self.step * int(scene.random() * steps), self.style)
+
+
+@dataclass(frozen=True, slots=True)
+class Capital:
+    piece: Piece
+
+    def write(self, scene: Scene) -> str:
+        text = self.piece.write(scene)
+        return text[:1].upper() + text[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Article:
+    piece: Piece
+
+    def write(self, scene: Scene) -> str:
+        text = self.piece.write(scene)
+        return f"an {text}" if _SOUNDS_VOWEL.match(text) else f"a {text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    key: str
+    piece: Piece
+
+    def write(self, scene: Scene) -> str:
+        text = scene.kept[self.key] = self.piece.write(scene)
+        return text
+
+
+def slot(body: str, rules: Mapping[str, Rule]) -> Piece:
+    """The piece that `{body}` stands for."""
+    key, assigned, value = body.partition("=")
+    if assigned:
+        literal = key.endswith(":")
+        return Keep(key.rstrip(":"), Literal(value) if literal else slot(value, rules))
+    if number := _NUMBER.fullmatch(body):
+        style, low, high, step = number.groups()
+        return Number(int(low), int(high), int(step or 1), style)
+    if body.startswith("^"):
+        return Capital(slot(body[1:], rules))
+    if body.startswith("a:"):
+        return Article(slot(body[2:], rules))
+    return Named(body, rules)
+
+
+def template(text: str, rules: Mapping[str, Rule]) -> Piece:
+    """A parsed template. Raises ValueError where a bracket is not closed or not opened."""
+    marks = iter([mark for mark in _MARKS.split(text) if mark])
+    piece, end = _options(marks, rules)
+    if end or text.count("[") != text.count("]"):
+        raise ValueError(f"Unbalanced brackets in the template: {text}")
+    return piece
+
+
+def _options(marks: Iterator[str], rules: Mapping[str, Rule]) -> tuple[Piece, str]:
+    """Alternatives up to the closing bracket or the end, and which of the two ended them."""
+    options: list[Piece] = []
+    pieces: list[Piece] = []
+    for mark in marks:
+        if mark in "|]":
+            options.append(_joined(pieces))
+            pieces = []
+        if mark == "]":
+            return Choice(tuple(options)), mark
+        if mark != "|":
+            pieces.append(_piece(mark, marks, rules))
+    return (Choice((*options, _joined(pieces))) if options else _joined(pieces)), ""
+
+
+def _piece(mark: str, marks: Iterator[str], rules: Mapping[str, Rule]) -> Piece:
+    if mark == "[":
+        return _options(marks, rules)[0]
+    return slot(mark[1:-1], rules) if mark.startswith("{") else Literal(mark)
+
+
+def _joined(pieces: list[Piece]) -> Piece:
+    return pieces[0] if len(pieces) == 1 and isinstance(pieces[0], Literal) else Sequence(tuple(pieces))
+
+
+def grammar(text: str) -> Mapping[str, Rule]:
+    """The rules of a grammar file, by name."""
+    rules: dict[str, Rule] = {}
+    for block in re.split(r"^== *", text, flags=re.MULTILINE)[1:]:
+        heading, _, body = block.partition("\n")
+        name, listed, _ = heading.strip().partition(";")
+        rules[name] = Rule(name, tuple(template(line, rules) for line in _lines(body, listed)))
+    return rules
+
+
+def _lines(body: str, listed: str) -> list[str]:
+    lines = [line.strip() for line in body.splitlines() if not line.startswith("# ")]
+    if listed:
+        lines = [item.strip() for line in lines for item in line.split(";")]
+    return [line for line in lines if line]

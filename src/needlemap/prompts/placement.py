@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from needlemap.errors import HaystackError, TooShort
-from needlemap.haystacks.assembly import Haystack
+from needlemap.haystacks.base import Haystack
 from needlemap.prompts.positions import (
     around,
     behind_stop,
@@ -29,6 +29,7 @@ from needlemap.prompts.positions import (
     touch,
 )
 from needlemap.prompts.prompt import Message, Prompt
+from needlemap.tasks.base import Needle
 from needlemap.text.seams import SeamCounter, SpanCounter
 from needlemap.text.tokens import Span, Tokenizer
 
@@ -38,18 +39,6 @@ _SEAMS = 64  # tokens that seams may cost beyond the parts' own, at most
 _LEGAL_ENDS = 8  # cuts before the best one that are tried with each pad
 _BROKEN_OFF = "…"  # between a cut sentence and a needle at the haystack's end
 _MERGED = 3  # tokens that a further unit may save at its seams
-
-
-@dataclass(frozen=True, slots=True)
-class Needle:
-    """A text to hide and the depth it is meant for, a share in [0, 1].
-
-    still: it stays there when a plan chooses another place for an item's first needle.
-    """
-
-    text: str
-    depth: float
-    still: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,6 @@ from needlemap.scorers.base import Scorer
 from needlemap.settings.prices import Prices
 from needlemap.settings.registry import find
 from needlemap.settings.settings import Settings
-from needlemap.tasks.base import is_depthless
 from needlemap.trials.build import Experiment
 from needlemap.trials.keys import run_hash
 from needlemap.trials.repeat import Trial
@@ -268,7 +267,7 @@ def about(experiment: Experiment, folder: RunFolder, model: Model | None = None)
         "haystacks": [{"name": name, "sha256": sha256} for name, sha256 in experiment.haystacks],
         "cells": [[length, depth, sorted(repeats)] for (length, depth), repeats in sorted(expected.items())],
         **({"notes": list(experiment.notes)} if experiment.notes else {}),
-        **({"depthless": True} if is_depthless(experiment.task) else {}),
+        **({"depthless": True} if experiment.task.depthless else {}),
         **({"model_notes": notes} if notes else {}),
         **({"earlier_scorers": before["earlier_scorers"]} if "earlier_scorers" in before else {}),
     }

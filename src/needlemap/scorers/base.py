@@ -4,35 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import SettingsError
-from needlemap.models.base import Forced
-from needlemap.settings.registry import Checked, find
+from needlemap.settings.registry import Checked
+from needlemap.tasks.base import Reference
 
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """What a right answer looks like: three different things that older tools mix.
-
-    answer: a full right answer. keywords: words that a right answer holds. needle: the hidden text itself.
-    question: as it was asked. decoys: what the prompt holds of the same kind as the keywords, but wrong.
-    choices: the right and the wrong ones in the prompt's order, where one of them is asked for by its number.
-    none: the answer by which a question lets one say that the text holds none, right where there are no
-    keywords; '' where it does not. like: a pattern of what would look like an answer there, for texts as
-    `matching.plain` leaves them; '' where nobody knows. owners: whose each decoy is, in their order, where a
-    denial may say so ("none; only red-fox has 4711").
-    """
-
-    answer: str
-    keywords: tuple[str, ...] = ()
-    needle: str = ""
-    question: str = ""
-    decoys: tuple[str, ...] = ()
-    choices: tuple[str, ...] = ()
-    none: str = ""
-    like: str = ""
-    owners: tuple[str, ...] = ()
+if TYPE_CHECKING:
+    from needlemap.models.base import Forced
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +69,6 @@ class Scorer(metaclass=Checked):
 
     async def close(self) -> None:
         """Release connections, at the end."""
-
-
-def build_scorer(name: str, options: Mapping[str, Any]) -> Scorer:
-    """A scorer by its registered name. Raises SettingsError."""
-    made = find("scorers", name)(**options)
-    if not isinstance(made, Scorer):
-        raise SettingsError(f"Scorer '{name}' is no subclass of `needlemap.plugins.Scorer`.")
-    return made
 
 
 def rule_of(scorer: Any) -> int:

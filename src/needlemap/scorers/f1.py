@@ -13,8 +13,9 @@ import re
 from rapidfuzz.distance import LCSseq
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Reference, Score, Scorer
-from needlemap.scorers.matching import named, place, plain, ungrouped
+from needlemap.scorers.base import Score, Scorer
+from needlemap.tasks.base import Reference
+from needlemap.text.matching import named, place, plain, ungrouped
 
 _SHORT = 3  # digits of numbers that a list without spaces cannot tell from thousands
 _BETWEEN = re.compile(r"[\n,;、，]|\band\b|和")

@@ -9,10 +9,11 @@ import re
 from typing import Any
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Reference, Score, Scorer
+from needlemap.scorers.base import Score, Scorer
 from needlemap.scorers.extract import says_none
-from needlemap.scorers.matching import named, plain, shape, ungrouped
 from needlemap.scorers.words import said
+from needlemap.tasks.base import Reference
+from needlemap.text.matching import named, plain, shape, ungrouped
 
 _SENTENCE = re.compile(r"[.!?](?=\s|$)|[。！？\n]")
 _REPEATED = 8  # characters: a shorter sentence may be an answer

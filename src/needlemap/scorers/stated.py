@@ -8,9 +8,10 @@ from bisect import bisect_right
 from rapidfuzz.distance import Levenshtein
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Reference, Score, Scorer
+from needlemap.scorers.base import Score, Scorer
 from needlemap.scorers.extract import boxed, contents, counted, labels_said, letter
-from needlemap.scorers.matching import named, plain, shape, ungrouped
+from needlemap.tasks.base import Reference
+from needlemap.text.matching import named, plain, shape, ungrouped
 
 _DASH = "\u2014"  # parts words, where `plain` takes it for a hyphen
 _ANY = r"[0-9]+(?:\.0*[1-9][0-9]*)?"  # where an answer has none like the reference: how near it came

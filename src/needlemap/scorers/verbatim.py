@@ -14,7 +14,8 @@ from functools import lru_cache
 from typing import Any
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Reference, Score, Scorer
+from needlemap.scorers.base import Score, Scorer
+from needlemap.tasks.base import Reference
 
 PERFECT = 0.99  # an answer above it is the text but for a slip or two
 _MUCH, _MORE = 4, 2_000  # times the wanted text's characters, and so many more, are compared

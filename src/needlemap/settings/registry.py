@@ -12,11 +12,13 @@ import inspect
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from needlemap.errors import SettingsError, did_you_mean
+
+Base = TypeVar("Base")
 
 _KINDS = {  # what is allowed, by how the name of a validation error begins
     "int": "a whole number",
@@ -65,6 +67,15 @@ def find(kind: str, name: str) -> Any:
             f"{kind.removesuffix('s').capitalize()} '{name}' needs '{missing}', which is not installed. "
             f"Run: pip install 'needlemap[{name}]'"
         ) from error
+
+
+def find_kind(kind: str, name: str, base: type[Base]) -> type[Base]:
+    """The class that an extension registers. Raises SettingsError, also where its base is not its kind's."""
+    made = find(kind, name)
+    if not isinstance(made, type) or not issubclass(made, base):
+        noun = kind.removesuffix("s").capitalize()
+        raise SettingsError(f"{noun} '{name}' is no subclass of `needlemap.plugins.{base.__name__}`.")
+    return made
 
 
 class Checked(type):

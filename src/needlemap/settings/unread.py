@@ -18,7 +18,7 @@ from typing import Any
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.settings.registry import find, installed, option_names
 from needlemap.settings.settings import Settings, known_of, marked
-from needlemap.tasks.base import Background, Ready
+from needlemap.tasks.base import Background
 from needlemap.trials.resolve import make_background, make_task
 
 _ANSWERED = marked("sampled")  # void where answers are weighed, not asked for
@@ -65,7 +65,7 @@ class Facts:
     @property
     def ready(self) -> bool:
         """Whether prompts exist already."""
-        return isinstance(self.task, Ready)
+        return bool(self.task.ready)
 
     @cached_property
     def background(self) -> Background | None:

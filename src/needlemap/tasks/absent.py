@@ -14,8 +14,7 @@ from random import Random
 from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Reference
-from needlemap.tasks.base import Draw
+from needlemap.tasks.base import Draw, Reference
 from needlemap.tasks.values import Values, words
 
 Asked = Literal["present", "near", "missing"]

@@ -1,6 +1,6 @@
 """What a task is: a draw -> needles with meant depths, question, reference. It scores nothing.
 
-A task that says no more is asked about the haystack that the settings name. One that also has a `background`
+A task that says no more is asked about the haystack that the settings name. One that has a `background`
 brings its own: noise lines, JSON pairs, sentences like its needles, a transcript.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, TypeVar
 
+from needlemap.errors import SettingsError
 from needlemap.haystacks.base import Source
-from needlemap.prompts.placement import Needle
-from needlemap.scorers.base import Reference
 from needlemap.settings.grid import Cell
+from needlemap.settings.registry import Checked
 
 Scope = Literal["trial", "length", "repeat"]
 
@@ -60,6 +60,42 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
+class Needle:
+    """A text to hide and the depth it is meant for, a share in [0, 1].
+
+    still: it stays there when a plan chooses another place for an item's first needle.
+    """
+
+    text: str
+    depth: float
+    still: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a right answer looks like: three different things that older tools mix.
+
+    answer: a full right answer. keywords: words that a right answer holds. needle: the hidden text itself.
+    question: as it was asked. decoys: what the prompt holds of the same kind as the keywords, but wrong.
+    choices: the right and the wrong ones in the prompt's order, where one of them is asked for by its number.
+    none: the answer by which a question lets one say that the text holds none, right where there are no
+    keywords; '' where it does not. like: a pattern of what would look like an answer there, for texts as
+    `matching.plain` leaves them; '' where nobody knows. owners: whose each decoy is, in their order, where a
+    denial may say so ("none; only red-fox has 4711").
+    """
+
+    answer: str
+    keywords: tuple[str, ...] = ()
+    needle: str = ""
+    question: str = ""
+    decoys: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    none: str = ""
+    like: str = ""
+    owners: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """What one trial hides and asks.
 
@@ -79,22 +115,6 @@ class Item:
     unique: tuple[str, ...] | None = None
 
 
-class Task(Protocol):
-    """Built as `Task(**options)`; unknown options raise SettingsError.
-
-    Its options are those of `task_options`, and every setting of the group Task that its constructor names
-    (needle, needles, question, answer, keywords, spread, diff, draw, language).
-    name: its registered name. scorer: the scorer's name it wants when the settings name none.
-    """
-
-    name: str
-    scorer: str
-
-    def item(self, draw: Draw) -> Item:
-        """The item of one trial: a pure function of the draw."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Background:
     """A haystack that a task brings along: a source read in its own order from the start.
@@ -108,21 +128,6 @@ class Background:
     unit: str = "line"
 
 
-@runtime_checkable
-class Depthless(Protocol):
-    """A task that may ask about the whole text, so that one depth says all that any would."""
-
-    @property
-    def depthless(self) -> bool:
-        """Whether it does."""
-        ...
-
-
-def is_depthless(task: Task) -> bool:
-    """Whether a task asks about the whole text."""
-    return isinstance(task, Depthless) and task.depthless
-
-
 @dataclass(frozen=True, slots=True)
 class Whole:
     """A prompt that exists already. messages: role and text. depth: where its answer stands, a share; None
@@ -133,37 +138,90 @@ class Whole:
     depth: float | None
 
 
-@runtime_checkable
-class Ready(Protocol):
-    """A task whose prompts exist already, so that no haystack, template or depth is chosen for them."""
+class Task(metaclass=Checked):
+    """Built as `Task(**options)`; unknown options raise SettingsError. Override `item`, and what differs.
 
-    def prompts(self) -> Sequence[Whole]:
-        """All of them, in an order that never changes."""
-        ...
+    Its options are those of `task_options`, and every setting of the group Task that its constructor names
+    (needle, needles, question, answer, keywords, spread, diff, draw, language).
+    name: its registered name. scorer: the scorer's name it wants when the settings name none, scorer_options:
+    its options, where the settings say no others. dial: sets of options, each harder than the one before.
+    ready: whether its prompts exist already, so that no haystack, template or depth is chosen for them.
+    """
 
-    def source(self) -> tuple[str, str]:
-        """Where they come from: a name, and a sha256."""
-        ...
+    name: str
+    scorer: str
+    scorer_options: Mapping[str, Any] = {}
+    dial: Sequence[Mapping[str, Any]] = ()
+    ready: bool = False
 
+    @property
+    def depthless(self) -> bool:
+        """Whether it asks about the whole text, so that one depth says all that any would."""
+        return False
 
-@runtime_checkable
-class Dialled(Protocol):
-    """A task that can be made harder. dial: sets of options, each harder than the one before."""
-
-    dial: Sequence[Mapping[str, Any]]
-
-
-@runtime_checkable
-class Scored(Protocol):
-    """A task whose scorer has options for it. scorer_options: those, where the settings do not say others."""
-
-    scorer_options: Mapping[str, Any]
-
-
-@runtime_checkable
-class Backgrounded(Protocol):
-    """A task that may bring its own haystack."""
+    def item(self, draw: Draw) -> Item:
+        """The item of one trial: a pure function of the draw."""
+        raise NotImplementedError
 
     def background(self, repeat: int, seed: int) -> Background | None:
-        """That of a repeat: equal ones are read and tokenised once. None: the settings' haystack."""
-        ...
+        """The haystack of a repeat that it brings along: equal ones are read and tokenised once. None: the
+        settings' haystack."""
+        return None
+
+    def prompts(self) -> Sequence[Whole]:
+        """All prompts that exist already, in an order that never changes."""
+        return ()
+
+    def source(self) -> tuple[str, str]:
+        """Where these come from: a name, and a sha256."""
+        return "", ""
+
+
+Order = Literal["forward", "backward", "random"]
+Piece = TypeVar("Piece")
+
+
+def behind(random: Random, depth: float, count: int, span: float) -> list[float]:
+    """Depths, ascending, of `count` needles: the first at a depth, the rest uniform in the span behind it.
+
+    span: as a share of the haystack; it ends with the haystack.
+
+    >>> [round(one, 2) for one in behind(Random("x"), 0.5, 3, 1.0)], behind(Random("x"), 1.0, 2, 0.1)
+    ([0.5, 0.8, 0.82], [1.0, 1.0])
+    """
+    width = min(span, 1 - depth)
+    return [depth, *sorted(depth + width * random.random() for _ in range(count - 1))]
+
+
+def anywhere(random: Random, count: int) -> list[float]:
+    """Depths, ascending, of needles that stand anywhere."""
+    return sorted(random.random() for _ in range(count))
+
+
+def ordered(random: Random, pieces: list[Piece], order: Order) -> list[Piece]:
+    """Pieces in the order in which the text has them.
+
+    >>> ordered(Random("x"), [1, 2, 3], "backward"), ordered(Random("z"), [1, 2, 3], "random")
+    ([3, 2, 1], [1, 3, 2])
+    """
+    if order == "random":
+        return random.sample(pieces, len(pieces))
+    return pieces[::-1] if order == "backward" else pieces
+
+
+def following(random: Random, texts: list[str], depth: float, span: float) -> list[Needle]:
+    """Needles in the order given, from a depth on; only the first moves where a plan wants it to."""
+    depths = behind(random, depth, len(texts), span)
+    return [Needle(*both, still=place > 0) for place, both in enumerate(zip(texts, depths, strict=True))]
+
+
+def scattered(random: Random, texts: list[str]) -> list[Needle]:
+    """Needles in the order given, that stand anywhere."""
+    return [Needle(*both, still=True) for both in zip(texts, anywhere(random, len(texts)), strict=True)]
+
+
+def share(span: float) -> float:
+    """A span in percent as a share. Raises SettingsError for one that is none."""
+    if not 0 < span <= 100:
+        raise SettingsError(f"Option 'span' is a percentage above 0 and up to 100, got {span:g}.")
+    return span / 100

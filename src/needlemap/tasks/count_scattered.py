@@ -9,10 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.prompts.placement import Needle
-from needlemap.scorers.base import Reference
-from needlemap.settings.registry import Checked
-from needlemap.tasks.base import Draw, Item
+from needlemap.tasks.base import Draw, Item, Needle, Reference, Task
 from needlemap.tasks.values import Values
 
 _TEXTS = {  # needle, corrected needle, question, what it says of corrections, beginning of its answer
@@ -36,7 +33,7 @@ _TEXTS = {  # needle, corrected needle, question, what it says of corrections, b
 }
 
 
-class ScatteredCounts(metaclass=Checked):
+class ScatteredCounts(Task):
     """Sentences with a number each, the first at the cell's depth, the rest evenly spaced behind it.
 
     numbers: how many. digits: of each. corrected: every sentence gives a wrong number first.

@@ -8,17 +8,33 @@ nor where a name is said tells whose ancestor it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
 from random import Random
-from typing import Literal
+from typing import Any, Literal
+
+import yaml
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Reference
-from needlemap.settings.registry import Checked
-from needlemap.tasks.base import Background, Draw, Item, Scope, holds_nothing
-from needlemap.tasks.lineage import Families, Line, Lines, kinship, line, links, sample_lines
-from needlemap.tasks.people import Person, fresh_person
-from needlemap.tasks.spread import Order, following, ordered, scattered
+from needlemap.haystacks.base import Document
+from needlemap.tasks.base import (
+    Background,
+    Draw,
+    Item,
+    Needle,
+    Order,
+    Reference,
+    Scope,
+    Task,
+    following,
+    holds_nothing,
+    ordered,
+    scattered,
+)
+from needlemap.tasks.values import Person, fresh_person
 
 _MOST = 512  # facts of a line
 _OTHERS = 32  # facts of another family's line where the asked one's fit the length
@@ -26,7 +42,7 @@ _FILLED = 0.9  # of a length, by the line's facts where as many as fit are asked
 _FRAME = 150  # tokens that are question and template, about
 
 
-class Kinship(metaclass=Checked):
+class Kinship(Task):
     """Lines of descent; somebody's ancestor, descendant or distance to another is asked for.
 
     ask: the 'eldest' ancestor, an 'ancestor' or 'descendant' so many steps away, or the 'distance'. facts: of
@@ -165,3 +181,104 @@ def _check(ask: str, facts: int, steps: int | None, families: int) -> None:
         raise SettingsError(f"Option 'steps' is for ask=ancestor and ask=descendant, not for ask={ask}.")
     if steps is not None and not 1 <= steps <= facts:
         raise SettingsError(f"Option 'steps' must be 1 to {facts}, as many as there are facts; got {steps}.")
+
+
+_LINES = 64  # of a document of families, at least
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One fact: somebody's parent."""
+
+    child: Person
+    parent: Person
+
+    def said(self, random: Random, language: str) -> str:
+        """In words."""
+        words = kinship(language)
+        template: str = random.choice(words["sentences"])
+        return template.format(
+            parent=self.parent.name,
+            child=self.child.name,
+            mother=words["parent"][not self.parent.woman],
+            daughter=words["child"][not self.child.woman],
+            own=words["own"][not self.parent.woman],
+        )
+
+
+def line(
+    random: Random, language: str, count: int, taken: set[str], holds: Callable[[str], bool]
+) -> list[Person]:
+    """So many people, new ones, who descend from one another."""
+    return [fresh_person(random, language, taken, holds) for _ in range(count)]
+
+
+def links(people: list[Person], *, up: bool) -> list[Link]:
+    """The facts about people who are each the next one's child, or if not `up` parent.
+
+    >>> ada, eve = Person("Ada", True), Person("Eve", True)
+    >>> links([ada, eve], up=True) == links([eve, ada], up=False) == [Link(child=ada, parent=eve)]
+    True
+    """
+    return [Link(one, other) if up else Link(other, one) for one, other in pairwise(people)]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """People who descend from one another, and the facts that say so, where they stand."""
+
+    people: list[Person]
+    facts: list[Needle]
+
+
+@dataclass(frozen=True, slots=True)
+class Families:
+    """Lines about families without end, of so many facts each, those of a few shuffled together."""
+
+    facts: int
+    language: str
+    source: str
+    name: str = "families"
+    endless: bool = True
+
+    def documents(self, first: int = 0) -> Iterator[Document]:
+        """Documents of some families each."""
+        random, taken, number = Random(f"families:{self.source}"), set[str](), 0
+        while True:
+            found: list[str] = []
+            while len(found) < _LINES:
+                people = line(random, self.language, self.facts + 1, taken, holds_nothing)
+                found += [link.said(random, self.language) for link in links(people, up=True)]
+            random.shuffle(found)
+            if number >= first:
+                yield Document(f"{self.name}:{number}", "".join(f"{text}\n" for text in found))
+            number += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Some lines, each with its end, and nothing else: a haystack that ends."""
+
+    lines: tuple[str, ...]
+    name: str = "facts"
+    endless: bool = False
+
+    def documents(self, first: int = 0) -> Iterator[Document]:
+        """One document."""
+        yield from [Document(self.name, "".join(self.lines))][first:]
+
+
+@cache
+def kinship(language: str) -> dict[str, Any]:
+    """The words of a language: sentences, questions, and what they need."""
+    text = files("needlemap.tasks").joinpath("data", "kinship.yaml").read_text("utf-8")
+    found: dict[str, Any] = yaml.safe_load(text)[language]
+    return found
+
+
+@cache
+def sample_lines(language: str) -> tuple[str, ...]:
+    """Some lines as any family has them, to be measured."""
+    random = Random(f"lineage:{language}")
+    people = line(random, language, _LINES + 1, set(), holds_nothing)
+    return tuple(f"{link.said(random, language)}\n" for link in links(people, up=True))

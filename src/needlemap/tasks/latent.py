@@ -1,22 +1,24 @@
 """Needles that must be understood to be found: the question shares no content word with them.
 
-After the idea of NoLiMa (Modarressi et al. 2025, arXiv 2502.05167); all facts, names and wording are our own.
+After the idea of NoLiMa (Modarressi et al. 2025, arXiv 2502.05167); all facts, names and wording are our own,
+in `data/latent-*.yaml`, in English and Chinese. A fact leads from its anchor, which stands in the needle, one
+or two steps to its target, which stands in the question: common knowledge links the two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
 from needlemap.errors import SettingsError
-from needlemap.prompts.placement import Needle
-from needlemap.scorers.base import Reference
-from needlemap.scorers.matching import any_of
-from needlemap.settings.registry import Checked
+from needlemap.files import read_yaml
 from needlemap.tasks.absent import Absence
-from needlemap.tasks.associations import ORDERS, Association, knowledge, with_so_many
-from needlemap.tasks.base import Draw, Item, Scope
+from needlemap.tasks.base import Draw, Item, Needle, Reference, Scope, Task
+from needlemap.text.matching import any_of
 
 APART = 0.2  # of the haystack, at least, between the asked needle and a distractor
 _MOVED = 0.05  # more, as both go to the end of a sentence, and a plan may move the asked one
@@ -27,7 +29,7 @@ _SAID = {  # what a question adds, how its answer begins
 }
 
 
-class Latent(metaclass=Checked):
+class Latent(Task):
     """A fact about somebody; who it is, is asked for in words that share nothing with it.
 
     hops: how many steps of common knowledge lead from the needle to the question, 1 or 2; 0: either. order:
@@ -141,3 +143,67 @@ def _quiet(facts: Sequence[Association], random: Random, draw: Draw) -> Associat
         "The haystack has something to say about every fact of task 'latent', so it might answer too. Use "
         "another --haystack, shorter --lengths or fewer distractors."
     )
+
+
+ORDERS = ("direct", "inverted")  # whether the name or the anchor comes first
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """One fact, asked for over so many hops.
+
+    needles: by order, with {name}. watch: texts that would let a haystack answer the question too: every step
+    from the anchor on, whichever is asked for.
+    """
+
+    relation: str
+    hops: int
+    anchor: str
+    target: str
+    needles: Mapping[str, str]
+    question: str
+    watch: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """A language's people, and all facts about them."""
+
+    names: tuple[str, ...]
+    associations: tuple[Association, ...]
+
+    def asked_over(self, hops: int) -> tuple[Association, ...]:
+        """Those over so many hops; all for 0."""
+        return tuple(each for each in self.associations if hops in (0, each.hops))
+
+
+def with_so_many(facts: Sequence[Association], anchors: int) -> tuple[Association, ...]:
+    """Those whose relation has so many different anchors."""
+    known: dict[str, set[str]] = {each.relation: set() for each in facts}
+    for each in facts:
+        known[each.relation].add(each.anchor)
+    return tuple(each for each in facts if len(known[each.relation]) >= anchors)
+
+
+@cache
+def knowledge(language: str) -> Knowledge:
+    """That of a language, 'english' or 'chinese', read once."""
+    text = files("needlemap.tasks").joinpath("data", f"latent-{language}.yaml").read_text("utf-8")
+    read: dict[str, Any] = read_yaml(text)
+    found = [
+        each for name, row in read["relations"].items() for each in _relation(name, row, read["through"])
+    ]
+    return Knowledge(tuple(read["names"]), tuple(found))
+
+
+def _relation(name: str, row: Mapping[str, Any], through: Mapping[str, str]) -> Iterator[Association]:
+    """Its associations. through: by anchor, a step that no question names."""
+    for anchor, *targets in row["facts"]:
+        needles = {order: row[order].replace("{anchor}", anchor) for order in ORDERS}
+        for hops, target in enumerate(targets, 1):
+            if target is None:
+                continue
+            question = row[("one", "two")[hops - 1]].replace("{target}", target)
+            steps = (anchor, *filter(None, targets), through.get(anchor))
+            watch = tuple(row.get("watch", filter(None, steps)))
+            yield Association(name, hops, anchor, target, needles, question, watch)

@@ -10,15 +10,12 @@ from random import Random
 from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.prompts.placement import Needle
-from needlemap.scorers.base import Reference
-from needlemap.settings.registry import Checked
-from needlemap.tasks.backgrounds import Noise
-from needlemap.tasks.base import Background, Draw, Item, Scope
+from needlemap.tasks.base import Background, Draw, Item, Needle, Reference, Scope, Task
+from needlemap.tasks.values import Noise
 from needlemap.tasks.wording import PASS_KEY, WORDINGS
 
 
-class Passkey(metaclass=Checked):
+class Passkey(Task):
     """A number hidden in noise: a smoke test.
 
     digits: of the key, of which `doubled` repeat the digit before them. fresh: as for `magic`.

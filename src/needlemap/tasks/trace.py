@@ -13,13 +13,21 @@ from random import Random
 from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.prompts.placement import Needle
-from needlemap.scorers.base import Reference
-from needlemap.settings.registry import Checked
-from needlemap.tasks.backgrounds import Noise
-from needlemap.tasks.base import Background, Draw, Item, Scope
-from needlemap.tasks.spread import Order, following, ordered, scattered, share
-from needlemap.tasks.values import Values
+from needlemap.tasks.base import (
+    Background,
+    Draw,
+    Item,
+    Needle,
+    Order,
+    Reference,
+    Scope,
+    Task,
+    following,
+    ordered,
+    scattered,
+    share,
+)
+from needlemap.tasks.values import Noise, Values
 from needlemap.tasks.wording import WORDINGS, solved
 
 _CONSONANTS, _VOWELS = "BDFGHJKLMNPRSTVZ", "AEIOU"
@@ -63,7 +71,7 @@ class Chain:
         ]
 
 
-class Trace(metaclass=Checked):
+class Trace(Task):
     """Variables set to a number or to one another; all that have a certain number are asked for.
 
     chains, of hops + 1 variables each; one is asked for. order: in which a chain's lines stand. span: over

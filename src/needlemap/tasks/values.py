@@ -1,19 +1,26 @@
-"""Keys and values that nobody can guess: words, numbers and UUIDs, drawn afresh and used once."""
+"""What nobody can guess: words, numbers, UUIDs and full names, drawn afresh and used once; and haystacks that
+tasks bring along: the same few sentences over and over, or lines with such keys and values.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import count, islice
 from random import Random
 from typing import Literal
 
+import yaml
+
 from needlemap.errors import SettingsError
-from needlemap.scorers.matching import any_of, hexadecimal, number
+from needlemap.haystacks.base import Document
+from needlemap.tasks.base import holds_nothing
+from needlemap.text.matching import any_of, hexadecimal, number
 
 Kind = Literal["word", "number", "uuid"]
-_TRIES = 2000  # draws of one value before its kind is given up as used up
+_TRIES = 2000  # draws of one value or name before its kind is given up as used up
 _UUID = (8, 4, 4, 4, 12)  # digits in each group, where there are 32
 _GROUP = 8  # digits in each group otherwise
 
@@ -98,3 +105,88 @@ def words(language: str) -> tuple[list[str], list[str]]:
     text = files("needlemap.tasks").joinpath("data", f"{language}.txt").read_text("utf-8")
     _, adjectives, nouns = text.split("\n== ")
     return adjectives.split()[1:], nouns.split()[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A full name, and whose it is."""
+
+    name: str
+    woman: bool
+
+
+def person(random: Random, language: str) -> Person:
+    """Anybody.
+
+    >>> person(Random("x"), "english"), person(Random("x"), "chinese")
+    (Person(name='Quentin Rookstone', woman=False), Person(name='潘建森', woman=False))
+    """
+    names, woman = _names(language), random.random() < 0.5
+    given, family = random.choice(names["women" if woman else "men"]), random.choice(names["family"])
+    if language == "english":
+        return Person(f"{given} {family}{random.choice(names['endings'])}", woman)
+    return Person(f"{family}{given}{random.choice(names['women' if woman else 'men'])}", woman)
+
+
+def fresh_person(random: Random, language: str, taken: set[str], holds: Callable[[str], bool]) -> Person:
+    """Somebody who is neither taken, and is from now on, nor held. Raises SettingsError if nobody is left."""
+    for _ in range(_TRIES):
+        found = person(random, language)
+        if found.name not in taken and not holds(found.name):
+            taken.add(found.name)
+            return found
+    raise SettingsError("Names of people are used up. Use shorter lengths, or fewer people.")
+
+
+@cache
+def _names(language: str) -> dict[str, list[str]]:
+    text = files("needlemap.tasks").joinpath("data", "people.yaml").read_text("utf-8")
+    return {part: words.split() for part, words in yaml.safe_load(text)[language].items()}
+
+
+_LINES = 32  # of a document
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """A text again and again, one line each time."""
+
+    text: str
+    name: str = "repeat"
+    endless: bool = True
+
+    def documents(self, first: int = 0) -> Iterator[Document]:
+        """Documents of equal lines."""
+        text = f"{self.text}\n" * _LINES
+        return (Document(f"{self.name}:{number}", text) for number in count(first))
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Lines, each with a key and a value that no other line has.
+
+    line: its text with {key} and {value}, without the line break. source: what fixes them, one a repeat.
+    """
+
+    line: str
+    keys: Values
+    values: Values
+    source: str
+    name: str = "pairs"
+    endless: bool = True
+
+    def documents(self, first: int = 0) -> Iterator[Document]:
+        """Documents of some lines each."""
+        lines, number = self._lines(), 0
+        while True:
+            text = "".join(islice(lines, _LINES))
+            if number >= first:
+                yield Document(f"{self.name}:{number}", text)
+            number += 1
+
+    def _lines(self) -> Iterator[str]:
+        random, keys, values = Random(f"pairs:{self.source}"), set[str](), set[str]()
+        while True:
+            key = self.keys.fresh(random, keys, holds_nothing)
+            value = self.values.fresh(random, values, holds_nothing)
+            yield self.line.format(key=key, value=value) + "\n"

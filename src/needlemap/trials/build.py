@@ -10,7 +10,7 @@ from needlemap.errors import SettingsError
 from needlemap.haystacks.base import Parted
 from needlemap.prompts.frame import Remembering
 from needlemap.settings.settings import Settings, lender_of
-from needlemap.tasks.base import Ready
+from needlemap.tasks.base import Task
 from needlemap.tasks.single import WORDING
 from needlemap.trials.keys import asked_whole, scored_key
 from needlemap.trials.leaks import given_away, refuse_given_away, refuse_unheard
@@ -68,7 +68,7 @@ def prepare(settings: Settings, *, asked: bool = True) -> Experiment:
     resolved = resolve(settings, asked=asked)
     if (lender := lender_of(settings)) is not None:
         return _prepare_lent(resolved, prepare(lender, asked=False))
-    if isinstance(resolved.task, Ready):
+    if resolved.task.ready:
         return _prepare_ready(resolved, resolved.task)
     experiment = _prepare_built(resolved)
     _refuse_unheard(experiment)
@@ -91,7 +91,7 @@ def _prepare_built(resolved: Resolved) -> Experiment:
     return Experiment.of(resolved, trials, _notes(resolved), haystacks=tuple(haystacks))
 
 
-def _prepare_ready(resolved: Resolved, task: Ready) -> Experiment:
+def _prepare_ready(resolved: Resolved, task: Task) -> Experiment:
     """The trials of prompts that exist already: each is a repeat of its own, by its number."""
     wholes, given, shared = task.prompts(), resolved.settings.answer_prefix, resolved.shared
     prefixes = [whole.item.answer_prefix if given == TASKS_OWN else given for whole in wholes]

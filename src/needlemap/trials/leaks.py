@@ -9,9 +9,9 @@ from functools import cached_property, partial
 from itertools import groupby, takewhile
 
 from needlemap.errors import HaystackError, SettingsError
-from needlemap.scorers.matching import held as holds_word
-from needlemap.scorers.matching import plain
 from needlemap.tasks.base import Item
+from needlemap.text.matching import held as holds_word
+from needlemap.text.matching import plain
 from needlemap.text.tokens import TokenText
 
 _RUNS = bytes(  # ASCII but letters, digits, - and _ becomes a space

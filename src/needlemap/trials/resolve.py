@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
-from needlemap.haystacks.assembly import Haystack, assemble, bytes_a_token
-from needlemap.haystacks.base import Source
+from needlemap.haystacks.base import Haystack, Source, assemble, bytes_a_token
 from needlemap.models.base import MARK, Traits
 from needlemap.models.chat import Chat
 from needlemap.models.model_files import TOKENIZER, ModelFiles
@@ -17,11 +16,11 @@ from needlemap.prompts.feeding import Feeder
 from needlemap.prompts.placement import Builder
 from needlemap.prompts.prompt import TEXT
 from needlemap.prompts.templates import Template, load_template
-from needlemap.scorers.base import Scorer, build_scorer
+from needlemap.scorers.base import Scorer
 from needlemap.settings.grid import Grid, check_size, make_grid
-from needlemap.settings.registry import find, installed, option_names
+from needlemap.settings.registry import find, find_kind, installed, option_names
 from needlemap.settings.settings import Settings, lender_of, settings_of
-from needlemap.tasks.base import Background, Backgrounded, Ready, Scored, Task, is_depthless
+from needlemap.tasks.base import Background, Task
 from needlemap.text.tokens import Tokenizer
 from needlemap.tokenizers.catalogue import BUNDLED, load
 from needlemap.trials.keys import settings_hash
@@ -69,7 +68,7 @@ class Resolved:
     @property
     def ready(self) -> bool:
         """Whether the task's prompts exist already."""
-        return isinstance(self.task, Ready)
+        return self.task.ready
 
     @property
     def workers(self) -> int:
@@ -232,7 +231,7 @@ def _server_tokenizer(settings: Settings) -> Tokenizer:
 
 def make_task(settings: Settings) -> Task:
     """The task, with the settings that it names. Raises SettingsError for those that it lacks."""
-    kind = find("tasks", settings.task)
+    kind = find_kind("tasks", settings.task, Task)
     if settings.task == "multi":
         if not settings.needles:
             raise SettingsError("The multi task needs --needles (twice or more).")
@@ -248,7 +247,7 @@ def make_task(settings: Settings) -> Task:
 
 def check_depths(settings: Settings, task: Task, grid: Grid) -> None:
     """Raises SettingsError for several depths of a task to which they mean nothing."""
-    if is_depthless(task) and len(grid.depths) > 1:
+    if task.depthless and len(grid.depths) > 1:
         raise SettingsError(
             f"Task '{settings.task}' asks about the whole text, so depths mean nothing to it. Ask one, and "
             f"more repeats: --depths 50 --repeats {len(grid.depths) * settings.repeats}"
@@ -257,14 +256,14 @@ def check_depths(settings: Settings, task: Task, grid: Grid) -> None:
 
 def ready_prompts(settings: Settings) -> bool:
     """Whether the named task's prompts exist already: its grid then only says where they are shown."""
-    return isinstance(find("tasks", settings.task), Ready)
+    return find_kind("tasks", settings.task, Task).ready
 
 
 def make_scorer(settings: Settings, task: Task, traits: Traits) -> Scorer:
     """The scorer that the settings, or else the task, name. SettingsError if the model cannot feed it."""
     name = task.scorer if settings.scorer == "auto" else settings.scorer
-    own = task.scorer_options if isinstance(task, Scored) and name == task.scorer else {}
-    made = build_scorer(name, {**own, **settings.scorer_options})
+    own = task.scorer_options if name == task.scorer else {}
+    made = find_kind("scorers", name, Scorer)(**{**own, **settings.scorer_options})
     if made.weighs and not traits.teacher:
         raise SettingsError(
             f"Scorer '{name}' needs the model's own probabilities of an answer, which '{settings.model}' "
@@ -295,7 +294,7 @@ def make_source(settings: Settings) -> Source:
 
 def make_background(settings: Settings, task: Task, repeat: int) -> Background | None:
     """The haystack that the task brings for a repeat, None for the settings' own."""
-    return task.background(repeat, settings.seed) if isinstance(task, Backgrounded) else None
+    return task.background(repeat, settings.seed)
 
 
 def make_builder(resolved: Resolved, repeat: int, background: Background | None = None) -> Builder:

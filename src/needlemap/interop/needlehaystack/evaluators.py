@@ -24,14 +24,15 @@ from needlemap.interop.needlehaystack.contexts import context, context_by
 from needlemap.interop.needlehaystack.parameters import KEYS, Parameters
 from needlemap.interop.needlehaystack.session import RETRIES, Cell, Row, Session, called, run_to_end, said
 from needlemap.models.base import Answer, Decoding, Model
+from needlemap.models.judge import Judge
 from needlemap.prompts.prompt import Prompt
 from needlemap.prompts.templates import load_template
 from needlemap.runs.retry import attempts
-from needlemap.scorers.base import Reference, Scorer
-from needlemap.scorers.judge import Judge
+from needlemap.scorers.base import Scorer
 from needlemap.scorers.words import Substring
 from needlemap.secrets import hidden
 from needlemap.settings.registry import find
+from needlemap.tasks.base import Reference
 from needlemap.text.printable import printable, show
 
 Messages = Sequence[dict[str, str]] | str

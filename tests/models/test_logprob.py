@@ -9,9 +9,9 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.models.base import Forced
-from needlemap.scorers.base import Reference
-from needlemap.scorers.logprob import LOWEST, Logprob
+from needlemap.models.judge import LEAST_NATS, Logprob
 from needlemap.settings.reading import configure
+from needlemap.tasks.base import Reference
 from needlemap.trials.build import prepare
 
 
@@ -25,7 +25,7 @@ def test_the_share_is_the_geometric_mean_probability_of_the_tokens():
 def test_a_certain_answer_is_1_and_an_impossible_one_0():
     assert Logprob().weigh(Forced((0.0, 0.0), True)).share == 1.0
     worst = Logprob().weigh(Forced((-1e6,), False))
-    assert (worst.native, worst.share) == (LOWEST, exp(LOWEST))
+    assert (worst.native, worst.share) == (LEAST_NATS, exp(LEAST_NATS))
 
 
 def test_a_text_has_no_probabilities():

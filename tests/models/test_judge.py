@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.scorers.base import Reference, Score
-from needlemap.scorers.judge import RUBRIC, Judge, question, verdict
+from needlemap.models.judge import RUBRIC, Judge, question, verdict
+from needlemap.scorers.base import Score
+from needlemap.tasks.base import Reference
 
 REFERENCE = Reference(
     "Eat a sandwich.", needle="\nThe best thing to do is eat a sandwich.\n", question="What is best?"

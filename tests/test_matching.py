@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from needlemap.scorers.matching import (
+from needlemap.text.matching import (
     any_of,
     but,
     held,

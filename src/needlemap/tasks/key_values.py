@@ -11,15 +11,11 @@ from random import Random
 from typing import Any, Literal
 
 from needlemap.errors import SettingsError
-from needlemap.prompts.placement import Needle
-from needlemap.scorers.base import Reference
-from needlemap.scorers.matching import but
-from needlemap.settings.registry import Checked
 from needlemap.tasks.absent import Absence, one_edit
-from needlemap.tasks.backgrounds import Noise, Pairs
-from needlemap.tasks.base import Background, Draw, Item, Scope
-from needlemap.tasks.values import Kind, Values
+from needlemap.tasks.base import Background, Draw, Item, Needle, Reference, Scope, Task
+from needlemap.tasks.values import Kind, Noise, Pairs, Values
 from needlemap.tasks.wording import WORDINGS
+from needlemap.text.matching import but
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +27,7 @@ class Hidden:
     depth: float
 
 
-class Magic(metaclass=Checked):
+class Magic(Task):
     """Keys with values, one a sentence, in noise, in prose or among their like; by default one of each.
 
     keys, each with so many values, of which queries are asked for, all values of them.

@@ -1,8 +1,13 @@
-"""A model as judge, on the 1 to 10 scale of the first needle tests.
+"""Scorers that ask a model: a judge, and how likely the tested model itself finds the reference answer.
 
-The rubric is the needle-in-a-haystack README's; the prompt around it fences the answer, so that an answer
-cannot give the judge orders. share = (score - 1) / 9, so that the worst verdict is 0 and the best 1; maps
-that were published as "score times 10 percent" show 10 % for the worst.
+The judge has the scale of the first needle tests, 1 to 10, and the needle-in-a-haystack README's rubric; the
+prompt around it fences the answer, so that an answer cannot give it orders. share = (score - 1) / 9, so that
+the worst verdict is 0 and the best 1; maps that were published as "score times 10 percent" show 10 % for the
+worst.
+
+`logprob` is for models that do not yet say the answer. The model is given it behind the prompt and is asked
+for nothing but how likely each of its tokens is. That measures wording as much as retrieval, and models only
+against themselves: another tokenizer cuts the same answer into other tokens.
 """
 
 from __future__ import annotations
@@ -10,15 +15,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from math import exp, fsum
 from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
-from needlemap.models.base import Answer, Decoding, Model
+from needlemap.models.base import Answer, Decoding, Forced, Model
 from needlemap.prompts.prompt import Prompt
-from needlemap.scorers.base import Reference, Score, Scorer
+from needlemap.scorers.base import Score, Scorer
 from needlemap.secrets import scrub
 from needlemap.settings.prices import Prices, summed
 from needlemap.settings.registry import find
+from needlemap.tasks.base import Reference
 
 LOWEST, HIGHEST = 1, 10
 _LEAST_BYTES = 3  # of text in a token, for upper bounds: English has 4 to 5, Chinese 3 to 4
@@ -208,3 +215,30 @@ def verdict(text: str) -> int | None:
         given = {"a range" if match[3] else match[1] or match[2] for match in _SCORE.finditer(text)}
     number = given.pop() if len(given) == 1 else ""
     return int(number) if number.isdigit() and LOWEST <= int(number) <= HIGHEST else None
+
+
+LEAST_NATS = -100.0  # a mean below it is as good as this; exp of it is 0 on any map
+
+
+class Logprob(Scorer):
+    """native: mean natural log-probability of the answer's tokens. share: its exp, their geometric mean.
+
+    why: tokens, and greedy_match: whether the model, asked, would have said just this.
+    """
+
+    name = "logprob"
+    weighs = True
+    scale = (LEAST_NATS, 0.0)
+
+    async def score(self, answer: str, reference: Reference) -> Score:
+        """Raises SettingsError: a text has no probabilities."""
+        raise SettingsError(
+            "Scorer 'logprob' reads probabilities, not answers: use it in a run, with --model hf/PATH or a "
+            "server's."
+        )
+
+    def weigh(self, forced: Forced) -> Score:
+        """The score of a reference answer that was given to the model."""
+        mean = max(LEAST_NATS, fsum(forced.logprobs) / len(forced.logprobs))
+        why = {"greedy_match": forced.greedy, "tokens": len(forced.logprobs)}
+        return Score(min(1.0, exp(mean)), mean, why)  # rounding may take a mean above 0
