@@ -245,7 +245,7 @@ def test_no_command_writes_through_a_link_in_a_runs_folder(typed):
         ("prompts", "bm25", *grid, "-o", "r/report.html"),
         (*more, "--scorer", "keyword", "--closed-book"),
         (*more, "--scorer", "keyword", "--save-contexts"),
-        (*more, "--workers", "1"),
+        (*more, "--scorer", "keyword", "--first-repeat", "5", "--workers", "1"),
     ):
         ended = typed(*command, code=None)
         assert ended.returncode == 0 or "is a link, or no file" in ended.stderr, (command, ended)

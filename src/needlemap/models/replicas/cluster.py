@@ -133,10 +133,11 @@ class OwnCluster:
             await asyncio.to_thread(self._jobs.end, self._live)
         if self._scheduler is not None:
             await self._scheduler.close()
-        self._file.unlink(missing_ok=True)
-        for file in self._folder.glob("*.log"):
-            if not file.stat().st_size:
-                file.unlink()
+        if self._file.parent.is_symlink():  # it was refused, and nothing in it is ours
+            return
+        empty = [file for file in self._folder.glob("*.log") if not file.stat().st_size]
+        for file in (self._file, *empty):
+            file.unlink(missing_ok=True)
         with suppress(OSError):
             self._folder.rmdir()  # where nothing was logged
 
