@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from needlemap.haystacks.generated import Generated
-from needlemap.text.cuts import Cuts, count_behind
-from needlemap.text.tokens import TokenText
+from needlemap.text.cuts import Cuts
+from needlemap.text.tokens import Tokenizer, TokenText
 from needlemap.tokenizers.catalogue import load
 
 BUNDLED = ("cl100k_base", "o200k_base", "llama3", "qwen3")
@@ -182,12 +182,15 @@ def test_counts_add_up_at_every_safe_cut(name, language):
 def test_a_piece_is_counted_behind_what_may_stand_before_it(piece):
     """A tokenizer that puts a space before every text, and counts words."""
 
-    def count(data: bytes) -> int:
-        seen.append(data.decode())
-        return len(data.decode().split())
+    class Spaced(Tokenizer):
+        additive = False
+
+        def count(self, data: bytes) -> int:
+            seen.append(data.decode())
+            return len(data.decode().split())
 
     seen: list[str] = []
-    count_behind(count, piece.encode())
+    Spaced().count_inside(piece.encode())
     whole, before = seen
     assert whole == before + piece
     plain = TokenText(

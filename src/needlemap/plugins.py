@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from needlemap.errors import Failure, HaystackError, SettingsError, Unmeasured, VocabularyMissing
 from needlemap.haystacks.base import Document, Parted, Source
-from needlemap.models.base import Answer, Decoding, Forced, Logprobs, Model, Teacher, Traits
+from needlemap.models.base import Answer, Decoding, Forced, Logprobs, Model, Traits
 from needlemap.prompts.prompt import Prompt
 from needlemap.scorers.base import Score, Scorer
 from needlemap.settings.grid import Cell
@@ -36,7 +36,6 @@ __all__ = [
     "SettingsError",
     "Source",
     "Task",
-    "Teacher",
     "TokenText",
     "Tokenizer",
     "Traits",

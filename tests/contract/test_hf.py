@@ -17,7 +17,7 @@ import pytest
 from tokenizers import Tokenizer, processors
 
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
-from needlemap.models.base import Answer, Decoding, Teacher
+from needlemap.models.base import Answer, Decoding
 from needlemap.plan.summary import Walked, summarise
 from needlemap.prompts.prompt import Prompt
 from needlemap.reports.live import Silent
@@ -413,7 +413,6 @@ def test_a_run_scored_by_logprob_records_probabilities_and_no_answer(folder: Pat
     settings = configure(None, {"model": f"hf/{folder}", **given})
     session = Session.open(prepare(settings), tmp_path / "run")
     model = make_model(settings)
-    assert isinstance(model, Teacher)
     outcome = asyncio.run(session.run(model, Silent()))
     assert (outcome.scored, outcome.failures) == (6, {})
     records = list(session.folder.records())

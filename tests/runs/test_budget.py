@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.models.base import Answer, Decoding
+from needlemap.models.base import Answer, Decoding, Model
 from needlemap.prompts.prompt import Prompt
 from needlemap.reports.live import Silent, Tally
 from needlemap.runs.budget import Budget
@@ -68,7 +68,7 @@ def test_a_limit_is_never_passed_however_many_requests_are_open_and_however_long
     assert 1000 <= spent(needlemap.records()) <= 1500
 
 
-class Scripted:
+class Scripted(Model):
     """A model in this process: what `script` makes of the number of a request, from 1 on."""
 
     name = "m"
@@ -79,9 +79,6 @@ class Scripted:
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         self.asked += 1
         return await self.script(self.asked)
-
-    async def close(self) -> None:
-        """Nothing to release."""
 
 
 def limited(folder: Path, **settings: Any) -> Session:

@@ -150,5 +150,5 @@ def _same(experiment: Experiment) -> list[str]:
 
 def notes(model: Model | None) -> None:
     """What a back end has to say about its model before it is asked."""
-    for note in getattr(model, "notes", ()):
+    for note in model.notes if model else ():
         show(f"note: {note}", file=sys.stderr, flush=True)

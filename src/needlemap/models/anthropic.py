@@ -14,10 +14,9 @@ from pydantic_core import to_json
 from needlemap.errors import Failure, Unmeasured
 from needlemap.http import faults
 from needlemap.http.address import NO_KEY, base_url_of, custom_headers, from_environment, key_of
-from needlemap.models.base import Answer, Decoding, Traits
+from needlemap.models.base import Answer, Decoding, Model, Traits
 from needlemap.models.servers import Server, check_request, count, sent_tokens, texts_of
 from needlemap.prompts.prompt import TEXT, Message, Prompt
-from needlemap.settings.registry import Checked
 
 HOST = "api.anthropic.com"
 KEY = "ANTHROPIC_API_KEY"
@@ -27,7 +26,7 @@ LEAST_THINKING = 1024  # tokens, by the API
 FINISH = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length"}
 
 
-class AnthropicModel(metaclass=Checked):
+class AnthropicModel(Model):
     """`anthropic/NAME`. cache: ask for prompt caching where the prompt says that a shared prefix ends.
 
     base_url: default $ANTHROPIC_BASE_URL, else Anthropic itself. key_env: the variable that holds the key.

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from json import dumps
 from math import fsum
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from needlemap.errors import Failure, Unmeasured
+from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.http.allowance import Allowance
+from needlemap.settings.registry import Checked, find
 
 if TYPE_CHECKING:  # arrays: not for those who only ask for help
     from needlemap.prompts.prompt import Prompt
@@ -253,7 +254,7 @@ class Traits:
     render: for models that are fed token ids, so that no text is tokenised twice; None for those fed text.
     whole: whether these are the ids of the whole text, as a server of the same weights makes them; else those
     of its spans, one behind the other.
-    teacher: whether the model is a `Teacher`, as far as is known before it is asked.
+    teacher: whether the model weighs given answers (`Model.force`), as far as is known before it is asked.
     serial: answers come one after another from one cache, so that
     asking several at a time only mixes up their order. breakpoints: whether a provider's cache wants to be
     told where prompts part. remote: whether it is asked over a network, so that what it counts is its word.
@@ -282,35 +283,45 @@ class Traits:
     window_bytes: int | None = None
 
 
-class Model(Protocol):
+class Model(metaclass=Checked):
     """A back end bound to one model. Built as `Backend(name, **options)`; `name` is what follows the slash.
 
-    Raises SettingsError at once when it cannot work (a missing key, an unknown option).
+    Raises SettingsError at once when it cannot work (a missing key, an unknown option). Override `traits`,
+    `answer`, and what differs. unread: settings that it does not read, of `temperature`, `thinking_tokens`,
+    `request`, `logprobs` and `concurrency`; given for it, they are refused. notes: what a user should know
+    before a run. replicas: how many copies of the model answer, each of which takes lanes of its own.
     """
+
+    unread: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
+    replicas: int = 1
+
+    def __init__(self, name: str, **options: Any) -> None:
+        self.name = name
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
         """What the model takes, without loading or reaching it. Raises SettingsError."""
-        ...
+        return Traits()
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once. Raises Unmeasured for a refused request, a time-out, an unreadable answer, ..."""
-        ...
+        raise NotImplementedError
+
+    async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
+        """How likely it finds a given answer, in the Answer's `forced`: of one whose traits say teacher=True.
+
+        Raises Unmeasured.
+        """
+        raise NotImplementedError
 
     async def close(self) -> None:
         """Release connections."""
-        ...
 
 
-def replicas_of(model: Model | None) -> int:
-    """How many copies a model has, each of which takes lanes of its own."""
-    return int(getattr(model, "replicas", 1))
-
-
-@runtime_checkable
-class Teacher(Protocol):
-    """A model that also says how likely it finds a given answer (its traits say teacher=True)."""
-
-    async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
-        """Weigh once; the result is in the Answer's `forced`. Raises Unmeasured."""
-        ...
+def find_backend(name: str) -> type[Model]:
+    """A back end by its registered name. Raises SettingsError."""
+    found = find("models", name)
+    if not (isinstance(found, type) and issubclass(found, Model)):
+        raise SettingsError(f"Back end '{name}' is no subclass of `needlemap.plugins.Model`.")
+    return found

@@ -24,9 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
-from needlemap.models.base import Answer, Decoding, Traits
+from needlemap.models.base import Answer, Decoding, Model, Traits
 from needlemap.prompts.prompt import Prompt
-from needlemap.settings.registry import Checked
 from needlemap.text.tokens import Span
 
 NAMES = ("bm25", "random")
@@ -37,7 +36,7 @@ _RUNS = re.compile(rf"(?P<unspaced>[{UNSPACED}]+)|(?P<word>[^\W_{UNSPACED}]+)")
 _BETWEEN, _WORD, _UNSPACED, _END = range(4)  # kinds of characters
 
 
-class Baseline(metaclass=Checked):
+class Baseline(Model):
     """window: it sees only the context's last `window` tokens, like a model whose memory ends there.
 
     b: how much BM25 favours short sentences, in [0, 1]. At its usual 0.75 a two-word fragment that shares two
@@ -67,9 +66,6 @@ class Baseline(metaclass=Checked):
         start = perf_counter()
         text = await asyncio.to_thread(self._choose, prompt)
         return Answer(text, "stop", prompt.tokens, latency_s=perf_counter() - start)
-
-    async def close(self) -> None:
-        """Nothing to release."""
 
     def _choose(self, prompt: Prompt) -> str:
         spans = prompt.context_spans if self.window is None else last(prompt.context_spans, self.window)

@@ -22,13 +22,12 @@ import tokenizers
 
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
 from needlemap.http import faults
-from needlemap.models.base import MARK, Answer, Decoding, Forced, Render, Traits
+from needlemap.models.base import MARK, Answer, Decoding, Forced, Model, Render, Traits
 from needlemap.models.numpy_engine import NumpyEngine, Weights
 from needlemap.models.sampling import spelt_out
 from needlemap.models.walk import Walk
 from needlemap.models.weights import weights_fingerprint
 from needlemap.prompts.prompt import TEXT, Prompt
-from needlemap.settings.registry import Checked
 from needlemap.text.tokens import Tokenizer, TokenText
 from needlemap.tokenizers.catalogue import load
 
@@ -38,7 +37,7 @@ T = TypeVar("T")
 DATA = Path(str(files("needlemap") / "models" / "demo_data"))
 
 
-class DemoModel(metaclass=Checked):
+class DemoModel(Model):
     """Answers greedily, one prompt after another, with one KV cache that walks from prompt to prompt.
 
     folder: other weights and tokenizer, as tools/train_demo_model.py writes them, instead of the package's.

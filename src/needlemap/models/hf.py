@@ -18,7 +18,7 @@ import numpy as np
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.http import faults
-from needlemap.models.base import Answer, Decoding, Forced, Traits, touch
+from needlemap.models.base import Answer, Decoding, Forced, Model, Traits, touch
 from needlemap.models.chat import Chat
 from needlemap.models.hf_check import settle
 from needlemap.models.hf_engine import HuggingFaceEngine
@@ -31,7 +31,7 @@ from needlemap.models.walk import Ids, Logits, Walk, greedy
 from needlemap.models.weights import weights_fingerprint
 from needlemap.prompts.prompt import Prompt
 from needlemap.secrets import scrub
-from needlemap.settings.registry import Checked, checked
+from needlemap.settings.registry import checked
 from needlemap.tokenizers.huggingface import read_vocabulary
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ ALONE = (
 _SAMPLE = b"The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again, 12345."
 
 
-class HuggingFaceModel(metaclass=Checked):
+class HuggingFaceModel(Model):
     """A model in this process.
 
     device: 'auto' (cuda if there is one, else cpu) or torch's name of one. dtype: 'auto' is the checkpoint's

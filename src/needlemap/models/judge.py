@@ -19,12 +19,11 @@ from math import exp, fsum
 from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
-from needlemap.models.base import Answer, Decoding, Forced, Model
+from needlemap.models.base import Answer, Decoding, Forced, Model, find_backend
 from needlemap.prompts.prompt import Prompt
 from needlemap.scorers.base import Score, Scorer
 from needlemap.secrets import scrub
 from needlemap.settings.prices import Prices, summed
-from needlemap.settings.registry import find
 from needlemap.tasks.base import Reference
 
 LOWEST, HIGHEST = 1, 10
@@ -186,7 +185,7 @@ def build(model: str, options: Mapping[str, Any]) -> Model:
     backend, _, name = model.partition("/")
     if not name:
         raise SettingsError(f"Judge '{model}' names no model. Type one such as openai/gpt-4.")
-    return find("models", backend)(name, **options)  # type: ignore[no-any-return]
+    return find_backend(backend)(name, **options)
 
 
 def question(answer: str, reference: Reference) -> Prompt:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
 from needlemap.http import faults
 from needlemap.http.faults import OUT_OF_MEMORY
-from needlemap.models.base import Answer, Decoding, Traits
+from needlemap.models.base import Answer, Decoding, Model, Traits
 from needlemap.models.chat import Chat
 from needlemap.models.model_files import ModelFiles
 from needlemap.models.sampling import STOP_FIELDS, Stops, stop_strings
@@ -25,7 +25,7 @@ from needlemap.models.walk import Ids
 from needlemap.models.weights import weights_fingerprint
 from needlemap.prompts.prompt import Prompt
 from needlemap.secrets import scrub
-from needlemap.settings.registry import Checked, checked
+from needlemap.settings.registry import checked
 from needlemap.tokenizers.huggingface import read_vocabulary
 
 # Arguments that are not the engine's.
@@ -54,7 +54,7 @@ _REFUSALS = {  # LMDeploy's error codes, and the states that its engines end in
 }
 
 
-class LMDeployModel(metaclass=Checked):
+class LMDeployModel(Model):
     """A model on LMDeploy's engine.
 
     engine: which one; where TurboMind does not run the model, LMDeploy takes its PyTorch engine, and `notes`

@@ -18,12 +18,11 @@ from pydantic_core import to_json
 from needlemap.errors import Failure, Unmeasured
 from needlemap.http import faults
 from needlemap.http.address import NO_KEY, at_home, base_url_of, custom_headers, from_environment, key_of
-from needlemap.models.base import Answer, Decoding, Logprobs, Traits, touch
+from needlemap.models.base import Answer, Decoding, Logprobs, Model, Traits, touch
 from needlemap.models.likelihood import WANTED, Weighing, rows_of
 from needlemap.models.servers import Server, check_request, count, texts_of
 from needlemap.models.thinking import told_apart
 from needlemap.prompts.prompt import TEXT, Message, Prompt
-from needlemap.settings.registry import Checked
 from needlemap.text.tokens import Span, TokenText
 from needlemap.tokenizers.catalogue import bundled_for
 
@@ -41,7 +40,7 @@ _GROWTH[:32] = 5
 _GROWTH[list(b'\b\t\n\f\r"\\')] = 1
 
 
-class OpenAIModel(metaclass=Checked):
+class OpenAIModel(Model):
     """`openai/NAME`. api: 'chat', or 'completions' for base models, which get the prompt's text.
 
     base_url: default $OPENAI_BASE_URL, else OpenAI itself. key_env: the variable that holds the key.

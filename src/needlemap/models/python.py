@@ -18,12 +18,11 @@ from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
 from needlemap.http import faults
-from needlemap.models.base import Answer, Decoding, Traits
+from needlemap.models.base import Answer, Decoding, Model, Traits
 from needlemap.prompts.prompt import Prompt
-from needlemap.settings.registry import Checked
 
 
-class PythonModel(metaclass=Checked):
+class PythonModel(Model):
     """Calls `function(messages)` with [{"role": ..., "content": ...}, ...], or with a plain prompt's text.
 
     It returns a str or an Answer, and may be async. The current directory can be imported from. A plain
@@ -56,9 +55,6 @@ class PythonModel(metaclass=Checked):
             failure = Failure.MEMORY if isinstance(error, MemoryError) else Failure.MODEL
             raise Unmeasured(failure, f"{self.name}: {faults.raised_by(error)}") from error
         return self._answer(said, perf_counter() - start)
-
-    async def close(self) -> None:
-        """Nothing to release."""
 
     async def _call(self, asked: object) -> object:
         return await beside(self._function, asked)

@@ -17,7 +17,7 @@ from zlib import crc32
 
 from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
 from needlemap.http.faults import raised_by
-from needlemap.models.base import LANE, Answer, Decoding, Model, Teacher, replicas_of
+from needlemap.models.base import LANE, Answer, Decoding, Model
 from needlemap.plan.lanes import LaneQueue, Lanes
 from needlemap.runs.budget import Budget, Reserved
 from needlemap.runs.pacer import LONGEST_WAIT_S, Pacer
@@ -128,7 +128,7 @@ class Runner:
         self._outcome = Outcome()
         self._unread = dict[str, UnreadRecord]()  # what was sent and not read, by the trial's key
         self._pacer = Pacer(
-            settings.concurrency * replicas_of(model),
+            settings.concurrency * (model.replicas if model else 1),
             requests_per_minute=settings.requests_per_minute,
             tokens_per_minute=settings.tokens_per_minute,
             left_s=budget.left_s,
@@ -136,7 +136,7 @@ class Runner:
         )
         # A judge's server has limits of its own. An answer in hand is scored, also when the run's time is up.
         self._scoring = Pacer(left_s=lambda: budget.left_s() + _JUDGED_S) if scorer.asks else Pacer()
-        self._teacher = model if scorer.weighs and isinstance(model, Teacher) else None
+        self._teacher = model if scorer.weighs else None
 
     @property
     def outcome(self) -> Outcome:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.models.base import Model, replicas_of
+from needlemap.models.base import Model, find_backend
 from needlemap.models.replicas.cluster import Cluster
 from needlemap.models.replicas.pool import Replicas
 from needlemap.models.replicas.replica import Recipe
@@ -36,7 +36,6 @@ from needlemap.runs.runner import Outcome, Runner, Watcher, raised
 from needlemap.runs.store import RunFolder, Writer
 from needlemap.scorers.base import Scorer
 from needlemap.settings.prices import Prices
-from needlemap.settings.registry import find
 from needlemap.settings.settings import Settings
 from needlemap.trials.build import Experiment
 from needlemap.trials.keys import run_hash
@@ -137,7 +136,7 @@ class Session:
                 side = getattr(
                     model, "side", self.experiment.traits.side
                 )  # a model that was tried knows better
-                lanes = self.experiment.workers * replicas_of(model)
+                lanes = self.experiment.workers * (model.replicas if model else 1)
                 walks = (self._laned(part, side, lanes) for part in self._parts(walk))
                 await runner.run(*walks, most=lanes)
             if stopped := runner.outcome.stopped:
@@ -199,15 +198,14 @@ def marked(experiment: Experiment, walk: list[Trial]) -> list[Trial]:
 def make_model(settings: Settings) -> Model:
     """The back end that the settings name, bound to its model. Raises SettingsError."""
     check_price(settings)
-    made: Model = find("models", settings.backend)(settings.model_name, **_options(settings))
-    return made
+    return find_backend(settings.backend)(settings.model_name, **_options(settings))
 
 
 def make_replicas(settings: Settings, cluster: Cluster) -> Replicas:
     """Copies of the model that the settings name, in a cluster. Raises SettingsError."""
     check_price(settings)
     options = _options(settings)
-    traits = find("models", settings.backend).traits(settings.model_name, options)
+    traits = find_backend(settings.backend).traits(settings.model_name, options)
     recipe = Recipe(settings.backend, settings.model_name, options, traits.weights)
     return Replicas(recipe, cluster, 1 if traits.serial else settings.concurrency)
 
@@ -246,7 +244,7 @@ def about(experiment: Experiment, folder: RunFolder, model: Model | None = None)
     Cells of earlier starts stay.
     """
     before = folder.about() if folder.exists else {}
-    notes = list(getattr(model, "notes", ())) or before.get("model_notes")
+    notes = list(model.notes if model else ()) or before.get("model_notes")
     label = experiment.settings.label or before.get("settings", {}).get("label", "")
     expected: dict[tuple[int, float], set[int]] = defaultdict(set)
     for trial in experiment.trials:

@@ -16,6 +16,7 @@ from string import Formatter
 from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.models.base import Model
 from needlemap.settings.registry import find, installed, option_names
 from needlemap.settings.settings import Settings, known_of, marked
 from needlemap.tasks.base import Background
@@ -44,8 +45,9 @@ class Facts:
 
     @cached_property
     def backend(self) -> Any:
-        """The back end's class."""
-        return _known("models", self.settings.backend)
+        """The back end's class; a plug-in's that is none is told when it is made."""
+        found = _known("models", self.settings.backend)
+        return found if isinstance(found, type) and issubclass(found, Model) else None
 
     @cached_property
     def task(self) -> Any:
@@ -138,7 +140,7 @@ def _model(facts: Facts, name: str) -> Why | None:
     settings, value = facts.settings, getattr(facts.settings, name)
     if name in _ANSWERED and value is not None and getattr(facts.scorer, "weighs", False):
         return f"Scorer '{settings.scorer}' weighs a given answer and asks for none", ""
-    if value is None or name not in getattr(facts.backend, "unread", ()):
+    if value is None or not facts.backend or name not in facts.backend.unread:
         return None
     if name == "concurrency":
         judged = getattr(facts.scorer, "asks", False)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from needlemap.text.tokens import TokenText
+from needlemap.text.tokens import PAUSES, TokenText, before_piece
 
 Mask = NDArray[np.bool_]
 Index = NDArray[np.int32]
@@ -28,7 +28,6 @@ _HAN = np.zeros(256, bool)  # lead bytes of U+4000..U+9FFF
 _HAN[0xE4:0xEA] = True
 _WIDE_STOPS = ("。", "！", "？", "…")
 _WIDE_CLOSERS = ("”", "’", "」", "』", "）")
-_PAUSES = ("，", "。", "；", "：")
 _PAD = 6  # bytes looked at on either side of a cut
 _NEAR, _NEAR_PART = 50, 20  # tokens, or this part of a text, that a sentence end may be away
 _LONGEST = 8  # times as many: a longer stretch without sentence end is no sentence
@@ -172,33 +171,21 @@ def safe_cuts(view: _View) -> Mask:
         & (view.byte(-2) < 0x80)
         & (_WORD[after] | _HAN[after] | (after == 34))
     )
-    safe: Mask = word | line | (view.holds_any(_PAUSES, 0) & _HAN[view.byte(-3)])
+    safe: Mask = word | line | (view.holds_any(PAUSES, 0) & _HAN[view.byte(-3)])
     return safe
 
 
-def count_behind(count: Callable[[bytes], int], data: bytes) -> int:
-    """Tokens of a piece that starts at a safe cut, for tokenizers that treat a text's beginning apart.
-
-    The piece is counted behind what may stand before such a cut, and that is taken off again.
-    """
-    before = _before(data)
-    return count(before + data) - count(before)
-
-
 def index_behind(index: Callable[[bytes], TokenText], data: bytes) -> TokenText | None:
-    """The tokens of such a piece; None where one reaches into what stands before."""
-    before = _before(data)
+    """The tokens of a piece that starts at a safe cut, for tokenizers that treat a text's beginning apart.
+
+    The piece is tokenised behind what may stand before such a cut; None where a token reaches into that.
+    """
+    before = before_piece(data)
     whole = index(before + data)
     cut = int(np.searchsorted(whole.offsets, len(before)))
     if not whole.data.startswith(before) or whole.offsets[cut] != len(before):
         return None
     return TokenText(whole.data[len(before) :], whole.ids[cut:], whole.offsets[cut:] - len(before))
-
-
-def _before(data: bytes) -> bytes:
-    """What may stand before a piece that starts at a safe cut."""
-    before = "a" if data.startswith(b" ") else "中" if data.decode().startswith(_PAUSES) else "a\n"
-    return before.encode()
 
 
 def _last(mask: Mask) -> Index:

@@ -10,7 +10,7 @@ import quicktok
 from numpy.typing import NDArray
 
 from needlemap.errors import VocabularyMissing, did_you_mean
-from needlemap.text.tokens import TokenText
+from needlemap.text.tokens import Tokenizer, TokenText
 
 # A probe text's token ids, hashed when the vocabulary was last checked against its reference implementation:
 # a wrong build would change lengths without a word.
@@ -27,10 +27,8 @@ _NORMALISES = {"qwen3"}  # Unicode NFC, as Qwen's own tokenizer does
 _SHORT = 4096  # characters or tokens: below, plain lists are quicker than what long texts want
 
 
-class Bundled:
+class Bundled(Tokenizer):
     """A byte-level BPE of quicktok's. Token bytes tile the text, so offsets are a running sum of lengths."""
-
-    additive = True
 
     def __init__(self, name: str) -> None:
         if name not in _PROBES:
@@ -63,8 +61,6 @@ class Bundled:
     def count(self, data: bytes) -> int:
         """Number of tokens."""
         return int(self._encoding.count(data))
-
-    count_inside = count
 
     def _ids(self, text: str) -> NDArray[np.int32]:
         if len(text) < _SHORT:

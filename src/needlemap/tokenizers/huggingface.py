@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer as Vocabulary
 
 from needlemap.errors import VocabularyMissing
-from needlemap.text.cuts import count_behind
 from needlemap.text.printable import printable
-from needlemap.text.tokens import TokenText, join, tiled
+from needlemap.text.tokens import Tokenizer, TokenText, join, tiled
 
 MOST_TOKENS = 2**23  # of a vocabulary; the largest today have 2**18
 SECONDS = 30  # for one text, of 65,536 characters at most where texts are cut; usual are 0.05
@@ -22,7 +21,7 @@ _SHORT = 1_000  # characters, which need no watch: the haystack was tokenised be
 _CHUNK_BYTES = 65_536  # the library needs 100 times a long string's size in memory; pieces are faster too
 
 
-class HuggingFace:
+class HuggingFace(Tokenizer):
     """A tokenizer.json. Special-token text inside a text is plain text; nothing is added around it.
 
     Additive where its tokens are bytes and it puts no space before a text.
@@ -56,10 +55,6 @@ class HuggingFace:
         """Number of tokens."""
         return len(self._encode(data.decode()).ids)
 
-    def count_inside(self, data: bytes) -> int:
-        """Number of tokens of a piece from inside a text."""
-        return self.count(data) if self.additive else count_behind(self.count, data)
-
     def _encode(self, text: str) -> Any:
         return encoded(self._tokenizer, text, self.name, add_special_tokens=False)
 
@@ -85,10 +80,10 @@ class HuggingFace:
         return sizes
 
 
-def read_vocabulary(path: str | Path, raw: bytes | None = None) -> Tokenizer:
+def read_vocabulary(path: str | Path, raw: bytes | None = None) -> Vocabulary:
     """The library's tokenizer of a file. Raises VocabularyMissing for one that is torn, or of absurd size."""
     try:
-        made = Tokenizer.from_str((Path(path).read_bytes() if raw is None else raw).decode())
+        made = Vocabulary.from_str((Path(path).read_bytes() if raw is None else raw).decode())
     except BaseException as error:  # the library may panic, which is no Exception
         raise _unusable(str(path), "be read", error) from None
     if max(made.get_vocab(with_added_tokens=True).values(), default=0) >= MOST_TOKENS:
@@ -96,7 +91,7 @@ def read_vocabulary(path: str | Path, raw: bytes | None = None) -> Tokenizer:
     return made
 
 
-def encoded(tokenizer: Tokenizer, text: str, name: str, **options: bool) -> Any:
+def encoded(tokenizer: Vocabulary, text: str, name: str, **options: bool) -> Any:
     """A text's encoding. Raises VocabularyMissing where the library cannot make it, or not in time."""
     try:
         if len(text) <= _SHORT:
@@ -112,7 +107,7 @@ class _Encoding(Thread):
     """A long text's encoding, in a thread that may be left behind: a stranger's pattern can take forever, and
     the library lets other threads run for batches alone."""
 
-    def __init__(self, tokenizer: Tokenizer, text: str, options: dict[str, bool]) -> None:
+    def __init__(self, tokenizer: Vocabulary, text: str, options: dict[str, bool]) -> None:
         super().__init__(daemon=True)
         self._tokenizer, self._text, self._options = tokenizer, text, options
         self._made: Any = None

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import sentencepiece
 
-from needlemap.text.cuts import count_behind
-from needlemap.text.tokens import TokenText, tiled
+from needlemap.text.tokens import Tokenizer, TokenText, tiled
 
 
-class SentencePiece:
+class SentencePiece(Tokenizer):
     """A SentencePiece model. Most put a dummy space before a text, so pieces need `count_inside`."""
 
     additive = False
@@ -33,7 +32,3 @@ class SentencePiece:
     def count(self, data: bytes) -> int:
         """Number of tokens."""
         return len(self._processor.encode(data, out_type=int))
-
-    def count_inside(self, data: bytes) -> int:
-        """Number of tokens of a piece from inside a text."""
-        return count_behind(self.count, data)

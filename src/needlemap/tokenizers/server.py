@@ -20,8 +20,7 @@ from needlemap.errors import Failure, Unmeasured, VocabularyMissing
 from needlemap.http.address import check_address, from_environment
 from needlemap.http.server import LARGEST_BYTES, WaitingDoor
 from needlemap.secrets import scrub
-from needlemap.text.cuts import count_behind
-from needlemap.text.tokens import TokenText
+from needlemap.text.tokens import Tokenizer, TokenText
 
 KEY = "OPENAI_API_KEY"
 _LONGEST_S = 600.0  # for a whole reply
@@ -39,7 +38,7 @@ _DIALECTS = (
 )
 
 
-class Server:
+class Server(Tokenizer):
     """`server:http://HOST:PORT`: the server's address, with or without /v1. $OPENAI_API_KEY is sent if set.
 
     Raises VocabularyMissing for servers that have no such end point, or do not show their tokens' bytes, and
@@ -69,10 +68,6 @@ class Server:
         if not isinstance(found, list):
             raise VocabularyMissing(f"{self.name} gave no tokens of a text. {_INSTEAD}")
         return len(found)
-
-    def count_inside(self, data: bytes) -> int:
-        """Number of tokens of a piece from inside a text."""
-        return self.count(data) if self.additive else count_behind(self.count, data)
 
     def _dialect(self) -> tuple[str, Mapping[str, Any], TokenText]:
         """The field and options that this server understands, and its tokens of a text."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
 from needlemap.haystacks.base import Haystack, Source, assemble, bytes_a_token
-from needlemap.models.base import MARK, Traits
+from needlemap.models.base import MARK, Traits, find_backend
 from needlemap.models.chat import Chat
 from needlemap.models.model_files import TOKENIZER, ModelFiles
 from needlemap.models.sampling import stop_strings
@@ -114,9 +114,7 @@ def model_traits(settings: Settings) -> Traits:
             f"'{settings.model}' is not BACKEND/NAME. Type for example --model {typed}. Back ends: "
             f"{', '.join(known)}."
         )
-    backend = find("models", settings.backend)
-    traits: Traits = backend.traits(settings.model_name, model_options(settings))
-    return traits
+    return find_backend(settings.backend).traits(settings.model_name, model_options(settings))
 
 
 def traits_unasked(settings: Settings) -> Traits:

@@ -23,7 +23,7 @@ from needlemap.interop.needlehaystack import session as files
 from needlemap.interop.needlehaystack.contexts import context, context_by
 from needlemap.interop.needlehaystack.parameters import KEYS, Parameters
 from needlemap.interop.needlehaystack.session import RETRIES, Cell, Row, Session, called, run_to_end, said
-from needlemap.models.base import Answer, Decoding, Model
+from needlemap.models.base import Answer, Decoding, Model, find_backend
 from needlemap.models.judge import Judge
 from needlemap.prompts.prompt import Prompt
 from needlemap.prompts.templates import load_template
@@ -31,7 +31,6 @@ from needlemap.runs.retry import attempts
 from needlemap.scorers.base import Scorer
 from needlemap.scorers.words import Substring
 from needlemap.secrets import hidden
-from needlemap.settings.registry import find
 from needlemap.tasks.base import Reference
 from needlemap.text.printable import printable, show
 
@@ -230,8 +229,7 @@ class LLMNeedleHaystackTester(Parameters):
                 "'async def get_response_from_model(self, prompt)', or derive from OpenAIEvaluator."
             )
         with lent(self._key(self.BACKEND)) as key:
-            model: Model = find("models", self.BACKEND)(self.model_name, **_address(self.base_url), **key)
-        return model
+            return find_backend(self.BACKEND)(self.model_name, **_address(self.base_url), **key)
 
     def _scorer(self) -> Scorer | None:
         if not self.judged:

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
-from needlemap.models.base import LANE, Answer, Decoding, Traits
+from needlemap.models.base import LANE, Answer, Decoding, Model, Traits, find_backend
 from needlemap.models.replicas.cluster import Cluster
 from needlemap.models.replicas.replica import Recipe, Report, ask, let_go, load, packed, report
 from needlemap.prompts.prompt import Prompt
-from needlemap.settings.registry import find
 from needlemap.text.tokens import TokenText
 
 if TYPE_CHECKING:
@@ -58,13 +57,11 @@ class Replica:
         return self.open < self.slots and not self.alone
 
 
-class Replicas:
+class Replicas(Model):
     """Equal copies of one model. slots: prompts that each takes at a time.
 
     notes, side: what a copy knew of itself when it was loaded. waited_s: for the first copy to be there.
     """
-
-    notes: tuple[str, ...] = ()
 
     def __init__(self, recipe: Recipe, cluster: Cluster, slots: int) -> None:
         self._recipe, self._cluster, self._slots = recipe, cluster, slots
@@ -84,7 +81,7 @@ class Replicas:
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
         """Those of the model that is copied. name: BACKEND/NAME."""
         backend, _, own = name.partition("/")
-        found: Traits = find("models", backend).traits(own, options)
+        found: Traits = find_backend(backend).traits(own, options)
         return found
 
     async def open(self, most: int, told: Callable[[str], None], said: Callable[[str], None]) -> None:

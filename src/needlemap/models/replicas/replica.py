@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING, Any
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.files import read_regular
 from needlemap.http.faults import raised_by
-from needlemap.models.base import Answer, Decoding, Model, Teacher
+from needlemap.models.base import Answer, Decoding, Model, find_backend
 from needlemap.prompts.prompt import Prompt
-from needlemap.settings.registry import find
 from needlemap.text.printable import show
 from needlemap.text.tokens import TokenText
 from needlemap.version import __version__
@@ -56,11 +55,10 @@ class Recipe:
         """The model. Raises NeedlemapError when it cannot be made here, or is another one here."""
         if self.version != __version__:
             raise SettingsError(f"needlemap is {__version__} there, and {self.version} here. Install one.")
-        backend = find("models", self.backend)
+        backend = find_backend(self.backend)
         if self.weights and backend.traits(self.name, self.options).weights != self.weights:
             raise SettingsError(f"The files of '{self.name}' differ there from those here.")
-        made: Model = backend(self.name, **self.options)
-        return made
+        return backend(self.name, **self.options)
 
 
 class Held:
@@ -119,7 +117,6 @@ async def _answer(model: Model, prompt: Prompt, decoding: Decoding) -> Answer:
 
 
 async def _force(model: Model, prompt: Prompt, given: str, decoding: Decoding) -> Answer:
-    assert isinstance(model, Teacher)  # the traits said so, where the settings were read
     return await model.force(prompt, given, decoding)
 
 
