@@ -11,9 +11,9 @@ from needlemap.plan.order import by_length
 from needlemap.plan.reckoned import notes_on
 from needlemap.plan.summary import judged_usd
 from needlemap.runs.asking import Asking
-from needlemap.runs.begun import is_replaced
 from needlemap.runs.budget import Budget, Reserved
 from needlemap.runs.canary import begins_twice
+from needlemap.runs.resume import is_replaced
 from needlemap.runs.session import Session
 from needlemap.scorers.base import rule_of
 from needlemap.settings.prices import price_source

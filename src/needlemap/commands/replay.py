@@ -12,9 +12,9 @@ from typing import Any
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models.base import Answer
 from needlemap.reports.labels import score_label
-from needlemap.runs.begun import GRID_MODES
 from needlemap.runs.origin import check_origin, is_ours
 from needlemap.runs.record import Record
+from needlemap.runs.resume import GRID_MODES
 from needlemap.runs.runner import decoding_of
 from needlemap.runs.session import make_model
 from needlemap.runs.store import RunFolder

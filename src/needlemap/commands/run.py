@@ -22,10 +22,10 @@ from needlemap.reports.live import Lines, LiveMap, Silent, Tally, View
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.usage import judge_lines, usage_lines
 from needlemap.runs.asking import Asking, ask_families, look_ahead
-from needlemap.runs.begun import is_unanswered
 from needlemap.runs.families import Families, fresh_folder, spent_in
 from needlemap.runs.loaded import load_map, map_of
 from needlemap.runs.record import Record
+from needlemap.runs.resume import is_unanswered
 from needlemap.runs.runner import Outcome
 from needlemap.runs.session import Session, about
 from needlemap.runs.store import RunFolder

@@ -13,9 +13,9 @@ from needlemap.errors import NeedlemapError, SettingsError, Unmeasured, did_you_
 from needlemap.files import write_report
 from needlemap.models.thinking import parted
 from needlemap.reports.usage import judge_lines
-from needlemap.runs.contrast import how_to_score
 from needlemap.runs.loaded import load_map
 from needlemap.runs.rescoring import rescore, with_scorer
+from needlemap.runs.resume import how_to_score
 from needlemap.runs.retry import Scoring
 from needlemap.runs.store import RunFolder
 from needlemap.scorers.base import Scorer, rule_of

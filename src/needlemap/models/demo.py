@@ -23,10 +23,10 @@ import tokenizers
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
 from needlemap.http import faults
 from needlemap.models.base import MARK, Answer, Decoding, Forced, Model, Render, Traits
+from needlemap.models.model_files import weights_fingerprint
 from needlemap.models.numpy_engine import NumpyEngine, Weights
 from needlemap.models.sampling import spelt_out
 from needlemap.models.walk import Walk
-from needlemap.models.weights import weights_fingerprint
 from needlemap.prompts.prompt import TEXT, Prompt
 from needlemap.text.tokens import Tokenizer, TokenText
 from needlemap.tokenizers.catalogue import load

@@ -9,8 +9,8 @@ from needlemap.maps.balance import Rate, balance
 from needlemap.maps.cube import latest_records
 from needlemap.reports.labels import interval_label, score_label
 from needlemap.runs.closed_book import closed_book_lines
-from needlemap.runs.contrast import outdated
 from needlemap.runs.record import Record, outcome_counts, outcome_lines
+from needlemap.runs.resume import outdated
 from needlemap.runs.store import RunFolder
 
 

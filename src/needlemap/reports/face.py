@@ -1,20 +1,26 @@
-"""What any face shows while a run is asked: a view of the trials, the live page, saved contexts."""
+"""What any face shows while a run is asked: a view of the trials, the live page, saved contexts.
+
+Contexts are text files, for people who want to read what was asked (setting save_contexts).
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from needlemap.files import make_inside, write_whole
 from needlemap.reports.live import Silent, Together, View
 from needlemap.runs.asking import Face
-from needlemap.runs.contexts import SavingContexts
 from needlemap.runs.families import Families
 from needlemap.runs.runner import Watcher
 from needlemap.runs.session import Session
+from needlemap.settings.grid import percent
 from needlemap.text.printable import show
+from needlemap.trials.repeat import Trial
 
 if TYPE_CHECKING:
     from needlemap.reports.page.live import LivePage
@@ -64,3 +70,16 @@ class ShowingFace(Face):
         else:
             self._page.begin(name, session)
         return self._page
+
+
+class SavingContexts(Watcher):
+    """A watcher that writes contexts/len_L_depth_D_repeat_R.txt into a run's folder as prompts go out."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "contexts"
+
+    def asked(self, trial: Trial) -> None:
+        """Write the context."""
+        make_inside(self._folder)
+        name = f"len_{trial.cell.length_tokens}_depth_{percent(trial.cell.depth):g}_repeat_{trial.repeat}.txt"
+        write_whole(self._folder / name, trial.prompt.context_text.encode())

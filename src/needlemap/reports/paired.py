@@ -9,9 +9,9 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.maps.comparison import Comparison, compare_families
 from needlemap.maps.pairs import Pairs, pair_up
 from needlemap.reports.comparison import Names
-from needlemap.runs.contrast import contrast, how_to_score, outdated, phrase, prompt_contrast
 from needlemap.runs.families import Families
 from needlemap.runs.loaded import Loaded, called, load_run, one_haystack
+from needlemap.runs.resume import contrast, how_to_score, outdated, phrase, prompt_contrast
 from needlemap.settings.grid import percent
 
 MARGIN = 2.0  # points

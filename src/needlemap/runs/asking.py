@@ -15,8 +15,8 @@ from time import monotonic
 
 from needlemap.errors import NeedlemapError
 from needlemap.models.base import Model
-from needlemap.runs.begun import GRID_MODES, check_same, is_unanswered, unscored
 from needlemap.runs.families import Families, begin_families, budget_beside
+from needlemap.runs.resume import GRID_MODES, check_same, is_unanswered, unscored
 from needlemap.runs.runner import Outcome, Watcher
 from needlemap.runs.session import Session, check_judge, make_model
 from needlemap.runs.store import RunFolder

@@ -16,9 +16,9 @@ from needlemap.files import is_regular, open_inside
 from needlemap.models.base import Model
 from needlemap.plan.lanes import make_lanes
 from needlemap.prompts.prompt import TEXT, Message, Prompt
-from needlemap.runs.begun import to_be_scored
 from needlemap.runs.budget import Budget
 from needlemap.runs.record import Record
+from needlemap.runs.resume import to_be_scored
 from needlemap.runs.run_file import ruled
 from needlemap.runs.runner import Runner, Watcher
 from needlemap.runs.store import RunFolder, scorer_of

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
-from needlemap.runs.begun import GRID_MODES, check_same, scorer_about
 from needlemap.runs.origin import signed
 from needlemap.runs.pacer import Pacer
 from needlemap.runs.record import Record
 from needlemap.runs.recording import RecordMaker, answer_of, scored_anew
+from needlemap.runs.resume import GRID_MODES, check_same, scorer_about
 from needlemap.runs.retry import Scoring
 from needlemap.runs.run_file import ruled
 from needlemap.runs.runner import raised, whole_answer

@@ -25,13 +25,13 @@ from needlemap.plan.lanes import Lanes
 from needlemap.plan.order import Side, by_length, cut, ordered, promised
 from needlemap.plan.places import ALONE
 from needlemap.plan.tree import with_breakpoints, with_partings
-from needlemap.runs.begun import GRID_MODES, is_replaced, scorer_about, set_aside, to_be_scored, unscored
 from needlemap.runs.budget import Budget, Reserved
 from needlemap.runs.canary import send
 from needlemap.runs.closed_book import ask, every_record, unasked
 from needlemap.runs.lent import check_lent
 from needlemap.runs.origin import signed
 from needlemap.runs.record import SCHEMA
+from needlemap.runs.resume import GRID_MODES, is_replaced, scorer_about, set_aside, to_be_scored, unscored
 from needlemap.runs.runner import Outcome, Runner, Watcher, raised
 from needlemap.runs.store import RunFolder, Writer
 from needlemap.scorers.base import Scorer

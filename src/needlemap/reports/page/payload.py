@@ -25,9 +25,9 @@ from needlemap.reports.page.trials import cell_columns, tokens_of
 from needlemap.reports.style import PALETTES, palette_colours
 from needlemap.reports.summary import summary_lines
 from needlemap.reports.usage import cache_lines
-from needlemap.runs.contrast import outdated
 from needlemap.runs.loaded import Loaded
 from needlemap.runs.record import Record, outcome_counts, outcome_lines
+from needlemap.runs.resume import outdated
 from needlemap.secrets import hidden
 from needlemap.settings.settings import ITEM, Settings
 from needlemap.version import __version__
