@@ -59,12 +59,8 @@ _UNSCORED = 4  # answers of one lane that may wait for their score
 _HOPELESS = (Failure.UNAUTHORISED,)  # every further request would fail in the same way
 # So would the next after the first three of these, all attempts included, when nothing was ever scored.
 _HOPELESS_AT_FIRST = (
-    Failure.REJECTED,
-    Failure.CONNECTION,
-    Failure.SERVER,
-    Failure.MODEL,
-    Failure.REPLICA,
-    Failure.RATE_LIMITED,
+    *(Failure.REJECTED, Failure.CONNECTION, Failure.SERVER),
+    *(Failure.MODEL, Failure.REPLICA, Failure.RATE_LIMITED),
 )
 _FIRST = 3
 
@@ -301,9 +297,8 @@ class Runner:
             outcome.scored += 1
             return
         if score.failure is Failure.REPLICA:
-            depth = round(100 * record.depth, 1)
-            where = f"{record.length_tokens:,} tokens at depth {depth:g} %, repeat {record.repeat}"
-            outcome.aside.append(f"{where}: {score}")
+            where = f"depth {100 * record.depth:.4g} %, repeat {record.repeat}"
+            outcome.aside.append(f"{record.length_tokens:,} tokens at {where}: {score}")
         outcome.failures[score.failure] = outcome.failures.get(score.failure, 0) + 1
         if self._hopeless(score):
             outcome.hopeless = outcome.hopeless or str(score)
