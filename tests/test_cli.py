@@ -207,7 +207,19 @@ def test_run_help_shows_each_setting_once_in_its_group(needlemap):
         assert shown.count(f"\n{group}\n") == 1
     assert shown.count("  --lengths SPEC") == 1
     assert "(default 4)" in shown
-    assert "context_lengths_min" not in shown  # older names work, and are listed in docs/coming-from.md
+
+
+def test_help_leaves_the_older_tools_names_and_ways_to_their_page_and_they_are_flags_all_the_same(typed):
+    shown = typed("run", "--help").stdout
+    for flag in ("context_lengths_min", "--placement", "--counts", "--sigmoid-ends", "--save-contexts"):
+        assert flag not in shown
+    assert "docs/coming-from.md" in shown.splitlines()[-1]
+    grid = ("--lengths", "900", "--depths", "50", "--model", "baseline/bm25")
+    asked = [
+        json.loads(typed("prompts", *grid, *more).stdout)["tokens"]
+        for more in ((), ("--counts", "context"), ("--counts", "context", "--reserve-tokens", "100"))
+    ]
+    assert asked[0] < asked[1] < asked[2]
 
 
 def test_a_reader_that_goes_away_is_no_error(needlemap):

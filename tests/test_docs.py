@@ -208,7 +208,7 @@ def tables() -> ModuleType:
 
 
 @pytest.mark.parametrize(
-    "name", ["settings", "record fields", "older names", "cell columns", "trial columns"]
+    "name", ["settings", "record fields", "older ways", "older names", "cell columns", "trial columns"]
 )
 def test_tables_are_those_of_the_code(name: str) -> None:
     made = tables()

@@ -146,6 +146,7 @@ def test_a_word_counts_only_for_the_prompts_that_hold_it(tmp_path):
         ({"model": "opena/gpt-4"}, SettingsError, r"Did you mean 'openai'\?"),
         ({"model": "anthropic/claude-9"}, SettingsError, "Give --tokenizer"),
         ({"task": "mult"}, SettingsError, r"Unknown task 'mult'. Did you mean 'multi'\?"),
+        ({"task": "mult", "collisions": "warn"}, SettingsError, r"Unknown task 'mult'."),
         ({"task": "multi"}, SettingsError, "needs --needles"),
         ({"scorer": "levenstein"}, SettingsError, r"Did you mean 'levenshtein'\?"),
         ({"scorer_options": {"x": 1}}, SettingsError, "Unknown option 'x'"),

@@ -18,7 +18,7 @@ from needlemap.maps.columns import CELLS, TRIALS, Column
 from needlemap.models.base import Logprobs
 from needlemap.runs.record import Record
 from needlemap.settings.older_names import ELSEWHERE, TABLE
-from needlemap.settings.settings import Settings
+from needlemap.settings.settings import Settings, known_of, marked
 
 DOCS = Path(__file__).parent.parent / "docs"
 PLAIN = {
@@ -112,13 +112,18 @@ MEANINGS = {
 
 
 def settings_table() -> str:
-    """Every setting by group, with its default."""
+    """Every setting by group, with its default, but for the older tools' ways."""
     groups: dict[str, list[tuple[str, FieldInfo]]] = {}
     for name, field in Settings.model_fields.items():
-        extra = field.json_schema_extra
-        groups.setdefault(str(extra["group"]) if isinstance(extra, dict) else "", []).append((name, field))
+        if name not in marked("older"):
+            groups.setdefault(known_of(name)["group"], []).append((name, field))
     parts = [f"### {group}\n\n{_settings(rows)}" for group, rows in groups.items()]
     return "\n\n".join(parts)
+
+
+def older_table() -> str:
+    """The settings that are ways of the older tools."""
+    return _settings([(name, Settings.model_fields[name]) for name in marked("older")])
 
 
 def _settings(rows: Sequence[tuple[str, FieldInfo]]) -> str:
@@ -206,6 +211,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("run.md", settings_table),
     "record fields": ("records.md", record_table),
+    "older ways": ("coming-from.md", older_table),
     "older names": ("coming-from.md", names_table),
     "cell columns": ("tables.md", lambda: columns_table(CELLS)),
     "trial columns": ("tables.md", lambda: columns_table(TRIALS)),

@@ -1,6 +1,6 @@
 """Command-line flags made from the settings: each setting is one flag of the same name, with the same help.
 
-The older tools' names are flags too, hidden from `--help` and listed in docs/coming-from.md.
+The older tools' names and ways are flags too, hidden from `--help` and listed in docs/coming-from.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typer.core import TyperCommand
 from needlemap.errors import SettingsError
 from needlemap.files import read_yaml
 from needlemap.settings.older_names import TABLE
-from needlemap.settings.settings import Settings
+from needlemap.settings.settings import Settings, known_of
 
 _LISTS = ("context_lengths", "document_depth_percents", "substr_validation_words")  # of several words
 
@@ -41,6 +41,9 @@ class GroupedCommand(TyperCommand):
         for name, rows in groups.items():
             with formatter.section(name):
                 formatter.write_dl(rows)
+        if any(getattr(parameter, "hidden", False) for parameter in self.get_params(ctx)):
+            formatter.write_paragraph()
+            formatter.write_text("The older tools' names and ways are flags too: see docs/coming-from.md.")
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
@@ -120,8 +123,7 @@ def parsed(name: str, value: Any) -> Any:
 
 def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     flag = f"--{name.replace('_', '-')}"
-    extra = field.json_schema_extra
-    group = str(extra["group"]) if isinstance(extra, dict) else ""
+    known = known_of(name)
     kind: Any = Optional[str]  # noqa: UP045 - typer reads it at run time
     if field.annotation is bool:
         kind, flag = Optional[bool], f"{flag}/--no-{name.replace('_', '-')}"  # noqa: UP045
@@ -129,7 +131,12 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
         kind = Optional[list[str]]  # noqa: UP045
     shown = f"{field.description} (default {field.default})" if _worth_showing(field) else field.description
     option = typer.Option(
-        flag, help=shown, metavar=_metavar(field), rich_help_panel=group, show_default=False
+        flag,
+        help=shown,
+        metavar=_metavar(field),
+        rich_help_panel=known["group"],
+        show_default=False,
+        hidden="older" in known["marks"],
     )
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]

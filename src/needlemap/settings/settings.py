@@ -42,7 +42,7 @@ def spelt_out(language: Any) -> Any:
 
 
 Role = Literal["asked", "built", "scored", "grid", "free"]
-Mark = Literal["subject", "sampled", "shared", "opened"]
+Mark = Literal["subject", "sampled", "shared", "opened", "older"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class _Group:
         may differ when a run is resumed; the grid says which cells there are.
         marks. 'subject': who is asked, which changes no prompt. 'sampled': read where an answer is generated.
         'shared': the same for all families of a suite. 'opened': may make this machine open or run something.
+        'older': a way of the older tools, which `--help` leaves to docs/coming-from.md.
         read: the rule in `unread.py` that says where it is read; None: always.
         """
         known = {"role": role, "group": self.name, "read": read, "marks": list(marks)}
@@ -195,7 +196,7 @@ class Settings(BaseModel):
         "shuffled", "Order of documents by repeat.", read="ordered"
     )
     joined: Literal["paragraphs", "text", "tokens"] = _HAYSTACK.built(
-        "paragraphs", "How documents are joined.", read="haystack"
+        "paragraphs", "How documents are joined.", "older", read="haystack"
     )
     haystack_repeat: bool = _HAYSTACK.free(
         False, "Repeat a source that is too short, and say so.", read="ending"
@@ -213,17 +214,19 @@ class Settings(BaseModel):
         0, "Number of the first repeat, to add more to a finished run.", ge=0, le=MOST_TOKENS, read="built"
     )
     sigmoid_ends: Literal["keep", "squash"] = _GRID.grid(
-        "keep", "Sigmoid: keep 0 and 100, or squash them too.", read="sigmoid"
+        "keep", "Sigmoid: keep 0 and 100, or squash them too.", "older", read="sigmoid"
     )
-    depth_rounding: Literal["none", "round", "truncate"] = _GRID.grid("none", "Depths to whole percents.")
+    depth_rounding: Literal["none", "round", "truncate"] = _GRID.grid(
+        "none", "Depths to whole percents.", "older"
+    )
     placement: Literal["sentence", "token", "period"] = _GRID.built(
-        "sentence", "Where a needle may go.", read="placed"
+        "sentence", "Where a needle may go.", "older", read="placed"
     )
     counts: Literal["prompt", "context"] = _GRID.built(
-        "prompt", "What a length counts: all, or the context alone.", read="built"
+        "prompt", "What a length counts: all, or the context alone.", "older", read="built"
     )
     reserve_tokens: int | None = _GRID.built(
-        None, "Taken off each length; the answer's budget if not given.", ge=0, le=MOST_TOKENS
+        None, "Taken off each length; the answer's budget if not given.", "older", ge=0, le=MOST_TOKENS
     )
     framing_tokens: int = _GRID.built(
         0,
@@ -239,7 +242,9 @@ class Settings(BaseModel):
     question_position: Literal["end", "start"] = _TEMPLATE.built(
         "end", "Question after or before the haystack.", read="built"
     )
-    guide: bool = _TEMPLATE.built(False, "Ask the model to think of the relevant part first.", read="built")
+    guide: bool = _TEMPLATE.built(
+        False, "Ask the model to think of the relevant part first.", "older", read="built"
+    )
     answer_prefix: str = _TEMPLATE.built(
         "", "The answer's beginning, given to the model; {task}: the task's own."
     )
@@ -261,7 +266,7 @@ class Settings(BaseModel):
     concurrency: int = _RUN.free(4, "Requests at a time.", ge=1, le=10_000, read="model")
     retries: int = _RUN.free(6, "Further attempts after a passing failure.", ge=0, le=1000)
     timeout_s: float = _RUN.free(600.0, "For one attempt, in seconds.", gt=0, le=MOST_S)
-    pause_s: float = _RUN.free(0.0, "Rest after each answer, in seconds.", ge=0, le=MOST_S)
+    pause_s: float = _RUN.free(0.0, "Rest after each answer, in seconds.", "older", ge=0, le=MOST_S)
     limit_usd: float | None = _RUN.free(
         None, "Stop before spending more, in US dollars.", "shared", gt=0, le=1e9
     )
@@ -290,7 +295,7 @@ class Settings(BaseModel):
     )
     save: bool = _RUN.free(True, "Keep the run folder; off: only the printed map is left.", "shared")
     save_contexts: bool = _RUN.free(
-        False, "Also write every context as a text file into the run folder.", "shared"
+        False, "Also write every context as a text file into the run folder.", "shared", "older"
     )
     quiet: bool = _RUN.free(False, "Print the result only.", "shared")
 

@@ -67,7 +67,7 @@ class Facts:
     @property
     def ready(self) -> bool:
         """Whether prompts exist already."""
-        return bool(self.task.ready)
+        return self.task is not None and bool(self.task.ready)
 
     @cached_property
     def background(self) -> Background | None:
