@@ -136,9 +136,8 @@ class Terminal(ShowingFace):
             Console().print(terminal_map(load_map(self.families.path)))
 
     def _show(self, name: str, session: Session) -> None:
-        path = session.folder.path
         if not name:
-            show_result(load_map(path), session.experiment.settings, path)
+            show_result(load_map(session.folder), session.experiment.settings, session.folder.path)
         if not self.settings.quiet:
             show_usage(session)
 
