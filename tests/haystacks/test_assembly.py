@@ -12,7 +12,8 @@ from hashlib import sha256
 import pytest
 
 from needlemap.errors import HaystackError
-from needlemap.haystacks.base import Document, Haystack, assemble
+from needlemap.haystacks.assembly import Haystack, assemble
+from needlemap.haystacks.base import Document
 from needlemap.haystacks.generated import Generated
 from needlemap.tokenizers.catalogue import load
 
@@ -20,7 +21,7 @@ TOKENIZER = load("cl100k_base")
 NUMBERS = [f"Document {number} is short." for number in range(12)]
 HASHES = """
 from hashlib import sha256
-from needlemap.haystacks.base import assemble
+from needlemap.haystacks.assembly import assemble
 from needlemap.haystacks.generated import Generated
 from needlemap.tokenizers.catalogue import load
 for repeat in range(2):
