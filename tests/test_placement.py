@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from needlemap.errors import HaystackError, TooShort
 from needlemap.haystacks.assembly import assemble
-from needlemap.haystacks.base import Document
+from needlemap.haystacks.base import Document, Source
 from needlemap.haystacks.generated import Generated
 from needlemap.interop.opencompass.prompts import chain
 from needlemap.prompts.frame import make_frame
@@ -44,7 +44,7 @@ ENDS = tuple(".!?。！？…\n\"')]”’」』）")
 
 
 @dataclass(frozen=True)
-class Texts:
+class Texts(Source):
     """A source of one text."""
 
     text: str

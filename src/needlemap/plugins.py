@@ -4,7 +4,7 @@ alone. Where its names come from may change; these names stay."""
 from __future__ import annotations
 
 from needlemap.errors import Failure, HaystackError, SettingsError, Unmeasured, VocabularyMissing
-from needlemap.haystacks.base import Document, Parted, Source
+from needlemap.haystacks.base import Document, Source
 from needlemap.models.base import Answer, Decoding, Forced, Logprobs, Model, Traits
 from needlemap.prompts.prompt import Prompt
 from needlemap.scorers.base import Score, Scorer
@@ -28,7 +28,6 @@ __all__ = [
     "Logprobs",
     "Model",
     "Needle",
-    "Parted",
     "Prompt",
     "Reference",
     "Score",

@@ -13,7 +13,7 @@ import pytest
 
 from needlemap.errors import HaystackError
 from needlemap.haystacks.assembly import Haystack, assemble
-from needlemap.haystacks.base import Document
+from needlemap.haystacks.base import Document, Source
 from needlemap.haystacks.generated import Generated
 from needlemap.tokenizers.catalogue import load
 
@@ -31,7 +31,7 @@ for repeat in range(2):
 
 
 @dataclass(frozen=True)
-class Listed:
+class Listed(Source):
     """A source of these texts."""
 
     texts: Sequence[str]

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from needlemap.errors import HaystackError
-from needlemap.haystacks.base import Document, Parted, Source
+from needlemap.haystacks.base import Document, Source
 from needlemap.text.cuts import Cuts
 from needlemap.text.tokens import Tokenizer, TokenText, join
 
@@ -85,7 +85,7 @@ def assemble(
 
 def _left_out(source: Source) -> str:
     """What a source of files did not read, for errors."""
-    lines = source.told()[1:] if isinstance(source, Parted) else []
+    lines = source.told()[1:]
     return "".join(f" {line[:1].upper()}{line[1:]}." for line in lines)
 
 
@@ -94,7 +94,7 @@ def _ordered(source: Source, order: str, seed: int, repeat: int) -> Iterator[Doc
         return source.documents()
     if source.endless:
         return source.documents(repeat * _APART)
-    if isinstance(source, Parted):
+    if source.parts is not None:
         return chain.from_iterable(
             map(source.part, _shuffled(list(range(source.parts)), order, seed, repeat))
         )

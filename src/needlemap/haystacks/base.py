@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,37 +14,28 @@ class Document:
     text: str
 
 
-class Source(Protocol):
-    """Gives documents in a fixed order."""
+class Source:
+    """Gives documents in a fixed order. name: what reports call it. endless: whether `documents` never stops.
 
-    @property
-    def name(self) -> str:
-        """What reports call it."""
-        ...
+    One of many files has `parts`, of which only those are read that a prompt needs.
+    """
 
-    @property
-    def endless(self) -> bool:
-        """Whether `documents` never stops."""
-        ...
+    name: str
+    endless: bool = False
 
     def documents(self, first: int = 0) -> Iterator[Document]:
         """The documents in listed order, from number `first` on, afresh each time it is called."""
-        ...
-
-
-@runtime_checkable
-class Parted(Protocol):
-    """A source of files, each of which is read when it is wanted: only those that a prompt needs."""
+        raise NotImplementedError
 
     @property
-    def parts(self) -> int:
-        """How many there are."""
-        ...
+    def parts(self) -> int | None:
+        """How many parts there are, each read when it is wanted; None: it is read in its order alone."""
+        return None
 
     def part(self, number: int) -> list[Document]:
-        """The documents of one."""
-        ...
+        """The documents of a part."""
+        raise NotImplementedError
 
     def told(self) -> list[str]:
         """What was read so far and what was not, with the reasons, in a line each."""
-        ...
+        return []

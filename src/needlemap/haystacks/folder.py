@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import HaystackError
-from needlemap.haystacks.base import Document
+from needlemap.haystacks.base import Document, Source
 from needlemap.haystacks.readers import Unreadable, converted, decoded, missing_readers, read_bytes, read_text
 from needlemap.haystacks.walk import (
     DEPENDENCIES,
@@ -31,14 +31,12 @@ from needlemap.haystacks.walk import (
 )
 
 
-class Folder:
+class Folder(Source):
     """A folder of documents with its subfolders, in the order of their paths, or one document.
 
     A file is read when it is wanted. Raises HaystackError for what is not there, may not be read or holds no
     document, for a text that is neither UTF-8 nor UTF-16, and when a reader is not installed.
     """
-
-    endless = False
 
     def __init__(self, path: str) -> None:
         self.path = Path(path).expanduser()
@@ -85,13 +83,11 @@ class Folder:
         return [*lines, *([f"not read: {some(left)}"] if left else [])]
 
 
-class TextFiles:
+class TextFiles(Source):
     """The *.txt files of one folder, by name, as needlehaystack reads them: no subfolders, nothing else.
 
     Raises HaystackError for a missing or empty folder, and for bad bytes with file and offset.
     """
-
-    endless = False
 
     def __init__(self, path: str) -> None:
         self.path = Path(path).expanduser()
@@ -168,14 +164,12 @@ def _lines(file: File) -> Iterator[Document]:
 _NAME = re.compile(r"[A-Za-z_]\w{0,40}")
 
 
-class JsonLines:
+class JsonLines(Source):
     """One .jsonl file, or a folder of them; file_list chooses and orders the folder's files.
 
     Blank lines are skipped. Raises HaystackError for a missing file, an empty folder, and for a broken line
     with file and line number.
     """
-
-    endless = False
 
     def __init__(self, path: str, *, file_list: Sequence[str] = (), field: str = "text") -> None:
         self.path = Path(path).expanduser()
@@ -249,13 +243,11 @@ def _at_hand(path: Path) -> str:
     return f"It holds: {', '.join(file.name for file in files_like(path, '*.jsonl')) or 'no .jsonl file'}."
 
 
-class Hub:
+class Hub(Source):
     """JSON Lines files of a hub data set, such as Skywork/ChineseDomainModelingEval.
 
     Raises HaystackError when it is neither in the cache nor to be had, with the steps to get it by hand.
     """
-
-    endless = False
 
     def __init__(
         self, path: str, *, file_list: Sequence[str] = (), field: str = "text", revision: str | None = None

@@ -32,12 +32,12 @@ from random import Random
 from typing import Protocol
 
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.haystacks.base import Document
+from needlemap.haystacks.base import Document, Source
 
 LANGUAGES = {"english": "english", "en": "english", "chinese": "chinese", "zh": "chinese"}
 
 
-class Generated:
+class Generated(Source):
     """Invented prose from (language, seed, index), without end: the same bytes on any machine.
 
     language: 'english' ('en') or 'chinese' ('zh'), in any case. Raises SettingsError for another.

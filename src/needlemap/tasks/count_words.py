@@ -19,7 +19,7 @@ from string import ascii_lowercase
 from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.haystacks.base import Document
+from needlemap.haystacks.base import Document, Source
 from needlemap.tasks.base import Background, Draw, Item, Needle, Reference, Task, holds_nothing
 from needlemap.tasks.values import Values
 from needlemap.tasks.wording import solved
@@ -121,7 +121,7 @@ class CommonWords(Task):
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class Words(Source):
     """Words, one a line, each so many times within some hundred lines, and never again.
 
     source: what fixes them, one a repeat.
@@ -228,7 +228,7 @@ class FrequentWords(Task):
 
 
 @dataclass(frozen=True, slots=True)
-class Coded:
+class Coded(Source):
     """Dots and coded words in an order that keeps to their frequencies throughout.
 
     Every word comes once in each stretch of 1 / frequency words, anywhere in it, so that after n words it has

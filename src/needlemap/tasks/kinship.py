@@ -19,7 +19,7 @@ from typing import Any, Literal
 import yaml
 
 from needlemap.errors import SettingsError
-from needlemap.haystacks.base import Document
+from needlemap.haystacks.base import Document, Source
 from needlemap.tasks.base import (
     Background,
     Draw,
@@ -232,7 +232,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Families:
+class Families(Source):
     """Lines about families without end, of so many facts each, those of a few shuffled together."""
 
     facts: int
@@ -256,7 +256,7 @@ class Families:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(Source):
     """Some lines, each with its end, and nothing else: a haystack that ends."""
 
     lines: tuple[str, ...]

@@ -20,7 +20,7 @@ from string import ascii_letters, digits
 from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.haystacks.base import Document
+from needlemap.haystacks.base import Document, Source
 from needlemap.haystacks.generated import Piece, Rule, Scene, grammar
 from needlemap.tasks.base import Background, Draw, Item, Needle, Reference, Scope, Task
 
@@ -196,7 +196,7 @@ def _sentence(piece: Piece, topic: str, scene: Scene) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Transcript:
+class Transcript(Source):
     """Exchanges of which none asks what `apart` asks; half of them differ from it in one thing only.
 
     sentences: of a reply. source: what fixes them, one a repeat.

@@ -15,7 +15,7 @@ from typing import Literal
 import yaml
 
 from needlemap.errors import SettingsError
-from needlemap.haystacks.base import Document
+from needlemap.haystacks.base import Document, Source
 from needlemap.tasks.base import holds_nothing
 from needlemap.text.matching import any_of, hexadecimal, number
 
@@ -148,7 +148,7 @@ _LINES = 32  # of a document
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
+class Noise(Source):
     """A text again and again, one line each time."""
 
     text: str
@@ -162,7 +162,7 @@ class Noise:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class Pairs(Source):
     """Lines, each with a key and a value that no other line has.
 
     line: its text with {key} and {value}, without the line break. source: what fixes them, one a repeat.

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from needlemap.errors import SettingsError
-from needlemap.haystacks.base import Parted
 from needlemap.prompts.frame import Remembering
 from needlemap.settings.settings import Settings, lender_of
 from needlemap.tasks.base import Task
@@ -120,7 +119,7 @@ def _prepare_lent(resolved: Resolved, lent: Experiment) -> Experiment:
 def _notes(resolved: Resolved) -> tuple[str, ...]:
     """Which documents are read, and by what answers are scored where a right one may score low for its
     wording."""
-    told = tuple(resolved.source.told()) if isinstance(resolved.source, Parted) else ()
+    told = tuple(resolved.source.told())
     if resolved.settings.scorer != "auto" or resolved.scorer.name != WORDING:
         return told
     return (
