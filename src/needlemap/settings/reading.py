@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import read_regular, read_yaml
+from needlemap.haystacks.folder import source_of
 from needlemap.http.address import check_address
 from needlemap.secrets import check_key_names, refuse_keys
 from needlemap.settings.grid import make_grid
@@ -132,8 +133,6 @@ def _settle(layers: Sequence[Layer]) -> tuple[dict[str, Any], dict[str, int]]:
         found = _translated(layer.data, settled, layer.where)
         settled = _without_texts(settled, found, all(each.ours for each in layers[:number]))
         if found.get("haystack_path") is not None and "haystack" not in found:
-            from needlemap.haystacks.folder import source_of  # late: help needs no arrays
-
             path = str(found["haystack_path"])
             settled["haystack"] = source_of(path, settled.get("haystack"))
         settled = {**settled, **found}
