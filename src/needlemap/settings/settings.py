@@ -5,16 +5,12 @@ How they are read and merged is in `reading.py`; the older tools' names for them
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partialmethod
-from typing import Annotated, Any, Literal, cast, get_origin
+from typing import Annotated, Any, Literal, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
-from pydantic.config import JsonDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, field_validator
 
 from needlemap.errors import SettingsError
-from needlemap.settings.units import duration_s, tokens
+from needlemap.settings.field import Group, Mark, Role, Seconds, Tokens
 
 MOST_TOKENS = 100_000_000  # of an answer or a reserve: ten times the longest context that is sold
 MOST_REPEATS = 100_000
@@ -24,58 +20,13 @@ _CODES = {"en": "english", "zh": "chinese"}
 Spec = str | int | float | list[Any] | dict[str, Any]  # [...], {min, max, count, scale}, "min:max:count"
 
 
-def _read(read: Callable[[object], float], value: Any) -> Any:
-    """A text as the number that it stands for. Raises ValueError, as pydantic wants it."""
-    try:
-        return read(value) if isinstance(value, str) else value
-    except SettingsError as error:
-        raise ValueError(str(error)) from None
-
-
-Tokens = Annotated[int, BeforeValidator(lambda value: _read(tokens, value))]  # 2000000, '100k', '2M'
-Seconds = Annotated[float, BeforeValidator(lambda value: _read(duration_s, value))]  # 90, '90s', '1h30m'
-
-
 def spelt_out(language: Any) -> Any:
     """A language's whole name, of its code too."""
     return _CODES.get(language, language) if isinstance(language, str) else language
 
 
-Role = Literal["asked", "built", "scored", "grid", "free"]
-Mark = Literal["subject", "sampled", "shared", "opened", "older"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """The settings that `--help` shows under one name."""
-
-    name: str
-
-    def _field(
-        self, role: Role, default: Any, text: str, *marks: Mark, read: str | None = None, **limits: Any
-    ) -> Any:
-        """A setting: its default, one line of help, and all that is known of it.
-
-        role, in a trial's key. 'asked': its value is in it. 'built': what it comes to is, texts, places and
-        the tokenizer's own. 'scored': so, and `needlemap score` changes it. 'grid' and 'free': it is not, and
-        may differ when a run is resumed; the grid says which cells there are.
-        marks. 'subject': who is asked, which changes no prompt. 'sampled': read where an answer is generated.
-        'shared': the same for all families of a suite. 'opened': may make this machine open or run something.
-        'older': a way of the older tools, which `--help` leaves to docs/coming-from.md.
-        read: the rule in `unread.py` that says where it is read; None: always.
-        """
-        known = {"role": role, "group": self.name, "read": read, "marks": list(marks)}
-        return Field(default, description=text, json_schema_extra=cast(JsonDict, known), **limits)
-
-    asked = partialmethod(_field, "asked")
-    built = partialmethod(_field, "built")
-    scored = partialmethod(_field, "scored")
-    grid = partialmethod(_field, "grid")
-    free = partialmethod(_field, "free")
-
-
 _MODEL, _TASK, _HAYSTACK, _GRID, _TEMPLATE, _SCORING, _RUN = map(
-    _Group, ("Model", "Task", "Haystack", "Grid", "Template", "Scoring", "Run")
+    Group, ("Model", "Task", "Haystack", "Grid", "Template", "Scoring", "Run")
 )
 
 
