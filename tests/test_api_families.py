@@ -43,6 +43,7 @@ def test_a_suite_asks_its_families_and_keeps_each_as_a_run(made):
     assert {family: outcome.scored for family, outcome in made.outcomes.items()} == dict.fromkeys(
         FAMILIES, 30
     )
+    assert (made.outcome.scored, made.outcome.stopped) == (90, None)
     assert list(made.families) == FAMILIES
     assert made.families["one"].map().overall == 1.0
     assert len(made.families["all"].records()) == 30
@@ -137,7 +138,8 @@ def test_wrong_settings_are_named_and_nothing_is_written(file, tmp_path):
 def test_a_limit_stops_the_suite_and_the_families_after_it_are_not_begun(file, tmp_path):
     run = needlemap.run(f"suite:{file}", out=tmp_path / "s", quiet=True, limit_tokens=9000, concurrency=1)
     assert list(run.outcomes) == ["key", "one"]
-    assert run.outcomes["one"].stopped
+    assert run.outcomes["one"].stopped == run.outcome.stopped
+    assert run.outcome.scored == sum(outcome.scored for outcome in run.outcomes.values())
     assert run.scores().keys() == {"key", "one"}
     assert (run.means(), run.effective(), run.published_length()) == ({}, None, None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,9 +13,11 @@ from needlemap.commands.replicas import ReplicaFlags, with_replicas
 from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.secrets import hidden
 from needlemap.settings.flags import GroupedCommand, with_settings
-from needlemap.settings.suites import Chosen
 from needlemap.text.printable import printable, show
 from needlemap.version import __version__
+
+if TYPE_CHECKING:
+    from needlemap.settings.suites import Chosen
 
 app = typer.Typer(
     name="needlemap",

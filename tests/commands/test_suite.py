@@ -163,8 +163,6 @@ def test_a_strangers_suite_names_no_folder_outside_of_its_own(typed):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--live", "--workers", "2"), "--live with workers shows a run with one family"),
-        (("--no-save", "--workers", "2"), "--no-save keeps no run folders"),
         (("--prompts-of", "r"), "--prompts-of is for one run, no suite"),
         (("--task", "kv"), "leave --task out"),
     ],

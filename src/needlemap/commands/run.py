@@ -21,8 +21,8 @@ from needlemap.reports.face import ShowingFace
 from needlemap.reports.live import Lines, LiveMap, Silent, Tally, View
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.usage import judge_lines, usage_lines
-from needlemap.runs.asking import Asking, ask_families, look_ahead
-from needlemap.runs.families import Families, fresh_folder, spent_in
+from needlemap.runs.asking import Asking, ask_families, look_ahead, spent_in
+from needlemap.runs.families import Families, fresh_folder
 from needlemap.runs.loaded import load_map, map_of
 from needlemap.runs.record import Record
 from needlemap.runs.resume import is_unanswered

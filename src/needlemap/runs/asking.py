@@ -7,7 +7,7 @@ for before the first is asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,9 @@ from time import monotonic
 
 from needlemap.errors import NeedlemapError
 from needlemap.models.base import Model
-from needlemap.runs.families import Families, begin_families, budget_beside
+from needlemap.runs.budget import Budget
+from needlemap.runs.closed_book import every_record
+from needlemap.runs.families import Families, begin_families
 from needlemap.runs.resume import GRID_MODES, check_same, is_unanswered, unscored
 from needlemap.runs.runner import Outcome, Watcher
 from needlemap.runs.session import Session, check_judge, make_model
@@ -148,6 +150,22 @@ class Turns:
         """Let go of the model."""
         if self.model is not None:
             await self.model.close()
+
+
+def budget_beside(settings: Settings, others: Iterable[Path], started_s: float) -> Budget:
+    """The limits of one of several runs: what the others have spent counts, as does time since `started_s`,
+    by the monotonic clock. Nothing is read where nothing is limited."""
+    limited = settings.limit_usd is not None or settings.limit_tokens is not None
+    return spent_in(settings, others if limited else (), started_s)
+
+
+def spent_in(settings: Settings, folders: Iterable[Path], started_s: float | None = None) -> Budget:
+    """The limits of several runs, and what all their starts have spent together."""
+    budget = Budget.of(settings, started_s)
+    for folder in map(RunFolder, folders):
+        for record in [*folder.every_record(), *every_record(folder)]:
+            budget.add(record)
+    return budget
 
 
 def look_ahead(settings: Settings, path: Path) -> Ahead:

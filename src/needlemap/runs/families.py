@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,9 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_regular, make_folder, read_regular
-from needlemap.runs.budget import Budget
-from needlemap.runs.closed_book import every_record
-from needlemap.runs.store import RUN_FILE, RunFolder, write_json
+from needlemap.runs.store import RUN_FILE, write_json
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import plain_name
 from needlemap.version import __version__
@@ -66,22 +63,6 @@ class Families:
     def beside(self, name: str) -> list[Path]:
         """The folders of the other families."""
         return [self.folder(other) for other in self.names if other != name]
-
-
-def budget_beside(settings: Settings, others: Iterable[Path], started_s: float) -> Budget:
-    """The limits of one of several runs: what the others have spent counts, as does time since `started_s`,
-    by the monotonic clock. Nothing is read where nothing is limited."""
-    limited = settings.limit_usd is not None or settings.limit_tokens is not None
-    return spent_in(settings, others if limited else (), started_s)
-
-
-def spent_in(settings: Settings, folders: Iterable[Path], started_s: float | None = None) -> Budget:
-    """The limits of several runs, and what all their starts have spent together."""
-    budget = Budget.of(settings, started_s)
-    for folder in map(RunFolder, folders):
-        for record in [*folder.every_record(), *every_record(folder)]:
-            budget.add(record)
-    return budget
 
 
 def families_of(path: str | Path) -> Families:
