@@ -158,7 +158,7 @@ def says_what_to_type(said: str, code: int, out: str, err: str) -> None:
 @pytest.mark.parametrize("name", IN_A_PROCESS)
 def test_a_mistake_gives_one_line_that_says_what_to_type(folder, command_in, name):
     arguments, said = WRONG[name]
-    ended = command_in(folder)(*arguments, code=2)
+    ended = command_in(folder).process(*arguments, code=2)
     says_what_to_type(said, ended.returncode, ended.stdout, ended.stderr)
 
 
@@ -229,7 +229,7 @@ def test_a_reader_that_goes_away_is_no_error(needlemap):
     process.stdout.close()
     assert process.stderr is not None
     assert process.stderr.read() == ""
-    assert process.wait(20) == 1
+    assert process.wait() == 1
 
 
 def test_help_tells_what_each_command_does_in_whole_sentences(typed, monkeypatch):

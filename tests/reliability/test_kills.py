@@ -1,6 +1,6 @@
 """Killed, out of disk, or with a clock that goes back: what was scored stays, nothing is scored twice.
 
-NEEDLEMAP_KILLS: how often the run is killed (8; in CI 100, some minutes). Torn last lines, and two runs
+NEEDLEMAP_KILLS: how often the run is killed (4; in CI 100, some minutes). Torn last lines, and two runs
 on one folder: tests/runs/test_resume.py. Killed replicas: tests/commands/test_replicas.py.
 """
 
@@ -23,7 +23,7 @@ import pytest
 
 from needlemap.runs.store import RunFolder, parsed
 
-KILLS = int(os.environ.get("NEEDLEMAP_KILLS", "8"))
+KILLS = int(os.environ.get("NEEDLEMAP_KILLS", "4"))
 CONCURRENCY = 4
 SLOW_S = 0.1  # an answer takes so long
 EACH = 20  # trials for each kill: more than are answered by then, so that there is something left to kill
@@ -158,7 +158,7 @@ def test_a_clock_that_goes_back_loses_nothing_and_scores_nothing_twice(needlemap
     # A year back from the start, and another year back while it asks.
     (clock / "sitecustomize.py").write_text(BACK.format(before=YEAR_S, after=2.5, then=2 * YEAR_S))
     wire.schedule("slow:0.1", cycle=True)
-    ended = needlemap.run(wire, *GRID)
+    ended = needlemap.process("run", *needlemap.asking(wire), *GRID)
     assert "48 already scored, 16 to ask" in ended.stderr
     second, last = sorted((needlemap.folder / "r").glob("records-*.jsonl"))
     assert last == first

@@ -193,14 +193,12 @@ def test_a_short_wait_is_not_told():
     assert said == []
 
 
-def test_a_long_wait_is_told_and_a_server_that_never_answers_ends_the_run(needlemap, wire):
+def test_a_long_wait_is_told_and_a_server_that_never_answers_ends_the_run(needlemap, wire, monkeypatch):
     wire.schedule("429-after:6")
     ended = needlemap.run(wire, *GRID)
     assert "rate limited: asking again in 6 s" in ended.stderr
     wire.schedule("429", cycle=True)
-    patience = "import needlemap.runs.pacer as pacer\npacer.FIRST_PATIENCE_S = 2.0\n"
-    (needlemap.folder / "sitecustomize.py").write_text(patience)
-    needlemap.environment["PYTHONPATH"] = str(needlemap.folder)
+    monkeypatch.setattr("needlemap.runs.pacer.FIRST_PATIENCE_S", 2.0)
     ended = needlemap.run(wire, *GRID, "-o", "other", code=2)
     assert "rate limited" in ended.stderr
     assert len(wire.log()) < 10

@@ -70,7 +70,7 @@ def test_a_plug_in_that_raises_costs_a_score_and_not_the_run(needlemap, wire):
     needlemap.environment["PYTHONPATH"] = str(needlemap.folder)
     wire.schedule("ok", "say:Two, words.")
     needlemap.run(wire, *GRID)
-    ended = needlemap("score", "r", "--scorer", "picky", code=1)
+    ended = needlemap.process("score", "r", "--scorer", "picky", code=1)
     assert "(n=5, 1 missing)" in ended.stdout
     (failed,) = [record for record in needlemap.records()[6:] if record["failure"]]
     assert (failed["failure"], failed["error"]) == (
@@ -78,7 +78,7 @@ def test_a_plug_in_that_raises_costs_a_score_and_not_the_run(needlemap, wire):
         "ValueError: no code in 'Two, words.' (picky.py, line 7)",
     )
     wire.schedule("ok", "say:Two, words.")
-    needlemap("run", *needlemap.asking(wire)[:-1], "other", *GRID, "--scorer", "picky", code=1)
+    needlemap.process("run", *needlemap.asking(wire)[:-1], "other", *GRID, "--scorer", "picky", code=1)
 
 
 def test_back_to_the_first_scorer_is_back_to_the_first_map(needlemap, wire):
