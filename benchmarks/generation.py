@@ -83,13 +83,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--smoke", action="store_true", help="tiny lengths: does it work at all?")
     options = parser.parse_args()
-    lengths: tuple[str, ...] = ("3k", "4k") if options.smoke else LENGTHS
+    lengths: tuple[str, ...] = ("3k",) if options.smoke else LENGTHS
+    rounds = 1 if options.smoke else options.rounds
     grid = {"repeats": 1 if options.smoke else REPEATS, "depths": "0:100:3" if options.smoke else DEPTHS}
     prepare(settings_of("ruler-niah-single-2", {"lengths": "1k", **grid}))  # vocabulary, grammar, modules
     rows = {
         label(name, given): [
-            measured(settings_of(name, {**grid, **given, "lengths": length}), options.rounds)
-            for length in lengths
+            measured(settings_of(name, {**grid, **given, "lengths": length}), rounds) for length in lengths
         ]
         for name, given in FAMILIES
     }
@@ -197,7 +197,7 @@ def factors(name: str, given: Mapping[str, Any], *, smoke: bool) -> list[float |
 
     None where a task has no option for that.
     """
-    grid = {**SHARING, "lengths": "3k:4k:3"} if smoke else SHARING
+    grid = {**SHARING, "lengths": "3k,4k", "depths": "0:100:3"} if smoke else SHARING
     found: list[float | None] = [shared(name, {**grid, **given, "mode": mode}) for mode in ("exact", "bins")]
     if "fresh" not in option_names(find("tasks", settings_of(name, given).task)):
         return [*found, None]
