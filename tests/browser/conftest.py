@@ -76,7 +76,7 @@ def visit(browser: Any) -> Iterator[Visit]:
         context = browser.new_context(**{"viewport": WIDE, **options})
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(120_000)  # a bound for what hangs
         page.watch = Watch(page)
         watches.append(page.watch)
         page.goto(where.resolve().as_uri() if isinstance(where, Path) else where)

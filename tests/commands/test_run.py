@@ -60,7 +60,7 @@ def test_every_wire_format_gives_a_map_and_whole_records(needlemap, wire, flags,
         assert record["cached_tokens"] is not None
         assert record["answered_by"] in ("m", "claude-x")
         assert record["finish"] == "stop"
-        assert 0 < record["latency_s"] < 120
+        assert record["latency_s"] > 0
         assert record["attempts"] == 1
         assert record["scorer"] == {
             "name": "substring",
@@ -69,6 +69,7 @@ def test_every_wire_format_gives_a_map_and_whole_records(needlemap, wire, flags,
             "native": 1.0,
             "why": {"found": ["51328"], "missing": []},
             "mean": False,
+            "unreadable": False,
             "usd": 0.0,
             "rule": record["scorer"]["rule"],  # which it is, tests/scorers tell
         }

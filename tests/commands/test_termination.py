@@ -23,7 +23,7 @@ GRID = ("--lengths", "200:400:5", "--depths", "0:100:8", "--concurrency", "1")
 
 def wait_for_a_record(folder: Path) -> None:
     """Until a run has kept something."""
-    until = time.monotonic() + 120
+    until = time.monotonic() + 250
     while not any(file.stat().st_size for file in (folder / "r").glob("records-*.jsonl")):
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -34,7 +34,7 @@ def test_what_was_scored_is_kept_and_the_same_command_goes_on(needlemap, wire):
     process = needlemap.start("run", *needlemap.asking(wire), *GRID)
     wait_for_a_record(needlemap.folder)
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=250)
     assert process.returncode == 143
     assert said.endswith(SAID)
     assert "Traceback" not in said
@@ -54,7 +54,7 @@ def test_it_works_where_ctrl_c_is_ignored_as_behind_an_ampersand(needlemap, wire
     ) as process:
         wait_for_a_record(needlemap.folder)
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=250)
     assert process.returncode == 143
     assert said.endswith(SAID)
 

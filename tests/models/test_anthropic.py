@@ -48,7 +48,7 @@ async def _ask(model: AnthropicModel, asked: Prompt, decoding: Decoding) -> Answ
 
 def ask(wire: Any, asked: Prompt | None = None, decoding: Decoding | None = None, **options: Any) -> Answer:
     model = AnthropicModel("claude", base_url=wire.root, **options)
-    return asyncio.run(_ask(model, asked or prompt(), decoding or Decoding(timeout_s=10)))
+    return asyncio.run(_ask(model, asked or prompt(), decoding or Decoding(timeout_s=250)))
 
 
 def failure(wire: Any, fault: str) -> Unmeasured:

@@ -34,7 +34,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 async def _ask(backend: str, url: str) -> Answer:
     model = MODELS[backend]("m", base_url=url)
     try:
-        return await model.answer(PROMPT, Decoding(timeout_s=20))
+        return await model.answer(PROMPT, Decoding(timeout_s=250))
     finally:
         await model.close()
 

@@ -154,7 +154,7 @@ def forced(box: Box, *answers: str, api: str = "completions") -> list[Answer]:
     async def ask() -> list[Answer]:
         model = OpenAIModel("box", base_url=box.base_url, api=api)
         try:
-            return [await model.force(prompt(), answer, Decoding(timeout_s=20)) for answer in answers]
+            return [await model.force(prompt(), answer, Decoding(timeout_s=250)) for answer in answers]
         finally:
             await model.close()
 

@@ -65,7 +65,7 @@ async def _ask(model: PythonModel, prompts: list[Prompt], timeout_s: float) -> l
         await model.close()
 
 
-def ask(function: str, prompt: Prompt = CHAT, timeout_s: float = 5.0) -> Answer:
+def ask(function: str, prompt: Prompt = CHAT, timeout_s: float = 250.0) -> Answer:
     return asyncio.run(_ask(PythonModel(f"my_model:{function}"), [prompt], timeout_s))[0]
 
 

@@ -78,7 +78,7 @@ def test_an_interrupt_keeps_what_was_scored_and_says_how_to_go_on(needlemap, wir
     process = needlemap.start("run", *needlemap.asking(wire), *GRID)
     wait_for(wire, 10)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=250)
     assert process.returncode == 130
     assert err.splitlines()[-1] == (
         "needlemap: interrupted. What was scored is kept; to go on: the same command with -o r"
