@@ -163,7 +163,7 @@ class Run:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
         """What a notebook shows: the chart, by the renderer that Altair was told to use, and the text."""
-        from needlemap.reports.notebook import with_text
+        from needlemap.reports.chart import with_text
 
         return with_text(self.plot(), repr(self), include, exclude)
 

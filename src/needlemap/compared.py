@@ -119,7 +119,7 @@ class Compared:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
         """What a notebook shows: the maps and the words."""
-        from needlemap.reports.notebook import with_text
+        from needlemap.reports.chart import with_text
 
         return with_text(self.plot(), self.text, include, exclude)
 

@@ -300,7 +300,7 @@ def test_a_plan_says_it_without_a_traceback(
 
 @pytest.mark.parametrize("wrong", ["[]", DEEP, '{"hidden_size": 0}', '{"hidden_size": "9"}', "{"])
 def test_a_shape_of_absurd_size_is_no_model(tmp_path: Path, wrong: str) -> None:
-    from needlemap.plan.cost import Shape
+    from needlemap.plan.summary import Shape
 
     (tmp_path / "config.json").write_text(wrong)
     with pytest.raises(SettingsError, match="no model configuration"):

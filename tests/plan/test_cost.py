@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from needlemap.errors import SettingsError
-from needlemap.plan.cost import Shape, prefill_flops
+from needlemap.plan.summary import Shape, prefill_flops
 
 SMALL = {
     "hidden_size": 8,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from needlemap.plan.cost import Shape, prefill_flops
 from needlemap.plan.lanes import make_lanes
-from needlemap.plan.summary import Walked, any_order, summarise
+from needlemap.plan.summary import Shape, Walked, any_order, prefill_flops, summarise
 
 GRID = {"lengths": "1k:3k:5", "depths": "0:100:5"}
 PRICED = {"model": "openai/m", "base_url": "http://127.0.0.1:9/v1", "prices": {"input": 2.0, "output": 10.0}}

@@ -10,9 +10,8 @@ from typing import Any
 
 from needlemap.errors import SettingsError
 from needlemap.plan.bins import lower_bound
-from needlemap.plan.cost import Shape
 from needlemap.plan.places import make_bins_of
-from needlemap.plan.summary import WORTH, Summary, Walked, any_order, summarise
+from needlemap.plan.summary import WORTH, Shape, Summary, Walked, any_order, summarise
 from needlemap.settings.prices import price_source
 from needlemap.settings.reading import checked
 from needlemap.settings.settings import Settings

@@ -1,19 +1,118 @@
-"""What a run would cost in one mode: tokens, calls, dollars, operations, time. Asks nobody."""
+"""What a run would cost in one mode: tokens, calls, dollars, operations, time. Asks nobody.
+
+Operations are those of the prefill, by the model's shape. A server's prefix cache is simulated: a prompt
+reuses the leading blocks that are still there. The least recently used block goes first, and of one prompt
+the last, since without those before it it is of no use. That is how vLLM, SGLang, LMDeploy and the
+providers' prompt caches work, up to their details.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import json
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, takewhile
+from pathlib import Path
 
-from needlemap.plan.cache import block_keys, cached_tokens, interleaved
-from needlemap.plan.cost import Shape, prefill_flops
+from needlemap.errors import SettingsError
 from needlemap.plan.lanes import Lanes, speed_up, useful
 from needlemap.plan.order import cut, in_common, ordered, shared
 from needlemap.plan.tree import walk_order
 from needlemap.settings.prices import Prices, summed
 from needlemap.trials.build import Experiment
 from needlemap.trials.repeat import Trial
+
+_MOST = 10**9  # of any size in a model's configuration
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A decoder's size. weights: parameters of all layers, without embeddings. width: query heads times head
+    size, what attention multiplies with each token of the context."""
+
+    layers: int
+    width: int
+    weights: int
+
+    @classmethod
+    def of_config(cls, path: Path) -> Shape:
+        """From a Hugging Face config.json. Raises SettingsError."""
+        try:
+            config = json.loads(path.read_text(encoding="utf-8"))
+            hidden, layers = _size(config["hidden_size"]), _size(config["num_hidden_layers"])
+            heads = _size(config["num_attention_heads"])
+            size = _size(config.get("head_dim") or max(1, hidden // heads))
+            pairs = _size(config.get("num_key_value_heads") or heads)
+            inner = _size(config.get("intermediate_size") or 4 * hidden)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise SettingsError(
+                f"'{path}' is no model configuration that can be read: {str(error)[:200] or error!r}."
+            ) from error
+        gates = 3 if str(config.get("hidden_act", "silu")) in ("silu", "swish", "gelu_pytorch_tanh") else 2
+        return cls(
+            layers, heads * size, layers * hidden * (2 * heads * size + 2 * pairs * size + gates * inner)
+        )
+
+
+def _size(value: object) -> int:
+    """A size that a model can have. Raises ValueError."""
+    if not isinstance(value, int) or not 0 < value < _MOST:
+        raise ValueError(f"a size of {str(value)[:40]}")
+    return value
+
+
+def prefill_flops(shape: Shape, pieces: Iterable[tuple[int, int]]) -> float:
+    """Operations to compute tokens start..stop of prompts, for each (start, stop).
+
+    2 per weight and token, and 4 * layers * width per token and token before it (Kaplan et al. 2020, arXiv
+    2001.08361, table 1).
+    """
+    tokens, pairs = 0, 0
+    for start, stop in pieces:
+        tokens += stop - start
+        pairs += (stop * (stop + 1) - start * (start + 1)) // 2
+    return 2.0 * shape.weights * tokens + 4.0 * shape.layers * shape.width * pairs
+
+
+def block_keys(sizes: Sequence[int], shared: Sequence[int], block_tokens: int) -> list[list[int]]:
+    """For prompts in walk order, the keys of their full blocks: equal keys are equal prefixes.
+
+    shared: tokens each prompt has in common with the one before, in walk order.
+    """
+    fresh, keys, before = count(), [], list[int]()
+    for size, common in zip(sizes, shared, strict=True):
+        kept = before[: common // block_tokens]
+        before = [*kept, *(next(fresh) for _ in range(size // block_tokens - len(kept)))]
+        keys.append(before)
+    return keys
+
+
+def interleaved(lanes: Lanes) -> Iterator[int]:
+    """The order in which lanes of equal speed send their prompts: one of each in turn."""
+    for step in range(max((stop - start for start, stop in lanes.bounds), default=0)):
+        for start, stop in lanes.bounds:
+            if start + step < stop:
+                yield start + step
+
+
+def cached_tokens(
+    keys: Mapping[int, Sequence[int]] | Sequence[Sequence[int]],
+    order: Iterable[int],
+    capacity_tokens: int,
+    block_tokens: int,
+) -> int:
+    """Prompt tokens that a cache of that capacity would serve, asked in that order."""
+    capacity, held, hits = capacity_tokens // block_tokens, OrderedDict[int, None](), 0
+    for place in order:
+        hits += sum(1 for _ in takewhile(held.__contains__, keys[place]))
+        for key in reversed(keys[place]):
+            held[key] = None
+            held.move_to_end(key)
+        while len(held) > capacity:
+            held.popitem(last=False)
+    return hits * block_tokens
+
 
 WORTH = 0.9
 _LEAST_CACHED, _CACHED_STEP = 1024, 128  # what providers sell as cached: in steps, from a least length on

@@ -9,7 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unicodedata import east_asian_width
 
 from needlemap.maps.map import Map
@@ -20,6 +20,7 @@ from needlemap.reports.style import SCREEN, Style, palette_colours
 
 if TYPE_CHECKING:
     import altair
+
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # a name, never fetched
 GREY = "#555555"
@@ -157,3 +158,11 @@ def wrapped(text: str, columns: float) -> list[str]:
     share = 1 + wide / max(1, len(text))
     limit = max(12, int(columns / share))
     return [part for line in text.splitlines() for part in textwrap.wrap(line, limit)] or [""]
+
+
+def with_text(chart: Any, text: str, include: object = None, exclude: object = None) -> Any:
+    """A chart's bundle of representations (and its metadata, if any) with a text for plain consoles."""
+    shown = chart._repr_mimebundle_(include, exclude)
+    bundle, *metadata = shown if isinstance(shown, tuple) else (shown or {},)
+    whole = {**bundle, "text/plain": text}
+    return (whole, *metadata) if metadata else whole

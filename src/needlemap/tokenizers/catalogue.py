@@ -6,6 +6,7 @@ There is never a substitute: what cannot be found is an error that names every p
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -124,3 +125,16 @@ def _from_hub(name: str) -> Tokenizer:
 
 def _looked_at(path: Path) -> str:
     return f"Looked for a file or folder at {path.absolute()}, a bundled vocabulary and a known model's name."
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Hashes and compares by fingerprint, whatever the tokenizer's own class does."""
+
+    fingerprint: str
+    tokenizer: Tokenizer = field(compare=False)
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> Keyed:
+        """The tokenizer with its fingerprint."""
+        return cls(tokenizer.fingerprint, tokenizer)

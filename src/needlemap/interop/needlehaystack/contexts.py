@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.errors import HaystackError, SettingsError
-from needlemap.interop.keyed import Keyed
 from needlemap.text.tokens import Span, Tokenizer, TokenText
+from needlemap.tokenizers.catalogue import Keyed
 from needlemap.tokenizers.catalogue import load as load_tokenizer
 
 Encode = Callable[[str], Sequence[int]]

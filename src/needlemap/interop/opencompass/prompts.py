@@ -18,9 +18,9 @@ from pathlib import Path
 from random import Random
 
 from needlemap.errors import HaystackError, SettingsError, did_you_mean
-from needlemap.interop.keyed import Keyed
 from needlemap.prompts.templates import guided, load_template
 from needlemap.text.tokens import Span, Tokenizer, TokenText, join
+from needlemap.tokenizers.catalogue import Keyed
 from needlemap.tokenizers.catalogue import load as load_tokenizer
 
 
