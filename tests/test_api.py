@@ -156,7 +156,7 @@ def test_a_plan_is_what_the_command_prints_as_json(typed):
     found = needlemap.make_plan(model="openai/gpt-4o", cache_tokens=100_000, **grid)
     flags = ("--model", "openai/gpt-4o", "--lengths", "1k,4k", "--depths", "0,50,100")
     assert found == json.loads(typed("plan", *flags, "--cache-tokens", "100000", "--json").stdout)
-    assert {row["mode"] for row in found["modes"]} == {"single", "exact", "bins", "lattice"}
+    assert {row["mode"] for row in found["modes"]} == {"single", "exact", "bins"}
     with pytest.raises(SettingsError, match="must be above 0"):
         needlemap.make_plan(model="openai/gpt-4o", workers=0)
 

@@ -9,7 +9,7 @@ import pytest
 
 GRID = ("--lengths", "400:1200:4", "--depths", "0:100:5", "--tokenizer", "cl100k_base")
 SMALL = (*GRID, "--max-answer-tokens", "20")
-MODES = ["single", "exact", "bins", "lattice"]
+MODES = ["single", "exact", "bins"]
 KEYS = {
     "mode",
     "cells",
@@ -100,11 +100,12 @@ def test_json_says_the_same_and_more(plan):
     assert 0 < found["bins_lower_bound"] < found["modes"]["bins"]["computed"]
 
 
-@pytest.mark.parametrize("mode", [*MODES, "cold"])
+@pytest.mark.parametrize("mode", [*MODES, "lattice", "cold"])
 def test_the_runs_own_mode_is_marked(needlemap, mode):
     out = needlemap("plan", *SMALL, "--mode", mode).stdout
     marked = re.findall(r"^(\w+) \*", out, re.MULTILINE)
     assert marked == ([] if mode == "cold" else [mode])
+    assert ("\nlattice" in out) == (mode == "lattice")  # it asks other cells: told to whoever wants it
     assert ("Mode cold computes all that single asks." in out) == (mode == "cold")
 
 

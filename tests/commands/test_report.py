@@ -152,9 +152,7 @@ def test_what_cannot_be_drawn_is_said_in_a_line(reports, typed, flags, said):
 def test_under_the_map_it_says_what_the_run_comes_to(reports, typed):
     lines = typed("report", "r", folder=reports.folder).stdout.splitlines()[-5:]
     assert lines[0].startswith("all prompts: 100.0 [75.8, 100.0] (n=12, 2 haystacks: too few to see ")
-    assert lines[1] == (
-        "effective length: absolute:85 >=900 · relative:85 >=900 · worst-depth:85 >=900 · auc 100.0"
-    )
+    assert lines[1] == "effective length: absolute:85 >=900 · relative:85 >=900 · auc 100.0"
     assert lines[2].strip() == "no intervals from fewer than 5 haystacks: --repeats 5 or more"
     assert lines[3] == "by depth: 100.0 at every depth"
     assert lines[4] == "power: to see a drop of 5 points you need about 218 paired trials; you have 12"

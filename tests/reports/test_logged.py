@@ -20,7 +20,6 @@ def test_scores_are_in_percent_lengths_in_tokens_and_what_is_unknown_is_left_out
         "score_at_length/4000": pytest.approx(100 * 10 / 12),
         "effective_length/absolute_85": pytest.approx(1000 * 4 ** (15 / (100 - 1000 / 12))),
         "effective_length/relative_85": told.scalars["effective_length/absolute_85"],
-        "effective_length/worst-depth_85": told.scalars["effective_length/absolute_85"],
         "effective_length/auc": pytest.approx((100 + 1000 / 12) / 2),
         "trials/scored": 23,
         "trials/missing": 1,

@@ -8,6 +8,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.maps.cube import Cube, cube_of
+from needlemap.maps.effective import RULES
 from needlemap.reports.summary import summary_lines
 
 
@@ -30,7 +31,7 @@ def test_nothing_measured_says_nothing():
 
 
 def test_every_rule_has_its_value_and_interval():
-    found = line(summary_lines(cube(8, wrong_from=16_000)), "effective length:")
+    found = line(summary_lines(cube(8, wrong_from=16_000), (*RULES, "worst-depth:85")), "effective length:")
     assert found.startswith("effective length: absolute:85 5k [<1k, 5.2k] ")
     assert "worst-depth:85 4.9k [" in found
     assert "auc 76.6 [" in found

@@ -24,7 +24,7 @@ from needlemap.maps.cube import Array, Cube
 from needlemap.maps.intervals import NORMAL, wilson
 
 Kind = Literal["absolute", "relative", "worst-depth", "auc"]
-RULES = ("absolute:85", "relative:85", "worst-depth:85", "auc")
+RULES = ("absolute:85", "relative:85", "auc")  # those that are shown unless others are asked for
 KINDS = ("absolute", "relative", "worst-depth", "auc")
 PUBLISHED = 0.856  # Llama-2-7B's mean over RULER's 13 tasks at 4k (Hsieh et al. 2024, arXiv 2404.06654)
 LEAST_BASE = 0.5  # at the shortest length, for a share of it to say how far a model can read
@@ -70,9 +70,8 @@ def parse_rule(text: str) -> Rule:
     for kind in KINDS[:3]:
         if name == kind and _percent(number) is not None:
             return Rule(text, kind, (_percent(number) or 0.0) / 100)  # type: ignore[arg-type]
-    raise SettingsError(
-        f"Unknown rule '{text}' of effective length. {did_you_mean(text, RULES)} Numbers are percentages."
-    )
+    near = did_you_mean(text, (*RULES, "worst-depth:85"))
+    raise SettingsError(f"Unknown rule '{text}' of effective length. {near} Numbers are percentages.")
 
 
 def parse_rules(text: str) -> tuple[str, ...]:

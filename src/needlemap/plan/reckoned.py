@@ -18,7 +18,6 @@ from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.trials.build import Experiment, prepare
 
-MODES = ("single", "exact", "bins", "lattice")
 PLAIN = ("single", "exact")  # of the same prompts
 _SUMMED = (
     *("cells", "prompts", "asked", "computed", "cached", "cut_loss"),
@@ -134,7 +133,8 @@ def _by_mode(single: Experiment, settings: Settings, terms: Terms) -> tuple[dict
     """A row a mode, and the bound."""
     found, bound = yardstick(single, terms), None
     rows = {mode: _summary(_as_mode(single, mode), terms, found) for mode in PLAIN}
-    for mode in () if single.ready else MODES[2:]:
+    lattice = ("lattice",) if settings.mode == "lattice" else ()  # other cells than the grid's: only if asked
+    for mode in () if single.ready else ("bins", *lattice):
         experiment = prepare(_in_mode(settings, mode))
         rows[mode] = _summary(experiment, terms, found)
         bound = _bound(experiment) if mode == "bins" else bound

@@ -52,7 +52,9 @@ def test_its_curves_and_lines_are_those_of_the_report(falling):
     assert rules["absolute:85"]["threshold"] == 0.85
     assert rules["absolute:85"]["says"] == "mean score at least 85 %"
     assert (rules["auc"]["tokens"], rules["auc"]["threshold"]) == (None, None)
-    assert rules["worst-depth:85"]["threshold"] is None
+    assert "worst-depth:85" not in rules
+    (other,) = summary([falling], rules=("worst-depth:85",), made=NOW)["runs"]
+    assert [row["threshold"] for row in other["effective"]] == [None]
 
 
 def test_what_could_not_be_measured_is_counted_by_kind(falling):
