@@ -24,7 +24,7 @@ from urllib.request import urlopen
 
 from essays import essays
 from machine import machine, run
-from needlemap.runs.store import RunFolder
+from needlemap.records.folder import RunFolder
 from needlemap.settings.grid import make_grid
 from ranks import write_ranks
 from sides.sink import WORD

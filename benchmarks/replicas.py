@@ -22,12 +22,12 @@ from distributed import Client
 from distributed.comm.tcp import TCP
 
 from machine import machine
+from needlemap.asking.runner import Watcher
+from needlemap.asking.session import Session, make_replicas
 from needlemap.models.replicas.cluster import FOLDER, OwnCluster
 from needlemap.models.replicas.processes import Processes
-from needlemap.runs.record import Record
-from needlemap.runs.runner import Watcher
-from needlemap.runs.session import Session, make_replicas
-from needlemap.runs.store import RunFolder
+from needlemap.records.folder import RunFolder
+from needlemap.records.record import Record
 from needlemap.settings.reading import configure
 from needlemap.sync import run_coroutine
 from needlemap.trials.build import Experiment, prepare

@@ -30,10 +30,10 @@ import httpx
 
 from essays import essays
 from machine import machine, run
+from needlemap.asking.session import Session, make_model
 from needlemap.models.base import Decoding
 from needlemap.models.openai import OpenAIModel
 from needlemap.reports.live import Silent
-from needlemap.runs.session import Session, make_model
 from needlemap.settings.reading import configure
 from needlemap.settings.settings import Settings
 from needlemap.trials.build import Experiment, prepare

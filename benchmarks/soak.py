@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from machine import machine
-from needlemap.runs.record import Record
-from needlemap.runs.session import Session, make_model
+from needlemap.asking.session import Session, make_model
+from needlemap.records.record import Record
 from needlemap.settings.reading import configure
 from needlemap.sync import run_coroutine
 from needlemap.trials.build import prepare

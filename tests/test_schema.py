@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.runs.store import RunFolder, parsed
+from needlemap.records.folder import RunFolder, parsed
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = sorted((ROOT / "tests" / "fixtures").glob("schema-*"))

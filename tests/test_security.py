@@ -14,8 +14,8 @@ from rich.console import Console
 
 from needlemap.http.address import check_address
 from needlemap.models.replicas.processes import Processes
+from needlemap.records.loaded import load_map
 from needlemap.reports.terminal import terminal_map
-from needlemap.runs.loaded import load_map
 from needlemap.secrets import refuse_keys
 from needlemap.settings.settings import Settings
 from needlemap.text.printable import printable

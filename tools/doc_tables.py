@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from needlemap.maps.columns import CELLS, TRIALS, Column
 from needlemap.models.base import Logprobs
-from needlemap.runs.record import Record
+from needlemap.records.record import Record
 from needlemap.settings.older_names import ELSEWHERE, TABLE
 from needlemap.settings.settings import Settings, known_of, marked
 
@@ -31,7 +31,7 @@ PLAIN = {
     Literal: "text",
 }
 
-# What each field of a record means, in the order of runs/record.py; a field without a line here is an error.
+# What each field of a record means, in the order of records/record.py; without a line here it is an error.
 MEANINGS = {
     "schema": "version of this list",
     "key": "hash of all that can change the answer or its score; resume goes by it",

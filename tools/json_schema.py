@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from needlemap.runs.record import SCHEMA, Record
-from needlemap.runs.run_file import Run
+from needlemap.records.record import SCHEMA, Record
+from needlemap.records.run_file import Run
 from needlemap.settings.settings import Settings
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"

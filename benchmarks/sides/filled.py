@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+from needlemap.asking.recording import RecordMaker, surroundings
+from needlemap.asking.session import about
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models.base import Answer
 from needlemap.plan.order import cut, ordered, promised
-from needlemap.runs.record import Record
-from needlemap.runs.recording import RecordMaker, surroundings
-from needlemap.runs.session import about
-from needlemap.runs.store import RunFolder, Writer
+from needlemap.records.folder import RunFolder, Writer
+from needlemap.records.record import Record
 from needlemap.settings.prices import Prices
 from needlemap.sync import run_coroutine
 from needlemap.trials.build import Experiment

@@ -20,8 +20,8 @@ with atheris.instrument_imports(include=["needlemap", "yaml", "json", "csv"]):
     from needlemap.interop.imports.imported import Said, imported
     from needlemap.interop.imports.sources import read
     from needlemap.prompts.templates import load_template
+    from needlemap.records.loaded import cube_of_run, load_run
     from needlemap.reports.terminal import plain_summary
-    from needlemap.runs.loaded import cube_of_run, load_run
     from needlemap.settings.grid import make_grid
     from needlemap.settings.reading import configure
 

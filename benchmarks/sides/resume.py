@@ -6,8 +6,8 @@ import json
 import sys
 from time import perf_counter, process_time
 
-from needlemap.runs.session import Session
-from needlemap.runs.store import RunFolder
+from needlemap.asking.session import Session
+from needlemap.records.folder import RunFolder
 from needlemap.settings.reading import checked
 from needlemap.trials.build import prepare
 

@@ -11,25 +11,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from needlemap.asking.lent import with_lent_prompts
+from needlemap.asking.run import Asking, ask_families
+from needlemap.asking.runner import Outcome
+from needlemap.asking.session import Session
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.maps.columns import margin_frame, trial_frame
 from needlemap.maps.effective import Effective, Mean, parse_rule, published_length
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
+from needlemap.records.families import Families, families_of, fresh_folder
+from needlemap.records.folder import RunFolder
+from needlemap.records.loaded import Loaded, load_map, load_run, stored_title
+from needlemap.records.origin import check_origin
+from needlemap.records.record import Record
 from needlemap.reports.face import ShowingFace
 from needlemap.reports.families import family_lines, read_families, scores_of
 from needlemap.reports.labels import length_range, overall_label
 from needlemap.reports.live import Lines, Silent, Tally, View
 from needlemap.reports.table import is_table, write_table
-from needlemap.runs.asking import Asking, ask_families
-from needlemap.runs.families import Families, families_of, fresh_folder
-from needlemap.runs.lent import with_lent_prompts
-from needlemap.runs.loaded import Loaded, load_map, load_run, stored_title
-from needlemap.runs.origin import check_origin
-from needlemap.runs.record import Record
-from needlemap.runs.runner import Outcome
-from needlemap.runs.session import Session
-from needlemap.runs.store import RunFolder
 from needlemap.settings.suites import choose
 from needlemap.sync import run_coroutine
 from needlemap.text.printable import show

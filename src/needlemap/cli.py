@@ -298,7 +298,7 @@ def replay(
 def _check_origin(path: Path, trusted: bool) -> None:
     """Raises NeedlemapError for a run there that this machine did not begin, unless it is trusted."""
     if path.is_dir():
-        from needlemap.runs.origin import check_origin
+        from needlemap.records.origin import check_origin
 
         check_origin(path, trusted)
 
@@ -307,7 +307,7 @@ def _chosen(
     preset: str | None, flags: dict[str, Any], difficulty: str | None, trusted: bool = False
 ) -> Chosen:
     """What is asked, at a frozen difficulty if one is named."""
-    from needlemap.runs.lent import with_lent_prompts
+    from needlemap.asking.lent import with_lent_prompts
     from needlemap.settings.suites import choose
 
     chosen = with_lent_prompts(choose(preset, flags), trusted)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from needlemap.maps.comparison import Comparison
+from needlemap.records.families import families_of
+from needlemap.records.loaded import Loaded
 from needlemap.reports.comparison import Names, comparison_json, comparison_text, verdict_word
 from needlemap.reports.paired import MARGIN, compare_runs, load_both
-from needlemap.runs.families import families_of
-from needlemap.runs.loaded import Loaded
 
 if TYPE_CHECKING:
     import altair

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from needlemap.runs.store import RunFolder
+from needlemap.records.folder import RunFolder
 
 # Right as long as few other keys stand in the way: it finds the asked key among its first so many.
 MODEL = """

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import pytest
 
-from needlemap.runs.store import RunFolder
+from needlemap.records.folder import RunFolder
 
 
 def result(**changed: object) -> str:

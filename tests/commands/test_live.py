@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from needlemap.records.record import Record
 from needlemap.reports.live import Lines, Tally
-from needlemap.runs.record import Record
 
 CODES = re.compile(rb"\x1b\[(\??)(\d*)(?:;[\d;]*)?([A-Za-z])|\r|\n|[^\x1b\r\n]+")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from needlemap.maps.effective import PUBLISHED
-from needlemap.runs.store import RunFolder
+from needlemap.records.folder import RunFolder
 
 SMALL = "# Three of mine.\nsettings: {lengths: [900, 1200], depths: [0, 50, 100], max_answer_tokens: 40}\n"
 FAMILIES = "families:\n  key: {task: passkey}\n  one: {task: magic}\n  all: {task: multivalue}\n"

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, processors
 
+from needlemap.asking.session import Session, make_model
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding
 from needlemap.plan.summary import Walked, summarise
 from needlemap.prompts.prompt import Prompt
+from needlemap.records.loaded import load_map
 from needlemap.reports.live import Silent
-from needlemap.runs.loaded import load_map
-from needlemap.runs.session import Session, make_model
 from needlemap.settings.reading import configure
 from needlemap.trials.build import prepare
 from needlemap.trials.repeat import Trial

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from needlemap.asking.session import make_model
 from needlemap.errors import SettingsError, VocabularyMissing
 from needlemap.models.base import Answer, Decoding
-from needlemap.runs.session import make_model
 from needlemap.settings.reading import configure
 from needlemap.trials.build import prepare
 from needlemap.trials.repeat import Trial

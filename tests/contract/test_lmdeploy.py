@@ -22,10 +22,10 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from needlemap.asking.session import Session, make_model
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding
 from needlemap.reports.live import Silent
-from needlemap.runs.session import Session, make_model
 from needlemap.settings.reading import configure
 from needlemap.settings.registry import checked
 from needlemap.trials.build import prepare

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from needlemap.asking.session import Session, make_model
 from needlemap.reports.live import Silent
-from needlemap.runs.session import Session, make_model
 from needlemap.settings.reading import configure
 from needlemap.trials.build import prepare
 

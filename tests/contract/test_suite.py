@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from needlemap.runs.store import RunFolder
+from needlemap.records.folder import RunFolder
 from needlemap.settings.suites import load_suite
 
 pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")

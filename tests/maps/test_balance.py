@@ -9,8 +9,8 @@ import pytest
 
 from needlemap.maps.balance import Balance, Rate, balance
 from needlemap.maps.intervals import wilson
+from needlemap.records.record import PromptRecord, Record, ScorerRecord
 from needlemap.reports.closing import balance_lines
-from needlemap.runs.record import PromptRecord, Record, ScorerRecord
 
 
 def record(number: int, score: float | None, why: dict[str, Any], prompt: str | None = None) -> Record:

@@ -10,7 +10,7 @@ import pytest
 from needlemap.maps.clusters import noise_floor
 from needlemap.maps.cube import make_cube
 from needlemap.maps.map import depth_scores, total_score
-from needlemap.runs.record import PromptRecord, Record, ScorerRecord
+from needlemap.records.record import PromptRecord, Record, ScorerRecord
 
 
 def record(depth: float, repeat: int, score: float | None, sha256: str = "", **fields: Any) -> Record:

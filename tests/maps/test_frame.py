@@ -10,7 +10,7 @@ import pytest
 from needlemap.errors import NeedlemapError
 from needlemap.maps.columns import trial_frame
 from needlemap.maps.map import Map, make_map
-from needlemap.runs.record import Record, ScorerRecord
+from needlemap.records.record import Record, ScorerRecord
 
 
 def record(depth: float, score: float | None, repeat: int = 0) -> Record:

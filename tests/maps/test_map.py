@@ -6,8 +6,8 @@ import pytest
 
 from needlemap.maps.intervals import wilson
 from needlemap.maps.map import Map, make_map
+from needlemap.records.record import NeedleRecord, PromptRecord, Record
 from needlemap.reports.labels import length_margins
-from needlemap.runs.record import NeedleRecord, PromptRecord, Record
 
 
 def record(key: str, length: int, depth: float, score: float | None, failure: str | None = None) -> Record:

@@ -9,7 +9,7 @@ import pytest
 
 from needlemap.maps.comparison import compare_pairs
 from needlemap.maps.pairs import Pairs, pair_up
-from needlemap.runs.record import PromptRecord, Record, ScorerRecord
+from needlemap.records.record import PromptRecord, Record, ScorerRecord
 
 CELLS = [[1_000, 0.0, [0, 1]], [1_000, 0.5, [0, 1]]]
 

@@ -24,7 +24,7 @@ from needlemap.models.likelihood import rows_of
 from needlemap.models.openai import OpenAIModel, read
 from needlemap.models.walk import logprobs
 from needlemap.prompts.prompt import TEXT, Message, Prompt
-from needlemap.runs.record import Record
+from needlemap.records.record import Record
 from needlemap.tokenizers.catalogue import load
 
 GIVEN = "The locker code is 4711."

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from needlemap.errors import Failure
-from needlemap.runs.loaded import load_map
+from needlemap.records.loaded import load_map
 
 SEED = int(os.environ.get("NEEDLEMAP_FAULTS", "6"))
 TRIALS = int(os.environ.get("NEEDLEMAP_TRIALS", "300"))  # a multiple of a hundred

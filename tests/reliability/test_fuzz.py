@@ -23,15 +23,15 @@ from needlemap.errors import NeedlemapError
 from needlemap.interop.imports.imported import Said, imported
 from needlemap.interop.imports.sources import read
 from needlemap.prompts.templates import fill, load_template
+from needlemap.records.folder import RunFolder
+from needlemap.records.loaded import load_run
+from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
 from needlemap.reports.closing import ended_lines
 from needlemap.reports.page.document import make_page
 from needlemap.reports.summary import summary_lines
 from needlemap.reports.table import csv_text, trials_table
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.usage import cache_lines
-from needlemap.runs.loaded import load_run
-from needlemap.runs.record import NeedleRecord, PromptRecord, Record, ScorerRecord
-from needlemap.runs.store import RunFolder
 from needlemap.settings.grid import make_grid
 from needlemap.settings.older_names import BY_NAME
 from needlemap.settings.reading import configure

@@ -1,7 +1,7 @@
 """Killed, out of disk, or with a clock that goes back: what was scored stays, nothing is scored twice.
 
 NEEDLEMAP_KILLS: how often the run is killed (4; in CI 100, some minutes). Torn last lines, and two runs
-on one folder: tests/runs/test_resume.py. Killed replicas: tests/commands/test_replicas.py.
+on one folder: tests/asking/test_resume.py. Killed replicas: tests/commands/test_replicas.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from needlemap.runs.store import RunFolder, parsed
+from needlemap.records.folder import RunFolder, parsed
 
 KILLS = int(os.environ.get("NEEDLEMAP_KILLS", "4"))
 CONCURRENCY = 4

@@ -9,8 +9,8 @@ import pytest
 from needlemap.maps.intervals import wilson
 from needlemap.maps.map import CellScore, Map
 from needlemap.maps.map import make_map as map_of_records
-from needlemap.runs.loaded import Loaded
-from needlemap.runs.record import PromptRecord, Record
+from needlemap.records.loaded import Loaded
+from needlemap.records.record import PromptRecord, Record
 
 MakeCell = Callable[..., CellScore]
 MakeMap = Callable[..., Map]

@@ -13,11 +13,11 @@ import pytest
 from rich.console import Console
 
 from needlemap.maps.map import Map
+from needlemap.records.loaded import Loaded, load_run
 from needlemap.reports.chart import heat_map
 from needlemap.reports.page.document import tables
 from needlemap.reports.page.payload import summary
 from needlemap.reports.terminal import terminal_map
-from needlemap.runs.loaded import Loaded, load_run
 
 FLAGS = ("--lengths", "800,1000", "--depths", "50", "--repeats", "2", "--max-answer-tokens", "32", "--quiet")
 

@@ -11,9 +11,9 @@ import pytest
 from needlemap.maps.comparison import FamilyComparison, compare_pairs
 from needlemap.maps.map import Map
 from needlemap.maps.pairs import pair_up
+from needlemap.records.record import PromptRecord, Record, ScorerRecord
 from needlemap.reports.figure import Figure, Shown, across, figure_bytes, figure_chart
 from needlemap.reports.style import CHANGES
-from needlemap.runs.record import PromptRecord, Record, ScorerRecord
 
 LENGTHS, DEPTHS = (1_000, 4_000), (0.0, 0.5)
 

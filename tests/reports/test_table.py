@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from needlemap.records.loaded import Loaded
+from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
 from needlemap.reports.table import Table, Value, cells_table, csv_text, safe, trials_table
-from needlemap.runs.loaded import Loaded
-from needlemap.runs.record import NeedleRecord, PromptRecord, Record, ScorerRecord
 
 
 def rows(table: Table) -> list[dict[str, Value]]:

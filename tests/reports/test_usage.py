@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from needlemap.records.record import PromptRecord, Record
 from needlemap.reports.usage import cache_lines, usage_lines
-from needlemap.runs.record import PromptRecord, Record
 
 
 def record(asked=1000, counted=None, cached=None, shared=None, answered=True):

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from needlemap.asking.retry import Scoring, bounded
 from needlemap.errors import SettingsError
-from needlemap.runs.retry import Scoring, bounded
 from needlemap.scorers.base import FIRST_RULE, Score, Scorer, rule_of
 from needlemap.scorers.words import Exact
 from needlemap.settings.registry import find_kind, installed

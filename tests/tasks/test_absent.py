@@ -15,8 +15,8 @@ from rapidfuzz.distance import Levenshtein
 
 from needlemap.errors import SettingsError
 from needlemap.plan.tree import reused, walk_order
+from needlemap.records.loaded import load_run
 from needlemap.reports.page.payload import summary
-from needlemap.runs.loaded import load_run
 from needlemap.scorers.base import Score
 from needlemap.scorers.only import Only
 from needlemap.settings.grid import Cell

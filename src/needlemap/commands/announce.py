@@ -6,15 +6,15 @@ import sys
 from dataclasses import replace
 from itertools import chain
 
+from needlemap.asking.budget import Budget, Reserved
+from needlemap.asking.canary import begins_twice
+from needlemap.asking.resume import is_replaced
+from needlemap.asking.run import Asking
+from needlemap.asking.session import Session
 from needlemap.models.base import Model
 from needlemap.plan.order import by_length
 from needlemap.plan.reckoned import notes_on
 from needlemap.plan.summary import judged_usd
-from needlemap.runs.asking import Asking
-from needlemap.runs.budget import Budget, Reserved
-from needlemap.runs.canary import begins_twice
-from needlemap.runs.resume import is_replaced
-from needlemap.runs.session import Session
 from needlemap.scorers.base import rule_of
 from needlemap.settings.prices import price_source
 from needlemap.settings.suites import Chosen

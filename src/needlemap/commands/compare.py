@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from needlemap.errors import SettingsError
+from needlemap.records.families import families_of
 from needlemap.reports.comparison import comparison_json, comparison_text
 from needlemap.reports.paired import MARGIN, compare_runs, load_both
-from needlemap.runs.families import families_of
 from needlemap.text.printable import printable, show, show_data
 
 

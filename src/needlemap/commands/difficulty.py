@@ -16,6 +16,9 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from needlemap.asking.run import Turns
+from needlemap.asking.runner import Outcome
+from needlemap.asking.session import Session, make_model
 from needlemap.commands.announce import notes, tell_rules
 from needlemap.commands.replicas import HERE, ReplicaFlags
 from needlemap.commands.run import Terminal, interrupted, show_result, show_usage, verdict
@@ -24,12 +27,9 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import make_folder, read_regular, read_yaml, write_whole
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
-from needlemap.runs.asking import Turns
-from needlemap.runs.families import begin_families, fresh_folder
-from needlemap.runs.loaded import load_map
-from needlemap.runs.runner import Outcome
-from needlemap.runs.session import Session, make_model
-from needlemap.runs.store import RUN_FILE, RunFolder, records_files
+from needlemap.records.families import begin_families, fresh_folder
+from needlemap.records.folder import RUN_FILE, RunFolder, records_files
+from needlemap.records.loaded import load_map
 from needlemap.settings.reading import checked
 from needlemap.settings.registry import find, find_kind, installed
 from needlemap.settings.settings import Settings

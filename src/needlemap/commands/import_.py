@@ -8,9 +8,9 @@ from pathlib import Path
 
 from needlemap.interop.imports.imported import Imported, Said, imported, refuse_taken, write
 from needlemap.interop.imports.sources import Found, holds_results, read
+from needlemap.records.folder import RunFolder
+from needlemap.records.loaded import Loaded, load_map
 from needlemap.reports.labels import score_label
-from needlemap.runs.loaded import Loaded, load_map
-from needlemap.runs.store import RunFolder
 from needlemap.text.printable import show
 
 _SHOWN = 3  # reasons for files left out

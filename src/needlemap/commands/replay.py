@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from needlemap.asking.resume import GRID_MODES
+from needlemap.asking.runner import decoding_of
+from needlemap.asking.session import make_model
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models.base import Answer
+from needlemap.records.folder import RunFolder
+from needlemap.records.origin import check_origin, is_ours
+from needlemap.records.record import Record
 from needlemap.reports.labels import score_label
-from needlemap.runs.origin import check_origin, is_ours
-from needlemap.runs.record import Record
-from needlemap.runs.resume import GRID_MODES
-from needlemap.runs.runner import decoding_of
-from needlemap.runs.session import make_model
-from needlemap.runs.store import RunFolder
 from needlemap.secrets import check_key_names
 from needlemap.settings.grid import percent, setting
 from needlemap.settings.reading import checked

@@ -60,7 +60,7 @@ class ReplicaFlags:
 
     def make(self, settings: Settings, run: Path) -> Model:
         """The model that the settings name, here or as copies. run: where those keep their logs."""
-        from needlemap.runs.session import make_model, make_replicas
+        from needlemap.asking.session import make_model, make_replicas
 
         return make_replicas(settings, self._cluster(settings, run)) if self.wanted else make_model(settings)
 

@@ -14,6 +14,8 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.interop.imports.imported import title as their_title
 from needlemap.maps.effective import RULES, parse_rules
 from needlemap.maps.map import Map
+from needlemap.records.families import Families, families_of
+from needlemap.records.loaded import Loaded, load_run
 from needlemap.reports.closing import ended_lines
 from needlemap.reports.families import RULES as FAMILY_RULES
 from needlemap.reports.families import family_lines, read_families
@@ -25,8 +27,6 @@ from needlemap.reports.table import is_table, write_table
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.trackers import log_runs, parse_tracker
 from needlemap.reports.usage import cache_lines
-from needlemap.runs.families import Families, families_of
-from needlemap.runs.loaded import Loaded, load_run
 from needlemap.text.printable import printable, show
 
 

@@ -9,6 +9,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from needlemap.asking.resume import is_unanswered
+from needlemap.asking.run import Asking, ask_families, look_ahead, spent_in
+from needlemap.asking.runner import Outcome
+from needlemap.asking.session import Session, about
 from needlemap.commands.announce import announce, families_line, notes, tell_rules
 from needlemap.commands.replicas import HERE, MOST, ReplicaFlags
 from needlemap.commands.report import show_families
@@ -16,19 +20,15 @@ from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
+from needlemap.records.families import Families, fresh_folder
+from needlemap.records.folder import RunFolder
+from needlemap.records.loaded import load_map, map_of
+from needlemap.records.record import Record
 from needlemap.reports.closing import ended_lines
 from needlemap.reports.face import ShowingFace
 from needlemap.reports.live import Lines, LiveMap, Silent, Tally, View
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.usage import judge_lines, usage_lines
-from needlemap.runs.asking import Asking, ask_families, look_ahead, spent_in
-from needlemap.runs.families import Families, fresh_folder
-from needlemap.runs.loaded import load_map, map_of
-from needlemap.runs.record import Record
-from needlemap.runs.resume import is_unanswered
-from needlemap.runs.runner import Outcome
-from needlemap.runs.session import Session, about
-from needlemap.runs.store import RunFolder
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.text.printable import show

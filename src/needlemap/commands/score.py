@@ -8,16 +8,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from needlemap.asking.rescoring import rescore, with_scorer
+from needlemap.asking.resume import how_to_score
+from needlemap.asking.retry import Scoring
 from needlemap.commands.run import show_result
 from needlemap.errors import NeedlemapError, SettingsError, Unmeasured, did_you_mean
 from needlemap.files import write_report
 from needlemap.models.thinking import parted
+from needlemap.records.folder import RunFolder
+from needlemap.records.loaded import load_map
 from needlemap.reports.usage import judge_lines
-from needlemap.runs.loaded import load_map
-from needlemap.runs.rescoring import rescore, with_scorer
-from needlemap.runs.resume import how_to_score
-from needlemap.runs.retry import Scoring
-from needlemap.runs.store import RunFolder
 from needlemap.scorers.base import Scorer, rule_of
 from needlemap.settings.flags import parsed
 from needlemap.settings.registry import find_kind

@@ -1,7 +1,7 @@
 """What a server's headers say of its rate limits: how many requests and tokens it still takes, until when.
 
 OpenAI's names (`x-ratelimit-limit-requests`, ... : vLLM gateways, Groq, Azure, LiteLLM send the same) and
-Anthropic's (`anthropic-ratelimit-requests-limit`, ...). Nothing is waited for here: see `runs/pacer.py`.
+Anthropic's (`anthropic-ratelimit-requests-limit`, ...). Nothing is waited for here: see `asking/pacer.py`.
 """
 
 from __future__ import annotations

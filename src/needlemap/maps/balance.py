@@ -11,7 +11,7 @@ from math import sqrt
 
 from needlemap.maps.cube import by_prompt, known_scores, latest_records
 from needlemap.maps.intervals import wilson
-from needlemap.runs.record import Record
+from needlemap.records.record import Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from needlemap.errors import NeedlemapError
-from needlemap.runs.record import Record
+from needlemap.records.record import Record
 from needlemap.settings.grid import percent
 
 if TYPE_CHECKING:

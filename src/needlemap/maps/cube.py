@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from needlemap.runs.record import Record
+from needlemap.records.record import Record
 
 Place = tuple[int, int, float]  # repeat, length in tokens, depth
 

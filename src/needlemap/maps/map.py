@@ -18,7 +18,7 @@ import numpy as np
 from needlemap.maps.clusters import ClusterMean, cluster_mean
 from needlemap.maps.cube import Array, Cube, is_ragged, known_scores, latest_records, make_cube, prompt_of
 from needlemap.maps.intervals import wilson
-from needlemap.runs.record import SKIPPED, Record
+from needlemap.records.record import SKIPPED, Record
 
 PARTS = 10  # of the haystack, where every length has depths of its own
 

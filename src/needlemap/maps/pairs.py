@@ -22,7 +22,7 @@ from needlemap.maps.cube import (
     place_of,
     prompt_of,
 )
-from needlemap.runs.record import Record
+from needlemap.records.record import Record
 
 Cells = Iterable[Sequence[Any]]  # rows of run.json: length in tokens, depth, repeats
 

@@ -1,7 +1,7 @@
 """What a back end is: it answers prompts, and raises `Unmeasured` when it gets no answer.
 
 A back end never retries, never scores and keeps no state between answers but its connection: retrying is
-`runs/retry.py`'s, scoring is `scorers/`'s.
+`asking/retry.py`'s, scoring is `scorers/`'s.
 """
 
 from __future__ import annotations

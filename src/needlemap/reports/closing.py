@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from needlemap.asking.closed_book import closed_book_lines
+from needlemap.asking.resume import outdated
 from needlemap.maps.balance import Rate, balance
 from needlemap.maps.cube import latest_records
+from needlemap.records.folder import RunFolder
+from needlemap.records.record import Record, outcome_counts, outcome_lines
 from needlemap.reports.labels import interval_label, score_label
-from needlemap.runs.closed_book import closed_book_lines
-from needlemap.runs.record import Record, outcome_counts, outcome_lines
-from needlemap.runs.resume import outdated
-from needlemap.runs.store import RunFolder
 
 
 def ended_lines(folder: RunFolder) -> list[str]:

@@ -12,12 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from needlemap.asking.run import Face
+from needlemap.asking.runner import Watcher
+from needlemap.asking.session import Session
 from needlemap.files import make_inside, write_whole
+from needlemap.records.families import Families
 from needlemap.reports.live import Silent, Together, View
-from needlemap.runs.asking import Face
-from needlemap.runs.families import Families
-from needlemap.runs.runner import Watcher
-from needlemap.runs.session import Session
 from needlemap.settings.grid import percent
 from needlemap.text.printable import show
 from needlemap.trials.repeat import Trial

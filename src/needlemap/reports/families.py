@@ -8,10 +8,10 @@ from math import inf
 from needlemap.maps.clusters import FEWEST
 from needlemap.maps.effective import PUBLISHED, FamilyScores, Mean, parse_rule, published_length
 from needlemap.maps.map import Map
+from needlemap.records.families import Families
+from needlemap.records.loaded import Loaded, load_run
 from needlemap.reports.labels import interval_label, length_labels, score_label
 from needlemap.reports.summary import effective_label
-from needlemap.runs.families import Families
-from needlemap.runs.loaded import Loaded, load_run
 from needlemap.text.printable import printable
 
 RULES = (f"absolute:{100 * PUBLISHED:g}", "absolute:85", "relative:85", "auc")

@@ -15,13 +15,13 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import write_report
 from needlemap.maps.comparison import CellChange, FamilyComparison, LengthDifference
 from needlemap.maps.map import Map
+from needlemap.records.loaded import Loaded
 from needlemap.reports.chart import Panel, dressed, map_panel, map_title, panel
 from needlemap.reports.labels import interval, points, told_apart
 from needlemap.reports.layout import make_layout
 from needlemap.reports.marks import Measure, Pen, Spec
 from needlemap.reports.paired import compare_loaded
 from needlemap.reports.style import CHANGES, PRINT, SCREEN, Style
-from needlemap.runs.loaded import Loaded
 from needlemap.text.printable import printable
 
 SCREEN_PPI, PRINT_PPI = 144, 360  # whole pixels to a point: two, and five

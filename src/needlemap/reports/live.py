@@ -12,10 +12,10 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from needlemap.asking.runner import Watcher
 from needlemap.maps.map import Map
+from needlemap.records.record import Record
 from needlemap.reports.terminal import terminal_map
-from needlemap.runs.record import Record
-from needlemap.runs.runner import Watcher
 from needlemap.settings.units import duration_label
 from needlemap.text.printable import show
 from needlemap.trials.repeat import Trial

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from needlemap.asking.resume import contrast, how_to_score, outdated, phrase, prompt_contrast
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.maps.comparison import Comparison, compare_families
 from needlemap.maps.pairs import Pairs, pair_up
+from needlemap.records.families import Families
+from needlemap.records.loaded import Loaded, called, load_run, one_haystack
 from needlemap.reports.comparison import Names
-from needlemap.runs.families import Families
-from needlemap.runs.loaded import Loaded, called, load_run, one_haystack
-from needlemap.runs.resume import contrast, how_to_score, outdated, phrase, prompt_contrast
 from needlemap.settings.grid import percent
 
 MARGIN = 2.0  # points

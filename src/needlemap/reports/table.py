@@ -18,9 +18,9 @@ from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import is_regular, read_regular, write_report
 from needlemap.maps.columns import CELLS, RUN, TRIALS, Column, Value
 from needlemap.maps.map import Map
+from needlemap.records.loaded import Loaded
+from needlemap.records.record import Record
 from needlemap.reports.opencompass import SECTION, column_names, summary_csv, summary_txt
-from needlemap.runs.loaded import Loaded
-from needlemap.runs.record import Record
 from needlemap.text.printable import FORMULA_STARTS, LINE_BREAKS
 from needlemap.version import __version__
 

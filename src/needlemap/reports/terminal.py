@@ -16,6 +16,7 @@ from rich.style import Style
 from rich.text import Text
 
 from needlemap.maps.map import CellScore, Map
+from needlemap.records.record import SKIPPED
 from needlemap.reports.labels import (
     Margin,
     all_failures,
@@ -31,7 +32,6 @@ from needlemap.reports.labels import (
     score_label,
 )
 from needlemap.reports.style import colour_of, palette_colours
-from needlemap.runs.record import SKIPPED
 
 T = TypeVar("T")
 RAGGED_ROWS = 20

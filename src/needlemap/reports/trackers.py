@@ -18,12 +18,12 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.maps.effective import RULES, effective_length, parse_rule
+from needlemap.records.loaded import Loaded
 from needlemap.reports.figure import Figure, Shown, figure_bytes
 from needlemap.reports.labels import told_apart
 from needlemap.reports.page.curves import total
 from needlemap.reports.page.payload import fact_rows, value_text
 from needlemap.reports.table import Table, cells_table
-from needlemap.runs.loaded import Loaded
 from needlemap.settings.grid import percent
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from needlemap.runs.record import Record
+from needlemap.records.record import Record
 from needlemap.settings.settings import LEAST_FRAMING
 
 _TOLERANCE = 0.02  # share by which a server's count may differ from the length asked

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from needlemap.runs.loaded import Loaded
-from needlemap.runs.record import SCHEMA, NeedleRecord, PromptRecord, Record, ScorerRecord
+from needlemap.records.loaded import Loaded
+from needlemap.records.record import SCHEMA, NeedleRecord, PromptRecord, Record, ScorerRecord
 
 MakeRecord = Callable[..., Record]
 MakeRun = Callable[..., Loaded]

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from needlemap.records.loaded import Loaded
 from needlemap.reports.page import document
 from needlemap.reports.page.document import packed, page_html
 from needlemap.reports.page.payload import summary
 from needlemap.reports.page.trials import trial_columns
-from needlemap.runs.loaded import Loaded
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> {{script}} \"' & <!-- \u2028 \u202e"

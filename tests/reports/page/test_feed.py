@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from needlemap.records.record import Record
 from needlemap.reports.live import Tally
 from needlemap.reports.page import live as module
 from needlemap.reports.page.document import packed
 from needlemap.reports.page.live import Feed, Payload
-from needlemap.runs.record import Record
 
 
 def a_record(repeat: int = 0) -> Record:

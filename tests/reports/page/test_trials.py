@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from needlemap.records.record import NeedleRecord
 from needlemap.reports.page.trials import Detail, trial_columns
-from needlemap.runs.record import NeedleRecord
 
 
 def test_rows_are_by_cell_then_repeat_and_all_columns_are_as_long(make_run, make_record):

@@ -21,9 +21,9 @@ from needlemap.errors import NeedlemapError
 from needlemap.files import open_inside
 from needlemap.interop.imports.row import SCORERS, Row, Scale, native_mean, scale_of, share
 from needlemap.interop.imports.sources import Source
-from needlemap.runs.origin import signed
-from needlemap.runs.record import SCHEMA, NeedleRecord, Record, ScorerRecord
-from needlemap.runs.store import RunFolder, Writer
+from needlemap.records.folder import RunFolder, Writer
+from needlemap.records.origin import signed
+from needlemap.records.record import SCHEMA, NeedleRecord, Record, ScorerRecord
 from needlemap.version import __version__
 
 MODE = "imported"

@@ -18,6 +18,7 @@ from time import perf_counter
 from typing import Any, ClassVar
 from uuid import uuid4
 
+from needlemap.asking.retry import attempts
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.interop.needlehaystack import session as files
 from needlemap.interop.needlehaystack.contexts import context, context_by
@@ -27,7 +28,6 @@ from needlemap.models.base import Answer, Decoding, Model, find_backend
 from needlemap.models.judge import Judge
 from needlemap.prompts.prompt import Prompt
 from needlemap.prompts.templates import load_template
-from needlemap.runs.retry import attempts
 from needlemap.scorers.base import Scorer
 from needlemap.scorers.words import Substring
 from needlemap.secrets import hidden

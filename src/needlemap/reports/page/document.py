@@ -26,10 +26,10 @@ from typing import Any
 from needlemap.errors import SettingsError
 from needlemap.files import write_report
 from needlemap.maps.effective import RULES
+from needlemap.records.loaded import Loaded, load_run
 from needlemap.reports.labels import score_label
 from needlemap.reports.page.payload import summary
 from needlemap.reports.page.trials import FULL, Detail, trial_columns
-from needlemap.runs.loaded import Loaded, load_run
 
 LEVEL = 6  # of compression: higher ones take three times as long for two percent
 LIVE = '<meta name="needlemap-live" content="data">'

@@ -24,14 +24,14 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
+from needlemap.asking.session import Session, about
 from needlemap.maps.cube import latest_records
+from needlemap.records.families import Families
+from needlemap.records.loaded import Loaded, load_run
+from needlemap.records.record import Record
 from needlemap.reports.live import Silent, Tally
 from needlemap.reports.page.document import as_json, fitted, page_html
 from needlemap.reports.page.payload import summary
-from needlemap.runs.families import Families
-from needlemap.runs.loaded import Loaded, load_run
-from needlemap.runs.record import Record
-from needlemap.runs.session import Session, about
 from needlemap.text.printable import show
 
 AT_LEAST_S = 1.0  # from the end of one build to the next

@@ -14,9 +14,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from needlemap.asking.resume import outdated
 from needlemap.maps.cube import Cube
 from needlemap.maps.effective import RULES, effective_length, parse_rule
 from needlemap.maps.map import Map
+from needlemap.records.loaded import Loaded
+from needlemap.records.record import Record, outcome_counts, outcome_lines
 from needlemap.reports.closing import balance_lines, placeless_lines
 from needlemap.reports.labels import NOT_ASKED, length_labels, row_labels, told_apart
 from needlemap.reports.layout import Layout, make_layout
@@ -25,9 +28,6 @@ from needlemap.reports.page.trials import cell_columns, tokens_of
 from needlemap.reports.style import PALETTES, palette_colours
 from needlemap.reports.summary import summary_lines
 from needlemap.reports.usage import cache_lines
-from needlemap.runs.loaded import Loaded
-from needlemap.runs.record import Record, outcome_counts, outcome_lines
-from needlemap.runs.resume import outdated
 from needlemap.secrets import hidden
 from needlemap.settings.settings import ITEM, Settings
 from needlemap.version import __version__

@@ -16,9 +16,9 @@ from typing import Any
 
 from needlemap.maps.columns import TRIALS
 from needlemap.maps.map import CellScore, Map
+from needlemap.records.record import NeedleRecord, PromptRecord, Record
 from needlemap.reports.layout import Layout
 from needlemap.reports.page.curves import mean, share
-from needlemap.runs.record import NeedleRecord, PromptRecord, Record
 
 Place = tuple[int, float]  # length in tokens, depth
 

@@ -16,6 +16,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from needlemap.asking.budget import Budget, Reserved
+from needlemap.asking.canary import send
+from needlemap.asking.closed_book import ask, every_record, unasked
+from needlemap.asking.lent import check_lent
+from needlemap.asking.resume import GRID_MODES, is_replaced, scorer_about, set_aside, to_be_scored, unscored
+from needlemap.asking.runner import Outcome, Runner, Watcher, raised
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.base import Model, find_backend
 from needlemap.models.replicas.cluster import Cluster
@@ -25,15 +31,9 @@ from needlemap.plan.lanes import Lanes
 from needlemap.plan.order import Side, by_length, cut, ordered, promised
 from needlemap.plan.places import ALONE
 from needlemap.plan.tree import with_breakpoints, with_partings
-from needlemap.runs.budget import Budget, Reserved
-from needlemap.runs.canary import send
-from needlemap.runs.closed_book import ask, every_record, unasked
-from needlemap.runs.lent import check_lent
-from needlemap.runs.origin import signed
-from needlemap.runs.record import SCHEMA
-from needlemap.runs.resume import GRID_MODES, is_replaced, scorer_about, set_aside, to_be_scored, unscored
-from needlemap.runs.runner import Outcome, Runner, Watcher, raised
-from needlemap.runs.store import RunFolder, Writer
+from needlemap.records.folder import RunFolder, Writer
+from needlemap.records.origin import signed
+from needlemap.records.record import SCHEMA
 from needlemap.scorers.base import Scorer
 from needlemap.settings.prices import Prices
 from needlemap.settings.settings import Settings

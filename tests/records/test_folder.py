@@ -13,10 +13,10 @@ import pytest
 
 from needlemap import files
 from needlemap.errors import NeedlemapError
-from needlemap.runs import store
-from needlemap.runs.record import Record
-from needlemap.runs.run_file import what_is_wrong
-from needlemap.runs.store import RunFolder, Writer, write_json
+from needlemap.records import folder as store
+from needlemap.records.folder import RunFolder, Writer, write_json
+from needlemap.records.record import Record
+from needlemap.records.run_file import what_is_wrong
 
 
 def record(key: str, **changed) -> Record:

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from needlemap.asking.budget import Budget
+from needlemap.asking.runner import Outcome
+from needlemap.asking.session import Session
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding, Model
 from needlemap.prompts.prompt import Prompt
+from needlemap.records.record import PromptRecord, Record, ScorerRecord
 from needlemap.reports.live import Silent, Tally
-from needlemap.runs.budget import Budget
-from needlemap.runs.record import PromptRecord, Record, ScorerRecord
-from needlemap.runs.runner import Outcome
-from needlemap.runs.session import Session
 from needlemap.settings.prices import Prices
 from needlemap.settings.reading import configure
 from needlemap.settings.settings import Settings

@@ -8,9 +8,9 @@ from time import monotonic
 
 import pytest
 
+from needlemap.asking.pacer import Bucket, Pacer, Ticket
 from needlemap.errors import Failure, Unmeasured
 from needlemap.http.allowance import Allowance, Quota, allowance
-from needlemap.runs.pacer import Bucket, Pacer, Ticket
 from needlemap.settings.units import duration_label
 
 GRID = ("--lengths", "200", "--depths", "50", "--mode", "single")
@@ -198,7 +198,7 @@ def test_a_long_wait_is_told_and_a_server_that_never_answers_ends_the_run(needle
     ended = needlemap.run(wire, *GRID)
     assert "rate limited: asking again in 6 s" in ended.stderr
     wire.schedule("429", cycle=True)
-    monkeypatch.setattr("needlemap.runs.pacer.FIRST_PATIENCE_S", 2.0)
+    monkeypatch.setattr("needlemap.asking.pacer.FIRST_PATIENCE_S", 2.0)
     ended = needlemap.run(wire, *GRID, "-o", "other", code=2)
     assert "rate limited" in ended.stderr
     assert len(wire.log()) < 10

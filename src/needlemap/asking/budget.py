@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
 
-from needlemap.runs.record import Record, UnreadRecord
+from needlemap.records.record import Record, UnreadRecord
 from needlemap.settings.prices import Prices
 from needlemap.settings.settings import Settings
 from needlemap.settings.units import duration_label

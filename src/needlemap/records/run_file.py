@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from needlemap.runs.record import MOST, MOST_TOKENS, SCHEMA
+from needlemap.records.record import MOST, MOST_TOKENS, SCHEMA
 from needlemap.scorers.base import FIRST_RULE
 from needlemap.settings.grid import MOST_TRIALS
 from needlemap.settings.registry import current_name

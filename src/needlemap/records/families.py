@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_regular, make_folder, read_regular
-from needlemap.runs.store import RUN_FILE, write_json
+from needlemap.records.folder import RUN_FILE, write_json
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import plain_name
 from needlemap.version import __version__

@@ -14,7 +14,7 @@ from typing import Any
 from needlemap.errors import Unmeasured
 from needlemap.models.base import Answer
 from needlemap.prompts.prompt import Prompt
-from needlemap.runs.record import NeedleRecord, PromptRecord, Record, ScorerRecord, UnreadRecord
+from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord, UnreadRecord
 from needlemap.scorers.base import Score, Scorer, rule_of
 from needlemap.settings.prices import Prices
 from needlemap.settings.settings import Settings

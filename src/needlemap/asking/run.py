@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
+from needlemap.asking.budget import Budget
+from needlemap.asking.closed_book import every_record
+from needlemap.asking.resume import GRID_MODES, check_same, is_unanswered, unscored
+from needlemap.asking.runner import Outcome, Watcher
+from needlemap.asking.session import Session, check_judge, make_model
 from needlemap.errors import NeedlemapError
 from needlemap.models.base import Model
-from needlemap.runs.budget import Budget
-from needlemap.runs.closed_book import every_record
-from needlemap.runs.families import Families, begin_families
-from needlemap.runs.resume import GRID_MODES, check_same, is_unanswered, unscored
-from needlemap.runs.runner import Outcome, Watcher
-from needlemap.runs.session import Session, check_judge, make_model
-from needlemap.runs.store import RunFolder
+from needlemap.records.families import Families, begin_families
+from needlemap.records.folder import RunFolder
 from needlemap.settings.grid import setting
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from needlemap.runs import store
-from needlemap.runs.record import Record
-from needlemap.runs.store import RunFolder, parsed, records_files
+from needlemap.records import folder as store
+from needlemap.records.folder import RunFolder, parsed, records_files
+from needlemap.records.record import Record
 
 BM25 = ("--model", "baseline/bm25", "--lengths", "500,900", "-o", "r")
 

@@ -36,8 +36,8 @@ from needlemap.files import (
     read_regular,
     write_whole,
 )
-from needlemap.runs.record import SCHEMA, Record
-from needlemap.runs.run_file import is_ruled_otherwise, ruled, what_is_wrong
+from needlemap.records.record import SCHEMA, Record
+from needlemap.records.run_file import is_ruled_otherwise, ruled, what_is_wrong
 
 LOCK = ".lock"
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)

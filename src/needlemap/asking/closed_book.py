@@ -12,16 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
+from needlemap.asking.budget import Budget
+from needlemap.asking.resume import to_be_scored
+from needlemap.asking.runner import Runner, Watcher
 from needlemap.files import is_regular, open_inside
 from needlemap.models.base import Model
 from needlemap.plan.lanes import make_lanes
 from needlemap.prompts.prompt import TEXT, Message, Prompt
-from needlemap.runs.budget import Budget
-from needlemap.runs.record import Record
-from needlemap.runs.resume import to_be_scored
-from needlemap.runs.run_file import ruled
-from needlemap.runs.runner import Runner, Watcher
-from needlemap.runs.store import RunFolder, scorer_of
+from needlemap.records.folder import RunFolder, scorer_of
+from needlemap.records.record import Record
+from needlemap.records.run_file import ruled
 from needlemap.settings.grid import Cell
 from needlemap.text.printable import printable
 from needlemap.trials.build import Experiment

@@ -15,15 +15,15 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 from zlib import crc32
 
+from needlemap.asking.budget import Budget, Reserved
+from needlemap.asking.pacer import LONGEST_WAIT_S, Pacer
+from needlemap.asking.recording import NONE_UNREAD, RecordMaker, answer_of, scored_anew
+from needlemap.asking.retry import Scoring, attempts
 from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
 from needlemap.http.faults import raised_by
 from needlemap.models.base import LANE, Answer, Decoding, Model
 from needlemap.plan.lanes import LaneQueue, Lanes
-from needlemap.runs.budget import Budget, Reserved
-from needlemap.runs.pacer import LONGEST_WAIT_S, Pacer
-from needlemap.runs.record import Record, UnreadRecord
-from needlemap.runs.recording import NONE_UNREAD, RecordMaker, answer_of, scored_anew
-from needlemap.runs.retry import Scoring, attempts
+from needlemap.records.record import Record, UnreadRecord
 from needlemap.scorers.base import Score, Scorer
 from needlemap.settings.prices import Prices
 from needlemap.settings.settings import Settings

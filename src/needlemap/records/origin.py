@@ -19,8 +19,8 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import read_regular, write_whole
-from needlemap.runs.families import families_of
-from needlemap.runs.store import RUN_FILE, RunFolder
+from needlemap.records.families import families_of
+from needlemap.records.folder import RUN_FILE, RunFolder
 from needlemap.secrets import hidden, key_names
 from needlemap.settings.settings import marked
 

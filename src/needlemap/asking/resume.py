@@ -15,9 +15,9 @@ from itertools import chain
 from typing import Any
 
 from needlemap.errors import NeedlemapError
-from needlemap.runs.record import Record
-from needlemap.runs.run_file import is_ruled_otherwise, ruled
-from needlemap.runs.store import RUN_FILE, RunFolder, records_files, scorer_of
+from needlemap.records.folder import RUN_FILE, RunFolder, records_files, scorer_of
+from needlemap.records.record import Record
+from needlemap.records.run_file import is_ruled_otherwise, ruled
 from needlemap.scorers.base import Scorer, rule_of
 from needlemap.settings.grid import percent
 from needlemap.settings.registry import find

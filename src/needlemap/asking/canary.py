@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from needlemap.asking.runner import Runner
 from needlemap.errors import Failure
 from needlemap.plan.places import ALONE
 from needlemap.prompts.prompt import Prompt
-from needlemap.runs.record import ANSWER_SPENT, REFUSED, THINKING_SPENT, Record
-from needlemap.runs.runner import Runner
+from needlemap.records.record import ANSWER_SPENT, REFUSED, THINKING_SPENT, Record
 from needlemap.secrets import scrub
 from needlemap.settings.grid import percent
 from needlemap.settings.settings import Settings

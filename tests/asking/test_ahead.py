@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from needlemap.asking.run import Ahead, look_ahead
 from needlemap.errors import NeedlemapError
-from needlemap.runs.asking import Ahead, look_ahead
 from needlemap.settings.reading import configure
 from needlemap.settings.suites import load_suite
 from needlemap.trials.build import prepare

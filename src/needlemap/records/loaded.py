@@ -10,8 +10,8 @@ from typing import Any
 
 from needlemap.maps.cube import Cube, latest_records, make_cube
 from needlemap.maps.map import Map, make_map, with_skipped
-from needlemap.runs.record import Record
-from needlemap.runs.store import RunFolder
+from needlemap.records.folder import RunFolder
+from needlemap.records.record import Record
 from needlemap.text.printable import printable
 
 

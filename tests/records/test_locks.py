@@ -8,7 +8,7 @@ import fcntl
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.runs.store import lock_folder
+from needlemap.records.folder import lock_folder
 
 
 def test_a_folder_is_held_until_its_run_ends(tmp_path):

@@ -6,8 +6,8 @@ import json
 from datetime import UTC, datetime
 
 from needlemap import load, run
+from needlemap.records.loaded import load_run
 from needlemap.reports.page.payload import summary
-from needlemap.runs.loaded import load_run
 
 GIVEN = {"lengths": [1000], "depths": [0, 100], "max_answer_tokens": 64, "quiet": True}
 TOLD = "unreadable: 2/2 = 100.0 % [34.2, 100.0] of the answers"

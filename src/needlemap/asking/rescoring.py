@@ -12,17 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from needlemap.asking.pacer import Pacer
+from needlemap.asking.recording import RecordMaker, answer_of, scored_anew
+from needlemap.asking.resume import GRID_MODES, check_same, scorer_about
+from needlemap.asking.retry import Scoring
+from needlemap.asking.runner import raised, whole_answer
+from needlemap.asking.session import make_ready
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
-from needlemap.runs.origin import signed
-from needlemap.runs.pacer import Pacer
-from needlemap.runs.record import Record
-from needlemap.runs.recording import RecordMaker, answer_of, scored_anew
-from needlemap.runs.resume import GRID_MODES, check_same, scorer_about
-from needlemap.runs.retry import Scoring
-from needlemap.runs.run_file import ruled
-from needlemap.runs.runner import raised, whole_answer
-from needlemap.runs.session import make_ready
-from needlemap.runs.store import RunFolder, Writer
+from needlemap.records.folder import RunFolder, Writer
+from needlemap.records.origin import signed
+from needlemap.records.record import Record
+from needlemap.records.run_file import ruled
 from needlemap.scorers.base import Score, Scorer
 from needlemap.settings.grid import percent, setting
 from needlemap.settings.prices import Prices

@@ -15,9 +15,9 @@ from time import monotonic
 from typing import TypeVar
 from unicodedata import normalize
 
+from needlemap.asking.pacer import LONGEST_WAIT_S, Pacer, Ticket
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models.base import Answer
-from needlemap.runs.pacer import LONGEST_WAIT_S, Pacer, Ticket
 from needlemap.scorers.base import Score, Scorer
 from needlemap.settings.prices import summed
 from needlemap.tasks.base import Reference

@@ -1,0 +1,1 @@
+"""What lies on disk: records, run.json, a run's folder and its families."""

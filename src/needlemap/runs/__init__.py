@@ -1,1 +1,0 @@
-"""A run: its folder, its records, and the loop that fills it."""
