@@ -69,6 +69,22 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "openai-gpt": lambda: transformers.OpenAIGPTConfig(
         vocab_size=256, n_positions=1024, n_embd=64, n_layer=2, n_head=4, initializer_range=0.3
     ),
+    "deepseek_v4": lambda: transformers.DeepseekV4Config(
+        **{**SHAPE, "num_key_value_heads": 1},
+        moe_intermediate_size=32,
+        head_dim=16,
+        q_lora_rank=16,
+        n_routed_experts=4,
+        num_experts_per_tok=2,
+        layer_types=["heavily_compressed_attention", "compressed_sparse_attention"],
+        mlp_layer_types=["moe", "moe"],
+        sliding_window=24,
+        o_groups=2,
+        o_lora_rank=16,
+        index_n_heads=2,
+        index_head_dim=32,
+        index_topk=4,
+    ),
     "mamba": lambda: transformers.MambaConfig(
         vocab_size=256, hidden_size=32, state_size=8, num_hidden_layers=2, initializer_range=0.3
     ),
@@ -341,6 +357,14 @@ def test_a_cache_that_goes_wrong_only_in_longer_texts_is_noticed() -> None:
     assert not engine.way.share
     answers, _ = asked(engine, prompts())
     assert answers == [generated(own(Late), ids) for ids in prompts()]
+
+
+def test_attention_that_picks_its_tokens_is_computed_in_one_piece() -> None:
+    engine = HuggingFaceEngine(model("deepseek_v4"), 17)
+    settle(engine)
+    answers, cached = asked(engine, prompts())
+    assert answers == [generated(model("deepseek_v4"), ids) for ids in prompts()]
+    assert (engine.way.pieces, cached) == (False, 0)
 
 
 @pytest.mark.parametrize("name", ["xlnet", "xlm", "cpmant"])

@@ -35,10 +35,11 @@ from needlemap.tokenizers.huggingface import read_vocabulary
 
 T = TypeVar("T")
 # Kinds of models whose cache transformers (5.23) cannot extend by several tokens, or that keep none for the
-# next token (benchmarks/architectures.py asks all). For plans: a model is tried when it is loaded.
+# next token, or whose attention picks its tokens (benchmarks/architectures.py asks all). For plans: a model
+# is tried when it is loaded.
 ALONE = (
-    "axk2", "cpmant", "deepseek_v32", "falcon_mamba", "glm_moe_dsa", "hrm_text", "hy_v4", "jamba", "mamba",
-    "openai-gpt", "recurrent_gemma", "rwkv", "xlm", "xlnet", "zamba",
+    "axk2", "cpmant", "deepseek_v32", "deepseek_v4", "falcon_mamba", "glm_moe_dsa", "hrm_text", "hy_v4",
+    "jamba", "mamba", "openai-gpt", "recurrent_gemma", "rwkv", "xlm", "xlnet", "zamba",
 )  # fmt: skip
 _SAMPLE = b"The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again, 12345."
 

@@ -22,7 +22,7 @@ from needlemap.models.hf_loading import position_limit
 from needlemap.models.walk import Ids, Logits
 
 _TOKENS, _MOST = 48, 640  # of the longer prompt: as a rule, and to cross a window or a switch
-_CHEAP = {"cpu": 2e11, "cuda": 2e13}  # weights times tokens that such a longer prompt may take
+_CHEAP = {"cpu": 2e10, "cuda": 2e13}  # weights times tokens that such a longer prompt may take
 _STEPS = 2  # single tokens behind a prompt
 _TIMES = 3.0  # a difference is more than so many times what rounding does
 _UNLIKE = 0.1  # of the logits' spread: more than rounding ever does

@@ -97,6 +97,7 @@ class HuggingFaceEngine:
         self._snaps = not (self._roomy or (plain and all(map(is_croppable, layers))))
         # Layers that keep more of each token than keys and values pick what they attend to by it.
         picks = any(is_croppable(layer) and type(layer).__name__ not in _KEEPING for layer in layers)
+        picks = picks or bool(getattr(self.model.config.get_text_config(), "index_topk", None))
         self.share, self.way = share, Way(share=share and not picks, pieces=not picks)
         self.way = WAYS[-1] if self._cache is None else self.way
         self.crop(0)
