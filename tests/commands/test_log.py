@@ -55,7 +55,7 @@ def values(items: Any) -> dict[str, Any]:
 
 @wandb
 def test_wandb_keeps_scores_settings_figure_and_cells(reports):
-    ended = reports("report", "r", "--log", "wandb:team/needles", "--step", "1000")
+    ended = reports.process("report", "r", "--log", "wandb:team/needles", "--step", "1000")
     assert ended.stdout == ""
     (said,) = ended.stderr.splitlines()  # nothing of wandb's own
     assert said.startswith("wandb sync wandb/offline-run-")
@@ -81,7 +81,7 @@ def test_wandb_keeps_scores_settings_figure_and_cells(reports):
 
 @wandb
 def test_wandb_is_told_nothing_of_the_machine(reports):
-    said = reports("report", "r", "--log", "wandb:needles").stderr.split()
+    said = reports.process("report", "r", "--log", "wandb:needles").stderr.split()
     (file,) = (reports.folder / said[-1]).glob("*.wandb")
     records = list(kept(file))
     assert {record.run.host for record in records if record.HasField("run")} == {""}
@@ -92,7 +92,7 @@ def test_wandb_is_told_nothing_of_the_machine(reports):
 
 @wandb
 def test_two_runs_are_two_there(reports):
-    said = reports("report", "r", "short", "--log", "wandb:needles").stderr.splitlines()
+    said = reports.process("report", "r", "short", "--log", "wandb:needles").stderr.splitlines()
     names = []
     for line in said:
         (file,) = (reports.folder / line.split()[-1]).glob("*.wandb")
@@ -103,7 +103,7 @@ def test_two_runs_are_two_there(reports):
 @wandb
 def test_who_is_not_logged_in_is_told_what_to_type(reports, monkeypatch):
     monkeypatch.setitem(reports.environment, "WANDB_MODE", "online")
-    ended = reports("report", "r", "--log", "wandb:needles", code=2)
+    ended = reports.process("report", "r", "--log", "wandb:needles", code=2)
     assert ended.stderr == (
         "needlemap: Weights & Biases: No API key configured. Use `wandb login` to log in. "
         "To keep runs on this machine instead, set WANDB_MODE=offline.\n"
