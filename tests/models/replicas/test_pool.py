@@ -246,7 +246,8 @@ def test_a_borrowed_clusters_workers_stay_and_its_model_is_let_go_of(tmp_path, m
     async def whole() -> None:
         from distributed import LocalCluster
 
-        options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+        options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1}
+        options["dashboard_address"] = "127.0.0.1:0"  # any free port
         async with LocalCluster(processes=True, asynchronous=True, **options) as there:
             replicas = Replicas(Recipe("python", "mine:who", {}), BorrowedCluster(there.scheduler_address), 1)
             await replicas.open(8, lambda _: None, lambda _: None)
