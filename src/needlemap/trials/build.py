@@ -37,7 +37,7 @@ class Experiment(Resolved):
     def of(cls, resolved: Resolved, trials: Sequence[Trial], notes: Sequence[str], **more: Any) -> Experiment:
         """What was resolved with its trials, and a note on those too long for the model."""
         known = {each.name: getattr(resolved, each.name) for each in fields(Resolved)}
-        said = (*notes, *beyond(resolved, trials))
+        said = (*notes, *beyond(resolved, trials), *_asked(resolved, trials))
         return cls(**{**known, "trials": tuple(trials), "notes": said, **more})
 
     @property
@@ -134,6 +134,19 @@ def _refuse_unheard(experiment: Experiment) -> None:
     settings, words = experiment.settings, scored_words(experiment.scorer)
     if words or (settings.keywords and experiment.scorer.name not in _WORDLESS):
         refuse_unheard((trial.item for trial in experiment.trials), words)
+
+
+def _asked(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
+    """What is known of how a model will be asked, before it is loaded."""
+    traits, most = resolved.traits, resolved.settings.most_tokens
+    if traits.window_bytes is None:
+        return traits.notes
+    size = traits.window_bytes * (max((trial.prompt.asked_tokens for trial in trials), default=0) + most)
+    return (
+        *traits.notes,
+        f"sliding windows keep all tokens, up to {size / 1e9:,.2f} GB for the longest prompt; without room "
+        f"for one and a half times that they keep the last ones, and copies of them where prompts part",
+    )
 
 
 def beyond(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
