@@ -37,7 +37,8 @@ def test_a_lattice_is_not_counted_as_it_chooses_its_own_depths(tmp_path):
     assert look_ahead(configure(None, SMALL | {"mode": "lattice"}), tmp_path / "r") == Ahead(None, None)
 
 
-def test_prompts_that_exist_already_are_all_read(typed):
+def test_prompts_that_exist_already_are_all_read(typed, monkeypatch):
+    monkeypatch.chdir(typed.folder)
     rows = [
         {"input": f"{'Nothing. ' * 150}The code is {n}. What is the code?", "outputs": [str(n)]}
         for n in range(7)

@@ -221,13 +221,6 @@ def test_a_model_that_reports_no_usage_is_counted_by_our_own_tokens():
     assert (budget.tokens, budget.state()) == (100, "100 of 100 tokens")
 
 
-def test_what_others_have_spent_is_counted_before_each_request():
-    budget = Budget(OWN, limit_tokens=100)
-    budget.look = lambda: budget.spend(45, 0, 0)
-    assert [asyncio.run(budget.reserve(15, 5)) is not None for _ in range(2)] == [True, False]
-    assert budget.stopped == "used 90 of 100 tokens, and the next request may take 20"
-
-
 def test_requests_that_timed_out_count_as_they_may_be_billed(needlemap, wire):
     wire.schedule("slow:60", cycle=True)
     slow = ("--timeout-s", "1.5", "--retries", "5", "--concurrency", "1", "--no-canary")

@@ -7,6 +7,8 @@ from itertools import pairwise
 
 import pytest
 
+from needlemap.maps.effective import RULES
+
 NARROW = {"viewport": {"width": 360, "height": 740}, "reduced_motion": "reduce"}
 PHONE = {**NARROW, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 
@@ -318,7 +320,7 @@ def test_keys_move_in_a_lattice_to_the_nearest_depth(visit, lattice):
 def test_effective_length_stands_in_a_table_and_on_the_curve(visit, plain):
     page = visit(plain)
     rows = page.locator("#effective-table tbody tr")
-    assert rows.count() == 4
+    assert rows.count() == len(RULES)
     assert rows.first.inner_text().startswith(("absolute:85", "1 absolute:85", "1\nabsolute:85"))
     numbered = page.locator("#effective-table .mark-number").count()
     assert page.locator("#by-length .mark-number").count() == numbered

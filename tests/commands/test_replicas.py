@@ -325,8 +325,10 @@ def test_replicas_killed_at_random_again_and_again_lose_nothing_that_was_scored(
             os.kill(random.choice(alive), signal.SIGKILL)
             killed += 1
     _, err = process.communicate(timeout=200)
-    assert process.returncode == 0, err
-    assert killed == kills
+    assert killed == kills, err
+    if process.returncode:  # three of the kills met one prompt, which was set aside: asked again it is scored
+        assert {each["outcome"] for each in needlemap.records()} == {"scored", "replica lost"}, err
+        needlemap("run", *needlemap.asking(wire), *grid, *flags)
     scored_once(needlemap, 40 * (1 + kills))
     assert repeated(needlemap, wire) <= 2 * kills
     print(f"{kills} kills, {repeated(needlemap, wire)} asked twice", file=sys.stderr)

@@ -23,7 +23,8 @@ FLAGS = ("--lengths", "800,1000", "--depths", "50", "--repeats", "2", "--max-ans
 
 
 @pytest.fixture
-def run(typed) -> Loaded:
+def run(typed, monkeypatch) -> Loaded:
+    monkeypatch.chdir(typed.folder)
     typed("run", "--model", "baseline/bm25", "--task", "count-frequent", *FLAGS, "-o", "r")
     return load_run("r")
 

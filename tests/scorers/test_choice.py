@@ -278,8 +278,8 @@ def test_what_was_said_last_holds():
 def test_a_long_answer_takes_no_longer_than_its_length(filling):
     """So many characters that pytest's limit would end what takes time in proportion to their square."""
     filler = filling * (400_000 // len(filling))
-    assert letter("B.\n" + filler + "x") in (None, "B")
-    assert letter("Is B" + filler + "x") in (None, "B")
+    assert letter("B.\n" + filler + "so") in (None, "B")
+    assert letter("Is B" + filler + "so") in (None, "B")
     assert letter(r"\boxed{B" + filler) in (None, "B")
 
 
