@@ -31,7 +31,8 @@ def test_the_first_trial_counts_as_one_of_the_runs(needlemap, wire):
     records = needlemap.records()
     assert len(wire.log()) == len(records) == len({record["key"] for record in records}) == 6
     assert wire.log()[0]["prompt_words"] == min(request["prompt_words"] for request in wire.log())
-    assert wire.log()[1]["open"] == 0  # nothing was sent beside it
+    alone = [request for request in wire.log() if request["open"] == 0]
+    assert len(alone) >= 2  # nothing was sent beside it, so that the next one found nobody either
 
 
 @pytest.mark.parametrize(
