@@ -26,9 +26,9 @@ from needlemap.records.loaded import Loaded, load_map, load_run, stored_title
 from needlemap.records.origin import check_origin
 from needlemap.records.record import Record
 from needlemap.reports.face import ShowingFace
-from needlemap.reports.families import family_lines, read_families, scores_of
 from needlemap.reports.labels import length_range, overall_label
 from needlemap.reports.live import Lines, Silent, Tally, View
+from needlemap.reports.summary import family_lines, read_families, scores_of
 from needlemap.reports.table import is_table, write_table
 from needlemap.settings.suites import choose
 from needlemap.sync import run_coroutine

@@ -51,7 +51,7 @@ def common(
 ) -> None:
     """What stands before any command."""
     if debug:
-        from needlemap.commands.debug import show_tracebacks
+        from needlemap.commands.termination import show_tracebacks
 
         show_tracebacks()
 
@@ -164,7 +164,7 @@ def prompts(
     **flags: Any,
 ) -> None:
     """Write every prompt as JSON Lines. To standard output, or to -o FILE; asks nothing."""
-    from needlemap.commands.prompts import prompts_command
+    from needlemap.commands.plan import prompts_command
 
     prompts_command(_chosen(preset, flags, difficulty), out)
 
@@ -235,7 +235,7 @@ def import_(
     dataset_length: DatasetLength = "",
 ) -> None:
     """Make runs of other tools' results. Of needlehaystack 1 and 2, and OpenCompass summaries."""
-    from needlemap.commands.import_ import import_command
+    from needlemap.commands.report import import_command
     from needlemap.interop.imports.imported import Said
     from needlemap.interop.imports.row import parsed_scale
 
@@ -256,7 +256,7 @@ def compare(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare two runs, or two suites. On the same trials, paired: difference, interval, verdict."""
-    from needlemap.commands.compare import compare_command
+    from needlemap.commands.report import compare_command
 
     raise typer.Exit(compare_command(first, second, margin, fail_if_worse, json))
 
@@ -269,7 +269,7 @@ def list_(
     ] = None,
 ) -> None:
     """What is installed here, by name."""
-    from needlemap.commands.list import list_command
+    from needlemap.commands.plan import list_command
 
     list_command(kind)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from needlemap.commands.list import KINDS, list_command
+from needlemap.commands.plan import KINDS, list_command
 from needlemap.errors import SettingsError
 
 

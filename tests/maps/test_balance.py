@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from needlemap.maps.balance import Balance, Rate, balance
 from needlemap.maps.intervals import wilson
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
-from needlemap.reports.closing import balance_lines
+from needlemap.reports.closing import Balance, Rate, balance, balance_lines
 
 
 def record(number: int, score: float | None, why: dict[str, Any], prompt: str | None = None) -> Record:

@@ -26,12 +26,11 @@ from needlemap.prompts.templates import fill, load_template
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import load_run
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
-from needlemap.reports.closing import ended_lines
+from needlemap.reports.closing import cache_lines, ended_lines
 from needlemap.reports.page.document import make_page
 from needlemap.reports.summary import summary_lines
 from needlemap.reports.table import csv_text, trials_table
 from needlemap.reports.terminal import plain_summary, terminal_map
-from needlemap.reports.usage import cache_lines
 from needlemap.settings.grid import make_grid
 from needlemap.settings.older_names import BY_NAME
 from needlemap.settings.reading import configure

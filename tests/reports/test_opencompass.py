@@ -12,7 +12,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.maps.map import Map
-from needlemap.reports.opencompass import column_names, summary_csv, summary_txt
+from needlemap.reports.table import column_names, summary_csv, summary_txt
 
 
 def read_columns(path: Path, make_map: Any, make_cell: Any) -> dict[str, Map]:

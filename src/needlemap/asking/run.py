@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 
 from needlemap.asking.budget import Budget
-from needlemap.asking.closed_book import every_record
+from needlemap.asking.canary import every_record
 from needlemap.asking.resume import GRID_MODES, check_same, is_unanswered, unscored
 from needlemap.asking.runner import Outcome, Watcher
 from needlemap.asking.session import Session, check_judge, make_model

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.asking.budget import Budget, Reserved
-from needlemap.asking.canary import send
-from needlemap.asking.closed_book import ask, every_record, unasked
+from needlemap.asking.canary import ask, every_record, send, unasked
 from needlemap.asking.lent import check_lent
 from needlemap.asking.resume import GRID_MODES, is_replaced, scorer_about, set_aside, to_be_scored, unscored
 from needlemap.asking.runner import Outcome, Runner, Watcher, raised

@@ -1,15 +1,36 @@
-"""`needlemap plan`: what a run would ask and cost, before any call."""
+"""`needlemap plan`, `prompts` and `list`: what a run would ask and cost, and what it is made of.
+
+Nothing is asked here. Prompts are JSON Lines, for people who ask their models themselves.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
 
+from needlemap.commands.announce import tell_notes, tell_rules
+from needlemap.errors import SettingsError, did_you_mean
+from needlemap.files import refuse_link
+from needlemap.plan.order import ordered
 from needlemap.plan.reckoned import Reckoned, Terms, dollars, reckon, short
 from needlemap.plan.summary import Summary
-from needlemap.settings.suites import Chosen
-from needlemap.text.printable import counted, show
+from needlemap.prompts.templates import template_files
+from needlemap.settings.grid import percent
+from needlemap.settings.reading import preset_about, preset_files
+from needlemap.settings.registry import installed
+from needlemap.settings.suites import MARK, Chosen, load_suite, suite_files
+from needlemap.text.printable import counted, show, show_data
+from needlemap.tokenizers.catalogue import BUNDLED
+from needlemap.trials.build import prepare
+from needlemap.trials.repeat import Trial
+
+_EXTENSIONS = ("models", "tasks", "scorers", "haystacks")
+KINDS = ("presets", "suites", "templates", "tokenizers", *_EXTENSIONS)
 
 
 def plan_command(chosen: Chosen, terms: Terms, as_json: bool) -> None:
@@ -85,3 +106,90 @@ def _long(seconds: float) -> str:
     if seconds < 2 * 3600:
         return f"{seconds / 60:,.1f} min"
     return f"{seconds / 3600:,.1f} h" if seconds < 72 * 3600 else f"{seconds / 86_400:,.1f} days"
+
+
+def prompts_command(chosen: Chosen, out: Path | None) -> None:
+    """Write all prompts, family by family in the order a run would ask them."""
+    tell_rules(chosen)
+    if out is None:
+        _write(show_data, chosen)
+        return
+    refuse_link(out)
+    with out.open("w", encoding="utf-8") as file:
+        count, tokens = _write(file.write, chosen)
+    families = f" of {len(chosen.families)} families" if chosen.suite else ""
+    show(f"{count:,} prompts{families}, {tokens:,} tokens: {out}", file=sys.stderr)
+
+
+def _write(write: Callable[[str], object], chosen: Chosen) -> tuple[int, int]:
+    """How many prompts and tokens were written; of several families each line says which."""
+    count, tokens, told = 0, 0, set[str]()
+    for name, settings in chosen.families.items():
+        experiment, family = prepare(settings), {"family": name} if name else {}
+        tell_notes(experiment, told)
+        for trial in ordered(experiment.trials, settings.mode):
+            write(json.dumps({**family, **prompt_line(trial)}, ensure_ascii=False) + "\n")
+        count, tokens = count + len(experiment.trials), tokens + experiment.tokens_asked
+    return count, tokens
+
+
+def prompt_line(trial: Trial) -> dict[str, Any]:
+    """One prompt with what scoring its answer needs. Depths in percent."""
+    prompt, reference = trial.prompt, trial.item.reference
+    messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
+    return {
+        "key": trial.key,
+        "length": trial.cell.length_tokens,
+        "depth": percent(trial.cell.depth),
+        "repeat": trial.repeat,
+        "tokens": prompt.tokens,
+        "needles": [{"meant": percent(n.meant), "realised": percent(n.realised)} for n in prompt.needles],
+        **({"messages": messages} if prompt.chat else {"prompt": prompt.messages[0].content}),
+        "question": reference.question,
+        "reference": reference.answer,
+        "keywords": list(reference.keywords),
+        **({"decoys": list(reference.decoys)} if reference.decoys else {}),
+        **({"choices": list(reference.choices)} if reference.choices else {}),
+        **({"none": reference.none} if reference.none else {}),
+        **({"like": reference.like} if reference.like else {}),
+        **({"owners": list(reference.owners)} if reference.owners else {}),
+        "sha256": prompt.sha256,
+    }
+
+
+def list_command(kind: str | None) -> None:
+    """Print the names of a kind, one a line, with a word on each where there is one; else the kinds."""
+    if kind is None:
+        show("".join(f"needlemap list {each}\n" for each in KINDS), end="")
+        return
+    if kind not in KINDS:
+        raise SettingsError(f"Cannot list '{kind}'. {did_you_mean(kind, KINDS)}")
+    rows = _rows(kind)
+    wide = max(map(len, rows))
+    for name, about in rows.items():
+        show(f"{name:<{wide}}  {about}".rstrip())
+
+
+def _rows(kind: str) -> dict[str, str]:
+    if kind == "presets":
+        return {name: preset_about(name) for name in preset_files()}
+    if kind == "suites":
+        return {f"{MARK}{name}": load_suite(name).about for name in suite_files()}
+    if kind == "templates":
+        return {
+            name: text.splitlines()[0].removeprefix("#").strip() for name, text in template_files().items()
+        }
+    if kind == "tokenizers":
+        bundled = dict.fromkeys(BUNDLED, "bundled, works offline")
+        plugins = {f"{name}:...": point.value for name, point in installed("tokenizers").items()}
+        return {**bundled, "PATH": "a tokenizer.json, a SentencePiece .model, or a folder", **plugins}
+    return {name: _about(kind, point) for name, point in sorted(installed(kind).items())}
+
+
+def _about(kind: str, point: EntryPoint) -> str:
+    """What an extension is: one of ours in its own first words, others by where they come from."""
+    package = point.dist.name if point.dist else ""
+    if package not in ("", "needlemap"):
+        return f"{point.value} ({package})"
+    about = point.load() if kind in ("tasks", "haystacks") else import_module(point.module)
+    return str(about.__doc__).partition("\n")[0]

@@ -1,7 +1,12 @@
-"""`needlemap report`: runs as a terminal map, a figure, a page or a table, or in a tracker."""
+"""`needlemap report`, `compare`, `import`: runs drawn, two runs paired, other tools' results as runs.
+
+A report is a terminal map, a figure, a page, a table, or goes to a tracker. Two runs are compared on the
+same trials. Results of other tools become runs on disk, or are read for one report.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,25 +14,29 @@ from pathlib import Path
 
 from rich.console import Console
 
-from needlemap.commands.import_ import is_other_tools, runs_of
 from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.interop.imports.imported import Imported, Said, imported, refuse_taken, write
 from needlemap.interop.imports.imported import title as their_title
+from needlemap.interop.imports.sources import Found, holds_results, read
 from needlemap.maps.effective import RULES, parse_rules
 from needlemap.maps.map import Map
 from needlemap.records.families import Families, families_of
-from needlemap.records.loaded import Loaded, load_run
-from needlemap.reports.closing import ended_lines
-from needlemap.reports.families import RULES as FAMILY_RULES
-from needlemap.reports.families import family_lines, read_families
+from needlemap.records.folder import RunFolder
+from needlemap.records.loaded import Loaded, load_map, load_run
+from needlemap.reports.closing import cache_lines, ended_lines
+from needlemap.reports.comparison import comparison_json, comparison_text
 from needlemap.reports.figure import FIGURES, figure_of, write_figure
+from needlemap.reports.labels import score_label
 from needlemap.reports.page.document import write_page
+from needlemap.reports.paired import MARGIN, compare_runs, load_both
 from needlemap.reports.style import parse_width
-from needlemap.reports.summary import summary_lines
+from needlemap.reports.summary import FAMILY_RULES, family_lines, read_families, summary_lines
 from needlemap.reports.table import is_table, write_table
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.trackers import log_runs, parse_tracker
-from needlemap.reports.usage import cache_lines
-from needlemap.text.printable import printable, show
+from needlemap.text.printable import printable, show, show_data
+
+_SHOWN = 3  # reasons for files left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +154,84 @@ def _show(map: Map, palette: str) -> None:
         Console().print(terminal_map(map, palette=palette))
     else:
         show(plain_summary(map), end="")
+
+
+def compare_command(
+    first: Path, second: Path, margin: float | None, fail_if_worse: float | None, as_json: bool
+) -> int:
+    """Compare and print; 1 when B is worse and that was to fail, else 0."""
+    points = _margin(margin, fail_if_worse)
+    both = families_of(first), families_of(second)
+    read = load_both(*both)
+    for run in (run for two in read.values() for run in two):
+        for note in run.notes:
+            show(f"note: {printable(run.path)}: {printable(note)}", file=sys.stderr)
+    comparison, names = compare_runs(*both, read, points)
+    text, plain = comparison_text(comparison, names), comparison_json(comparison, names)
+    show_data(f"{json.dumps(plain, indent=1, ensure_ascii=False)}\n" if as_json else text)
+    return int(fail_if_worse is not None and comparison.verdict.word == "worse")
+
+
+def _margin(margin: float | None, fail_if_worse: float | None) -> float:
+    """The margin in points, from either flag. Raises SettingsError when they say different ones."""
+    if margin is not None and fail_if_worse is not None and margin != fail_if_worse:
+        raise SettingsError("--fail-if-worse sets the margin. Give the same --margin, or leave it out.")
+    return next((value for value in (margin, fail_if_worse) if value is not None), MARGIN)
+
+
+def import_command(paths: Sequence[Path], out: Path, said: Said) -> int:
+    """Write a run, or a folder of runs where there are several; say what was read. Returns the exit code."""
+    found = read(paths)
+    runs = imported(found.sources, said)
+    places = {run.name: out if len(runs) == 1 else out / run.name for run in runs}
+    for place in places.values():
+        refuse_taken(place)
+    _left_out(found)
+    for run in runs:
+        write(run, places[run.name])
+        show(_summary(run, places[run.name]), file=sys.stderr)
+    return 0
+
+
+def runs_of(path: Path, dataset_length: str = "") -> list[Loaded]:
+    """The runs in another tool's file or folder, as reports take them; nothing is written."""
+    found = read([path])
+    _left_out(found)
+    runs = imported(found.sources, Said(dataset_length=dataset_length))
+    places = [str(path) if len(runs) == 1 else str(path / run.name) for run in runs]
+    return [Loaded(place, run.about, run.records) for place, run in zip(places, runs, strict=True)]
+
+
+def is_other_tools(path: Path) -> bool:
+    """Whether a path is a file, or a folder that holds results of another tool and no run of ours."""
+    if path.is_dir():
+        return not RunFolder(path).exists and not any(path.glob("records-*.jsonl")) and holds_results(path)
+    return path.is_file()
+
+
+def _left_out(found: Found) -> None:
+    """What lay in a folder and was no result, or could not be read: never passed over in silence."""
+    for reason in found.left_out[:_SHOWN]:
+        show(f"left out: {reason}", file=sys.stderr)
+    if len(found.left_out) > _SHOWN:
+        show(f"left out: {len(found.left_out) - _SHOWN} more files", file=sys.stderr)
+
+
+def _summary(run: Imported, path: Path) -> str:
+    """Where a run is, how many results it holds, and its mean, also as the other tool would write it."""
+    map, settings = load_map(path), run.about["settings"]
+    low, high = run.scale
+    mean = "-"
+    if map.mean_of_means is not None:
+        mean = f"{score_label(map.mean_of_means)} ({run.native(map.mean_of_means):.4f} on {low:g}..{high:g})"
+    results = sum(cell.n for cell in map.cells)
+    missing = sum(cell.missing for cell in map.cells)
+    lines = [
+        f"{path}: {settings['model']} · {settings['task']} · {results} results in {len(map.cells)} cells, "
+        f"{missing} missing · overall {mean}"
+    ]
+    if run.moved:
+        lines.append(f"  {run.moved} results came again for the same cell and version: counted as repeats")
+    if settings["model"] == "unknown":
+        lines.append("  the file names no model: --model NAME")
+    return "\n".join(lines)

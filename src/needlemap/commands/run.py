@@ -24,11 +24,10 @@ from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import load_map, map_of
 from needlemap.records.record import Record
-from needlemap.reports.closing import ended_lines
+from needlemap.reports.closing import ended_lines, judge_lines, usage_lines
 from needlemap.reports.face import ShowingFace
 from needlemap.reports.live import Lines, LiveMap, Silent, Tally, View
 from needlemap.reports.terminal import plain_summary, terminal_map
-from needlemap.reports.usage import judge_lines, usage_lines
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.text.printable import show

@@ -1,17 +1,28 @@
-"""SIGTERM (kill, a cluster's or container's time limit) ends a run as Ctrl-C does: put away, nothing lost."""
+"""How a command's process ends: on SIGTERM as on Ctrl-C; `--debug` tells where plug-ins raised.
+
+SIGTERM comes from kill, from a cluster's or a container's time limit; nothing is lost. A traceback is shown
+once for each place, without keys.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
+import re
 import signal
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
 
+from needlemap.secrets import hidden
+from needlemap.text.printable import printable
+
 INTERRUPTED = 130  # 128 + the signal's number, as a shell has it
 TERMINATED = 143
 T = TypeVar("T")
+_SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")  # of names in the environment
 
 
 class Ending:
@@ -55,3 +66,40 @@ def terminable() -> Iterator[Ending]:
         yield ending
     finally:
         signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
+def show_tracebacks() -> None:
+    """From now on print the tracebacks that `raised_by` logs to standard error."""
+    log, handler = logging.getLogger("needlemap"), logging.StreamHandler()
+    handler.setFormatter(_Scrubbed())
+    handler.addFilter(_Once())
+    log.addHandler(handler)
+    log.setLevel(logging.DEBUG)
+
+
+class _Scrubbed(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """The traceback alone, as a terminal may show it."""
+        text = self.formatException(record.exc_info) if record.exc_info else record.getMessage()
+        for name, value in os.environ.items():
+            if _SECRET.search(name.upper()) and len(value) >= 6:
+                text = text.replace(value, "[hidden]")
+        return printable(hidden(text))
+
+
+class _Once(logging.Filter):
+    """Lets one exception of each kind and place pass: a run of 1,000 trials raises it 1,000 times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: set[tuple[object, ...]] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is new."""
+        kind, _, trace = record.exc_info or (None, None, None)
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = (kind, trace and trace.tb_frame.f_code, trace and trace.tb_lineno)
+        new = place not in self._seen
+        self._seen.add(place)
+        return new

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import needlemap
-from needlemap.commands.import_ import import_command
+from needlemap.commands.report import import_command
 from needlemap.interop.imports.imported import Said
 from needlemap.settings.grid import percent
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import MOST_BYTES, read_regular
-from needlemap.interop.imports import niah, opencompass, results
+from needlemap.interop.imports import needlehaystack, opencompass
 from needlemap.interop.imports.row import Row
 
 SUFFIXES = (".json", ".jsonl", ".csv", ".txt")
@@ -90,9 +90,9 @@ def _source(file: Path) -> Source:
 
 def _rows(data: bytes, name: str, suffix: str) -> tuple[str, list[Row]]:
     if suffix == ".jsonl":
-        return niah.TOOL, niah.from_jsonl(data, name)
+        return needlehaystack.TOOL_2, needlehaystack.from_jsonl(data, name)
     if suffix == ".json":
-        return results.TOOL, results.from_json(data, name)
+        return needlehaystack.TOOL_1, needlehaystack.from_json(data, name)
     if suffix not in SUFFIXES:
         raise NeedlemapError(f"{name}: unknown kind of file. {_EXPECTED}.")
     text = _text(data, name)
@@ -100,7 +100,7 @@ def _rows(data: bytes, name: str, suffix: str) -> tuple[str, list[Row]]:
         return opencompass.TOOL, opencompass.from_txt(text, name)
     columns = [column.strip('" ') for column in text.partition("\n")[0].strip().split(",")]
     if "depth_percent" in columns:
-        return results.TOOL, results.from_csv(text, name)
+        return needlehaystack.TOOL_1, needlehaystack.from_csv(text, name)
     if columns[0] == "dataset":
         return opencompass.TOOL, opencompass.from_csv(text, name)
     raise NeedlemapError(

@@ -7,8 +7,7 @@ not here: pass `template`. Two things differ: special-token text (`<|endoftext|>
 original raises, and files are read in the order of `file_list`, where the original takes the file system's.
 """
 
-from needlemap.interop.opencompass.evaluator import score
 from needlemap.interop.opencompass.prompts import load
-from needlemap.interop.opencompass.script import depth_percents, generate, script_depth_percents
+from needlemap.interop.opencompass.script import depth_percents, generate, score, script_depth_percents
 
 __all__ = ["depth_percents", "generate", "load", "score", "script_depth_percents"]

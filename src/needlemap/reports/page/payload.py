@@ -20,14 +20,13 @@ from needlemap.maps.effective import RULES, effective_length, parse_rule
 from needlemap.maps.map import Map
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import Record, outcome_counts, outcome_lines
-from needlemap.reports.closing import balance_lines, placeless_lines
+from needlemap.reports.closing import balance_lines, cache_lines, placeless_lines
 from needlemap.reports.labels import NOT_ASKED, length_labels, row_labels, told_apart
 from needlemap.reports.layout import Layout, make_layout
 from needlemap.reports.page.curves import by_depth, by_length, difference, effective_row, share, total
 from needlemap.reports.page.trials import cell_columns, tokens_of
 from needlemap.reports.style import PALETTES, palette_colours
 from needlemap.reports.summary import summary_lines
-from needlemap.reports.usage import cache_lines
 from needlemap.secrets import hidden
 from needlemap.settings.settings import ITEM, Settings
 from needlemap.version import __version__
