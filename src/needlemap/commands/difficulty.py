@@ -30,6 +30,7 @@ from needlemap.models.base import Model
 from needlemap.records.families import begin_families, fresh_folder
 from needlemap.records.folder import RUN_FILE, RunFolder, records_files
 from needlemap.records.loaded import load_map
+from needlemap.reports.labels import score_label
 from needlemap.settings.reading import checked
 from needlemap.settings.registry import find, find_kind, installed
 from needlemap.settings.settings import Settings
@@ -229,13 +230,13 @@ async def _family(
             return not (outcome and outcome.over)
         scores.append(score)
         said = ", ".join(f"{option}={value}" for option, value in options.items())
-        show(f"step {step + 1} of {len(dial)}: {said}: {100 * score:.1f}", file=sys.stderr)
+        show(f"step {step + 1} of {len(dial)}: {said}: {score_label(score)}", file=sys.stderr)
         if score <= HIGHEST:
             break
     frozen = chosen_step(scores)
     _freeze(settings, dial[frozen], pilots[frozen], path, scores[frozen])
     if not in_range(scores[frozen]):
-        found = f"{settings.model} scores {100 * scores[frozen]:.1f}, outside 60 to 95"
+        found = f"{settings.model} scores {score_label(scores[frozen])}, outside 60 to 95"
         show(f"warning: {found}: {missed(scores, frozen)}", file=sys.stderr)
     turns.paths.remove(pilots[frozen])  # its answers are the family's first
     outcome = await turns.take(name, Session.open(prepare(at_step(settings, dial[frozen])), path))

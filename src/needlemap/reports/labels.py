@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import copysign, floor
 from pathlib import Path
 
 from needlemap.maps.clusters import NoiseFloor
@@ -90,18 +91,30 @@ def _beyond(model: str, folder: str) -> str:
     return folder.removeprefix(begins).strip("-._") or folder
 
 
+def in_percent(share: float, digits: int = 1) -> float:
+    """A share in percent, rounded as every report rounds it; `inPercent` of the page is its twin.
+
+    A share is taken to six decimals, as pages hold it; halves go away from zero.
+
+    >>> [in_percent(share) for share in (0.8125, 0.8125 - 1e-12, -0.0085, 0.5)]
+    [81.3, 81.3, -0.9, 50.0]
+    """
+    parts = floor(abs(round(share, 6)) * 10 ** (digits + 2) + 0.5 + 1e-6)
+    return copysign(parts / 10**digits, share) if parts else 0.0
+
+
 def score_label(score: float | None) -> str:
     """A score in percent with one decimal; '-' when nothing was measured.
 
     >>> score_label(0.925), score_label(None)
     ('92.5', '-')
     """
-    return "-" if score is None else f"{score * 100:.1f}"
+    return "-" if score is None else f"{in_percent(score):.1f}"
 
 
 def interval_label(low: float | None, high: float | None) -> str:
     """An interval in percent: '[83.1, 97.0]'; '-' when there is none."""
-    return "-" if low is None or high is None else f"[{low * 100:.1f}, {high * 100:.1f}]"
+    return "-" if low is None or high is None else f"[{score_label(low)}, {score_label(high)}]"
 
 
 def points(share: float) -> str:
@@ -110,7 +123,7 @@ def points(share: float) -> str:
     >>> points(-0.0731), points(0.0)
     ('-7.3', '+0.0')
     """
-    return f"{100 * share + 0.0:+.1f}".replace("-0.0", "+0.0")
+    return f"{in_percent(share):+.1f}"
 
 
 def interval(difference: Difference) -> str:
@@ -129,8 +142,8 @@ def p_label(p: float) -> str:
 
 def floor_label(noise: NoiseFloor, prompts: int) -> str:
     """How far two runs of so many prompts differ for no reason."""
-    points = 100 * noise.smallest(prompts)
-    return f"noise floor: two runs of one model differ by up to {points:.1f} points 95 times in 100"
+    points = score_label(noise.smallest(prompts))
+    return f"noise floor: two runs of one model differ by up to {points} points 95 times in 100"
 
 
 def missing_label(missing: int, failures: Mapping[str, int]) -> str:

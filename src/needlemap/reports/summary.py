@@ -81,7 +81,7 @@ def _mean_line(mean: ClusterMean) -> str:
     line = f"all prompts: {score_label(mean.score)} {interval} (n={mean.n}, {haystacks}"
     if mean.standard_error is None or mean.design_effect is None:
         return f"{line}: too few to see how they differ, so the interval is as of independent prompts)"
-    error = f"standard error {100 * mean.standard_error:.1f}"
+    error = f"standard error {score_label(mean.standard_error)}"
     return f"{line}, {error} by haystack, design effect {mean.design_effect:.1f})"
 
 

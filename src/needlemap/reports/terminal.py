@@ -21,6 +21,7 @@ from needlemap.reports.labels import (
     Margin,
     all_failures,
     depth_labels,
+    in_percent,
     interval_label,
     length_labels,
     length_margins,
@@ -249,7 +250,7 @@ def _margin(margin: Margin, *, counted: bool) -> str:
 
 def _whole(score: float, full: int) -> int:
     """A score in whole parts of full, rounded; only a perfect score is full. Tens are cut, not rounded."""
-    parts = round(score * full) if full == 100 else int(score * full + 1e-9)
+    parts = int(in_percent(score, 0)) if full == 100 else int(score * full + 1e-9)
     return full if score >= 1 else min(parts, full - 1)
 
 

@@ -20,7 +20,7 @@ function runView(summary, number) {
     share: (cell) => cells.score[cell],
     colours: (palette) => palette,
     missing: (cell) => (cells.n[cell] === 0 ? "none" : cells.missing[cell] > 0 ? "some" : ""),
-    value: (cell) => (cells.n[cell] === 0 ? "" : String(Math.round(100 * cells.score[cell]))),
+    value: (cell) => (cells.n[cell] === 0 ? "" : wholePercent(cells.score[cell])),
     facts: (cell) => cellFacts(run, cell),
     trialCells: (cell) => [[number, cell]],
   };

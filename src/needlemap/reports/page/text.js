@@ -182,20 +182,31 @@ function cutNote(cut) {
 
 const NONE = "–";
 
+// A share in percent, rounded as every report rounds it: twin of `in_percent` in labels.py.
+function inPercent(share, digits = 1) {
+  const parts = Math.floor(Math.abs(Number(share.toFixed(6))) * 10 ** (digits + 2) + 0.5 + 1e-6);
+  return (Math.sign(share) * parts) / 10 ** digits;
+}
+
 // 0.925 as '92.5'.
 function percent(share) {
-  return share === null || share === undefined ? NONE : (100 * share).toFixed(1);
+  return share === null || share === undefined ? NONE : inPercent(share).toFixed(1);
+}
+
+// The same without decimals, for small cells: only a perfect score is 100.
+function wholePercent(share) {
+  return String(share >= 1 ? 100 : Math.min(inPercent(share, 0), 99));
 }
 
 // A difference of shares with its sign, in points: '-7.3'.
-function points(share) {
-  const text = (100 * share).toFixed(1);
-  return share > 0 && text !== "0.0" ? `+${text}` : text.replace("-0.0", "0.0").replace("-", "\u2212");
+function points(share, digits = 1) {
+  const value = inPercent(share, digits);
+  return `${value < 0 ? "\u2212" : "+"}${Math.abs(value).toFixed(digits)}`;
 }
 
 // The same without decimals, for scales and small cells.
 function wholePoints(share) {
-  return points(Math.round(100 * share) / 100).replace(".0", "");
+  return points(share, 0).replace(/^\+0$/, "0");
 }
 
 // '[+1.2, +11.0]'.
