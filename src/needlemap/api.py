@@ -117,7 +117,7 @@ class Run:
         return f"Run('{self.path}': {said})"
 
     def plot(
-        self, *, title: str | None = None, palette: str = "amber"
+        self, *, title: str | None = None, palette: str | None = None
     ) -> altair.LayerChart | altair.ConcatChart:
         """The map as an Altair chart, or all families' maps. Raises SettingsError for an unknown palette."""
         import altair
@@ -137,7 +137,7 @@ class Run:
         path: str | Path,
         *,
         title: str | None = None,
-        palette: str = "amber",
+        palette: str | None = None,
         width: str | None = None,
     ) -> Path:
         """The maps (.png, .svg, .pdf), the page (.html) or the cells (.csv, .parquet), by the suffix.

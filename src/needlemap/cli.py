@@ -203,7 +203,10 @@ def report(
     ] = None,
     format: Annotated[str, typer.Option(help="Of a table: cells, trials, or opencompass.")] = "cells",
     title: Annotated[str | None, typer.Option(help="Instead of the title made from the run.")] = None,
-    palette: Annotated[str, typer.Option(help="Colours of the figure; see docs/report.md.")] = "amber",
+    palette: Annotated[
+        str | None,
+        typer.Option(help="Colours: viridis (the default), cividis, grey, or red-amber-green: amber."),
+    ] = None,
     width: Annotated[
         str | None, typer.Option(help="Of a figure for a paper: 3.25in, 8.4cm, column, text or page.")
     ] = None,

@@ -89,7 +89,7 @@ class Compared:
 
         return plain_frame(self.families or self.lengths)
 
-    def plot(self, *, palette: str = "amber") -> altair.ConcatChart:
+    def plot(self, *, palette: str | None = None) -> altair.ConcatChart:
         """All maps; of runs with one family that of the difference too. Raises SettingsError."""
         import altair
 
@@ -104,7 +104,7 @@ class Compared:
         path: str | Path,
         *,
         title: str | None = None,
-        palette: str = "amber",
+        palette: str | None = None,
         width: str | None = None,
     ) -> Path:
         """These maps as .png, .svg or .pdf. width: as --width takes it. Raises SettingsError."""

@@ -13,7 +13,7 @@ from needlemap.maps.map import Map
 from needlemap.reports.chart import heat_map
 from needlemap.reports.labels import length_margins
 from needlemap.reports.layout import make_layout
-from needlemap.reports.style import PRINT
+from needlemap.reports.style import PALETTES, PRINT
 
 
 def encodings(spec: Any) -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ def test_colours_stand_for_0_to_100_whatever_the_data(make_map: Any, make_cell: 
     spec = heat_map(make_map([make_cell(1000, 0.0, 0.9)])).to_dict()
     (colour,) = [each["color"] for each in encodings(spec) if "color" in each]
     assert (colour["scale"]["domain"][0], colour["scale"]["domain"][-1]) == (0, 100)
-    assert colour["scale"]["range"] == ["#F0496E", "#EBB839", "#0CD79F"]
+    assert colour["scale"]["range"] == list(PALETTES["viridis"])
     assert colour["legend"]["title"] == "Score"
 
 

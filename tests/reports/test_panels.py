@@ -78,7 +78,7 @@ def test_what_changed_is_drawn_from_orange_for_lost_to_blue_for_gained(shown: An
     assert [each["title"]["text"][0].split(" ")[0] for each in spec["concat"]] == ["A:", "B:", "B"]
     last = spec["concat"][-1]
     colour = last["layer"][0]["layer"][0]["encoding"]["color"]
-    assert colour["scale"]["domain"] == [-100, 0, 100]
+    assert colour["scale"]["domain"] == [-100, -50, 0, 50, 100]
     assert colour["scale"]["range"] == list(CHANGES)
     assert last["title"]["subtitle"][0].startswith("n = 24 pairs, difference -25.0 points [-")
     cells, means = spec["datasets"]["cells of changes"], spec["datasets"]["means of changes"]

@@ -44,7 +44,7 @@ class Look:
     """How it is to look. width: of a figure in points, None for a screen's. rules: of effective length."""
 
     title: str | None
-    palette: str
+    palette: str | None
     width: float | None
     rules: tuple[str, ...]
 
@@ -54,7 +54,7 @@ def report_command(
     out: Path | None,
     format: str,
     title: str | None,
-    palette: str,
+    palette: str | None,
     log: Sequence[str] = (),
     step: int = 0,
     width: str | None = None,
@@ -149,7 +149,7 @@ def _written(runs: Sequence[Loaded], out: Path, format: str, look: Look) -> Path
     return write_figure(figure, out, width=look.width)
 
 
-def _show(map: Map, palette: str) -> None:
+def _show(map: Map, palette: str | None) -> None:
     if sys.stdout.isatty():
         Console().print(terminal_map(map, palette=palette))
     else:

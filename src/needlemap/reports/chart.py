@@ -34,7 +34,7 @@ class Panel:
     data: Mapping[str, list[Spec]]
 
 
-def heat_map(map: Map, *, title: str | None = None, palette: str = "amber") -> altair.LayerChart:
+def heat_map(map: Map, *, title: str | None = None, palette: str | None = None) -> altair.LayerChart:
     """The chart of a map: lengths across, depths down, scores 0..100, means with their intervals as a line.
 
     title: instead of model, task and lengths. Raises SettingsError for an unknown palette.
@@ -49,7 +49,7 @@ def heat_map(map: Map, *, title: str | None = None, palette: str = "amber") -> a
 def map_panel(
     map: Map,
     title: str,
-    palette: str,
+    palette: str | None,
     style: Style = SCREEN,
     width: float | None = None,
     *,
@@ -61,7 +61,7 @@ def map_panel(
     return panel(Pen(layout, scores(palette), style), title, caption(map, layout), legend=legend, name=name)
 
 
-def scores(palette: str) -> Measure:
+def scores(palette: str | None) -> Measure:
     """Scores of 0 to 100, never stretched to the data. Raises SettingsError for an unknown palette."""
     colours = palette_colours(palette)
     return Measure("Score", "Mean", (0, 100), (0, 25, 50, 75, 100), colours)

@@ -47,7 +47,7 @@ class Figure:
     runs: tuple[Shown, ...]
     comparison: FamilyComparison | None = None
     title: str | None = None
-    palette: str = "amber"
+    palette: str | None = None
 
     @property
     def count(self) -> int:
@@ -254,7 +254,7 @@ def _mean(row: Spec, found: LengthDifference | None, *, counted: bool) -> Spec:
 
 
 def figure_of(
-    runs: Sequence[Loaded], *, title: str | None = None, palette: str = "amber"
+    runs: Sequence[Loaded], *, title: str | None = None, palette: str | None = None
 ) -> tuple[Figure, str]:
     """Runs as a figure; of two that can be paired also what changed. Second: why not, empty otherwise."""
     if len(runs) == 1:

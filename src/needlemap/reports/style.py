@@ -98,20 +98,25 @@ def parse_width(text: str) -> float:
 
 RGB = tuple[int, int, int]
 
-PALETTES: dict[str, tuple[str, ...]] = {
+PALETTE = "viridis"
+PALETTES: dict[str, tuple[str, ...]] = {  # from score 0 to score 100; all but amber get lighter all the way
+    "viridis": (
+        "#440154", "#482878", "#3E4A89", "#31688E", "#26828E",
+        "#1F9E89", "#35B779", "#6DCD59", "#B4DE2C", "#FDE725",
+    ),
+    "cividis": ("#00224E", "#575D6D", "#7D7C78", "#A69D75", "#FEE838"),
+    "grey": ("#252525", "#FFFFFF"),
     "amber": ("#F0496E", "#EBB839", "#0CD79F"),  # red, amber, green, as every needle map since 2023
-    "cividis": ("#00224E", "#575D6D", "#7D7C78", "#A69D75", "#FEE838"),  # for all kinds of colour vision
-    "grey": ("#252525", "#FFFFFF"),  # for print
-}
-CHANGES = (
-    "#B35806",
-    "#F7F7F7",
-    "#2166AC",
-)  # of a difference: orange lost, blue gained; told apart by all eyes
+}  # fmt: skip
+# Of a difference: orange lost, blue gained, told apart by all eyes, as strong on both sides; and on the dark.
+CHANGES = ("#8A4309", "#DC8B35", "#F4F3EF", "#6AA5DB", "#1A4C86")
+DARK_CHANGES = ("#FFB65C", "#9A5A14", "#25292D", "#2B66A3", "#93C6FF")
 
 
-def palette_colours(name: str) -> tuple[str, ...]:
-    """Hex colours of a palette, evenly spaced from score 0 to score 100. Raises SettingsError."""
+def palette_colours(name: str | None) -> tuple[str, ...]:
+    """Hex colours of a palette, evenly spaced from score 0 to score 100. None: the default. Raises
+    SettingsError."""
+    name = name or PALETTE
     if name not in PALETTES:
         raise SettingsError(f"Unknown palette '{name}'. {did_you_mean(name, PALETTES)}")
     return PALETTES[name]

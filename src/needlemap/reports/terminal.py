@@ -222,7 +222,7 @@ class Painter:
         )
 
 
-def terminal_map(map: Map, *, max_rows: int = MAX_ROWS, palette: str = "amber") -> RenderableType:
+def terminal_map(map: Map, *, max_rows: int = MAX_ROWS, palette: str | None = None) -> RenderableType:
     """A rich renderable of a map, finished or not. Raises SettingsError for an unknown palette.
 
     max_rows: depth rows; a live view gives the console's height less 7, the lines around them.

@@ -45,7 +45,7 @@ def logged(
     run: Loaded,
     name: str,
     title: str | None = None,
-    palette: str = "amber",
+    palette: str | None = None,
     rules: tuple[str, ...] = RULES,
 ) -> Logged:
     """All of it. rules: of effective length. Raises SettingsError for an unknown palette."""
@@ -261,7 +261,7 @@ def log_runs(
     step: int,
     *,
     title: str | None = None,
-    palette: str = "amber",
+    palette: str | None = None,
     rules: tuple[str, ...] = RULES,
 ) -> list[str]:
     """Log runs, each by its model's name; where they are, or what to type to see them."""

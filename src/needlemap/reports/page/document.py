@@ -166,7 +166,7 @@ def write_page(
     target: str | Path,
     *,
     title: str | None = None,
-    palette: str = "amber",
+    palette: str | None = None,
     rules: tuple[str, ...] = RULES,
 ) -> Path:
     """Write the page of some runs, read already or not. Raises NeedlemapError when one cannot be read.
@@ -190,7 +190,7 @@ def make_page(
     *,
     made: datetime,
     title: str | None = None,
-    palette: str = "amber",
+    palette: str | None = None,
     rules: tuple[str, ...] = RULES,
     limit: int = LIMIT,
 ) -> str:

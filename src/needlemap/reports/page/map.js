@@ -45,7 +45,7 @@ function differenceView(summary, difference) {
     depthless: first.depthless,
     ticks: first.depth_ticks,
     share: (cell) => maybe(cells.difference[cell], (change) => (change / most + 1) / 2),
-    colours: () => DIVERGING,
+    colours: () => summary.changes.light,
     missing: (cell) => (cells.difference[cell] === null ? "none" : ""),
     value: (cell) => maybe(cells.difference[cell], wholePoints) ?? "",
     facts: (cell) => differenceFacts(first, cells, cell),

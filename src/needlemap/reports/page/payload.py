@@ -25,7 +25,7 @@ from needlemap.reports.labels import NOT_ASKED, length_labels, row_labels, told_
 from needlemap.reports.layout import Layout, make_layout
 from needlemap.reports.page.curves import by_depth, by_length, difference, effective_row, share, total
 from needlemap.reports.page.trials import cell_columns, tokens_of
-from needlemap.reports.style import PALETTES, palette_colours
+from needlemap.reports.style import CHANGES, DARK_CHANGES, PALETTE, PALETTES, palette_colours
 from needlemap.reports.summary import summary_lines
 from needlemap.secrets import hidden
 from needlemap.settings.settings import ITEM, Settings
@@ -39,7 +39,7 @@ def summary(
     *,
     made: datetime,
     title: str | None = None,
-    palette: str = "amber",
+    palette: str | None = None,
     notes: Sequence[Sequence[str]] = (),
     live: Mapping[str, Any] | None = None,
     rules: tuple[str, ...] = RULES,
@@ -59,7 +59,8 @@ def summary(
         "title": title,
         "live": None if live is None else dict(live),
         "palettes": {name: list(colours) for name, colours in PALETTES.items()},
-        "palette": palette,
+        "palette": palette or PALETTE,
+        "changes": {"light": list(CHANGES), "dark": list(DARK_CHANGES)},
         "runs": [
             {"name": name, "notes": list(lines), **_run(run, layout, rules)}
             for name, lines, run, layout in zip(names, said, runs, layouts, strict=True)

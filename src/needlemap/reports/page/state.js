@@ -141,13 +141,11 @@ function keepingFocus(draw) {
 
 // Colours of scores on a fixed scale, never stretched to the data, so that maps can be compared.
 
-// Loss to gain, told apart by all kinds of colour vision.
-const DIVERGING = ["#7F3B08", "#D9822B", "#F3F2EE", "#5B9BD5", "#173F73"];
-
 const PALETTE_WORDS = {
-  amber: "amber (red to green)",
+  viridis: "viridis (colour-blind safe)",
   cividis: "cividis (colour-blind safe)",
   grey: "grey (print)",
+  amber: "amber (red to green)",
 };
 
 // Red, green, blue of a share in [0, 1], linear between the two nearest stops.
