@@ -21,8 +21,8 @@ import numpy as np
 
 from machine import machine
 from needlemap.plan.bins import chain_tokens, lower_bound
+from needlemap.plan.cover import make_bins_of, places
 from needlemap.plan.order import cut, ordered
-from needlemap.plan.places import make_bins_of, places
 from needlemap.plan.summary import Walked, any_order, summarise
 from needlemap.settings.grid import make_grid
 from needlemap.settings.reading import configure

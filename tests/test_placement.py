@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needlemap.errors import HaystackError, TooShort
-from needlemap.haystacks.assembly import assemble
-from needlemap.haystacks.base import Document, Source
+from needlemap.haystacks.base import Document, Source, assemble
 from needlemap.haystacks.generated import Generated
 from needlemap.interop.opencompass.prompts import chain
 from needlemap.prompts.frame import make_frame

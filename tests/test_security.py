@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from needlemap.http.address import check_address
+from needlemap.http.server import check_address
 from needlemap.models.replicas.processes import Processes
 from needlemap.records.loaded import load_map
 from needlemap.reports.terminal import terminal_map

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from time import process_time
 
-from needlemap.haystacks.assembly import Haystack, assemble
+from needlemap.haystacks.base import Haystack, assemble
 from needlemap.haystacks.folder import Folder
 from needlemap.prompts.frame import make_frame
 from needlemap.prompts.placement import Builder

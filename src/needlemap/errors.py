@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from needlemap.http.allowance import Allowance
+    from needlemap.http.faults import Allowance
 
 
 class NeedlemapError(Exception):

@@ -17,7 +17,7 @@ import pytest
 
 from needlemap.models.walk import Ids, Logits, Walk, shared_prefix
 from needlemap.plan import order
-from needlemap.plan.places import WALKED
+from needlemap.plan.cover import WALKED
 from needlemap.settings.settings import Settings
 from needlemap.trials.repeat import Trial
 

@@ -11,7 +11,7 @@ import pytest
 
 from needlemap.errors import HaystackError
 from needlemap.haystacks import folder, readers
-from needlemap.haystacks.assembly import assemble
+from needlemap.haystacks.base import assemble
 from needlemap.haystacks.folder import Folder, JsonLines, TextFiles
 from needlemap.haystacks.readers import read_bytes
 from needlemap.settings.reading import configure

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.http.address import check_address
-from needlemap.http.server import LARGEST_BYTES
+from needlemap.http.server import LARGEST_BYTES, check_address
 from needlemap.models.anthropic import AnthropicModel
 from needlemap.models.base import Answer, Decoding
 from needlemap.models.openai import OpenAIModel

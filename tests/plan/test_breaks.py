@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needlemap.models.anthropic import messages
-from needlemap.plan.order import ordered
-from needlemap.plan.tree import LEAST_TOKENS, broken, reused, with_breakpoints
+from needlemap.plan.order import LEAST_TOKENS, broken, ordered, reused, with_breakpoints
 from needlemap.prompts.prompt import Prompt
 
 KINDS = {

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from needlemap.plan.order import cut, ordered, promised
+from needlemap.plan.order import cut, ordered, promised, reused
 from needlemap.plan.order import shared as shared_in
-from needlemap.plan.tree import reused
 from needlemap.settings.reading import configure
 from needlemap.trials.build import prepare
 from needlemap.trials.repeat import Trial

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from needlemap.errors import TooShort
 from needlemap.plan.bins import bin_edges, chain_tokens
-from needlemap.plan.order import ordered
-from needlemap.plan.places import in_bin, places
-from needlemap.plan.tree import reused
+from needlemap.plan.cover import in_bin, places
+from needlemap.plan.order import ordered, reused
 from needlemap.prompts.prompt import Prompt
 from needlemap.settings.grid import Cell, make_grid
 from needlemap.settings.reading import configure

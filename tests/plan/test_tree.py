@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from needlemap.plan.order import ordered
-from needlemap.plan.tree import parting, reused, shared_tokens, walk_order
+from needlemap.plan.order import ordered, parting, reused, shared_tokens, walk_order
 from needlemap.prompts.prompt import Message, Prompt
 from needlemap.text.tokens import Span, TokenText
 

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from needlemap.plan.tree import reused, walk_order
+from needlemap.plan.order import reused, walk_order
 from needlemap.settings.reading import configure
 from needlemap.tasks.facts import world
 from needlemap.tasks.latent import knowledge

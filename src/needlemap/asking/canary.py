@@ -24,8 +24,8 @@ from needlemap.asking.runner import Runner, Watcher
 from needlemap.errors import Failure
 from needlemap.files import is_regular, open_inside
 from needlemap.models.base import Model
+from needlemap.plan.cover import ALONE
 from needlemap.plan.lanes import make_lanes
-from needlemap.plan.places import ALONE
 from needlemap.prompts.prompt import TEXT, Message, Prompt
 from needlemap.records.folder import RunFolder, scorer_of
 from needlemap.records.record import ANSWER_SPENT, REFUSED, THINKING_SPENT, Record

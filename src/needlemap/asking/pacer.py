@@ -20,7 +20,7 @@ from math import inf
 from time import monotonic
 
 from needlemap.errors import Failure, Unmeasured
-from needlemap.http.allowance import Allowance, Quota
+from needlemap.http.faults import Allowance, Quota
 from needlemap.settings.units import duration_label
 
 _MINUTE_S = 60.0

@@ -26,10 +26,9 @@ from needlemap.models.base import Model, find_backend
 from needlemap.models.replicas.cluster import Cluster
 from needlemap.models.replicas.pool import Replicas
 from needlemap.models.replicas.replica import Recipe
+from needlemap.plan.cover import ALONE
 from needlemap.plan.lanes import Lanes
-from needlemap.plan.order import Side, by_length, cut, ordered, promised
-from needlemap.plan.places import ALONE
-from needlemap.plan.tree import with_breakpoints, with_partings
+from needlemap.plan.order import Side, by_length, cut, ordered, promised, with_breakpoints, with_partings
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.origin import signed
 from needlemap.records.record import SCHEMA

@@ -13,7 +13,7 @@ from pydantic_core import to_json
 
 from needlemap.errors import Failure, Unmeasured
 from needlemap.http import faults
-from needlemap.http.address import NO_KEY, base_url_of, custom_headers, from_environment, key_of
+from needlemap.http.server import NO_KEY, base_url_of, custom_headers, from_environment, key_of
 from needlemap.models.base import Answer, Decoding, Model, Traits
 from needlemap.models.servers import Server, check_request, count, sent_tokens, texts_of
 from needlemap.prompts.prompt import TEXT, Message, Prompt

@@ -15,7 +15,7 @@ from math import fsum
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.http.allowance import Allowance
+from needlemap.http.faults import Allowance
 from needlemap.settings.registry import Checked, find
 
 if TYPE_CHECKING:  # arrays: not for those who only ask for help

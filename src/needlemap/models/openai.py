@@ -17,7 +17,7 @@ from pydantic_core import to_json
 
 from needlemap.errors import Failure, Unmeasured
 from needlemap.http import faults
-from needlemap.http.address import NO_KEY, at_home, base_url_of, custom_headers, from_environment, key_of
+from needlemap.http.server import NO_KEY, at_home, base_url_of, custom_headers, from_environment, key_of
 from needlemap.models.base import Answer, Decoding, Logprobs, Model, Traits, touch
 from needlemap.models.likelihood import WANTED, Weighing, rows_of
 from needlemap.models.servers import Server, check_request, count, texts_of

@@ -13,7 +13,7 @@ from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
 from needlemap.http import faults
-from needlemap.http.allowance import allowance
+from needlemap.http.faults import allowance
 from needlemap.http.server import Door, Reply
 from needlemap.models.base import Answer, tokens
 

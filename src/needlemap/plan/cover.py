@@ -11,24 +11,37 @@ is then needless is cut off. A worse cover is dropped (large neighbourhood searc
 Everything is drawn from a fixed seed: the same grid, the same positions. Measured on grids from 1k to 128k:
 8.4 times fewer tokens for 15 x 15, where integer programming proves 8.43 to be the most, and 17.8 for 35 x
 35, where linear programming proves that no cover saves more than 18.7.
+
+Modes say which cells a haystack is asked for, and where in it their first needle goes.
+
+'exact', 'single' and 'cold': every cell at its own depth (no position is set here). 'bins': a position
+inside each cell's depth bin, shared by many lengths. 'lattice': absolute positions, every length asked
+along each, so that a cell's depth is what the position comes to at that length.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
 
-from needlemap.plan.bins import Bins, Ints, bin_columns, chain_tokens, legal_positions
+from needlemap.plan.bins import Bins, Ints, bin_columns, bin_edges, chain_tokens, legal_positions, make_bins
+from needlemap.settings.grid import Cell, Grid
 from needlemap.text.cuts import Cuts
 
 _TORN = (3, 12)  # chains a round
 _BLURS = (0.0, 0.1, 0.3)
 Chains = dict[int, int]  # candidate -> its longest length, as a row
+_SWEEPS = 20
+_GAPS = (0.5, 0.7)  # a new position lies this share of a bin from its neighbour
+_ROUNDS, _MOST_ROUNDS = 1000, 6000  # of improvement, and one more for every second cell: a second for 35 x 35
+WALKED = ("exact", "bins", "lattice")  # modes whose prompts are asked as a walk of their prefix tree
+ALONE = "cold"  # the mode whose prompts share nothing
+_SLACK = 3  # tokens by which a haystack's final size may differ from the first guess
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +196,6 @@ def _round(best: Cover, random: Random) -> Cover:
     return fresh if fresh.tokens(start, stop) <= best.tokens(start, stop) else best
 
 
-_SWEEPS = 20
-_GAPS = (0.5, 0.7)  # a new position lies this share of a bin from its neighbour
-_ROUNDS, _MOST_ROUNDS = 1000, 6000  # of improvement, and one more for every second cell: a second for 35 x 35
-
-
 def positions(bins: Bins, cuts: Cuts) -> Ints:
     """A needle position for every cell, (lengths, depths), inside its bin wherever that has a legal cut."""
     random = Random(0)
@@ -224,3 +232,62 @@ def _swept(bins: Bins, cuts: Cuts, legal: Ints, random: Random) -> Ints:
             chosen[row, depth] = found if found >= least else fallback[row][depth]
             insort(known, int(chosen[row, depth]))
     return chosen
+
+
+def places(
+    mode: str, grid: Grid, sizes: Sequence[int], cuts: Cuts, tolerance: float | None = None
+) -> list[tuple[Cell, int | None]]:
+    """Cells with the haystack position of their first needle, None where the depth alone decides.
+
+    sizes: haystack tokens of each of the grid's lengths. tolerance: half a bin as a share; None: half a step.
+    """
+    if mode == "lattice":
+        return _lattice(grid, sizes, cuts)
+    if mode != "bins":
+        return [(cell, None) for cell in grid.cells]
+    chosen = positions(_bins(grid, sizes, tolerance), cuts).tolist()
+    return [
+        (Cell(length, depth), chosen[row][column])
+        for row, length in enumerate(grid.lengths)
+        for column, depth in enumerate(grid.depths)
+    ]
+
+
+def in_bin(grid: Grid, depth: float, realised: float, tolerance: float | None = None) -> bool:
+    """Whether a realised depth lies in the bin of a meant one."""
+    low, high = bin_edges(grid.depths, tolerance)[grid.depths.index(depth)]
+    return low <= realised <= high
+
+
+def make_bins_of(grid: Grid, sizes: Sequence[int], tolerance_percent: float | None) -> Bins:
+    """The depth bins of a grid whose lengths hold these many haystack tokens."""
+    tolerance = None if tolerance_percent is None else tolerance_percent / 100
+    return make_bins(sizes, bin_edges(grid.depths, tolerance))
+
+
+def _bins(grid: Grid, sizes: Sequence[int], tolerance: float | None) -> Bins:
+    """Bins that hold for haystacks a few tokens shorter or longer than guessed."""
+    edges = bin_edges(grid.depths, tolerance)
+    shorter = make_bins([max(1, size - _SLACK) for size in sizes], edges)
+    longer = make_bins([size + _SLACK for size in sizes], edges)
+    bins = make_bins(sizes, edges)
+    low, high = longer.low, shorter.high
+    narrow = low > high
+    low[narrow], high[narrow] = bins.low[narrow], bins.high[narrow]
+    return Bins(low, high, bins.sizes)
+
+
+def _lattice(grid: Grid, sizes: Sequence[int], cuts: Cuts) -> list[tuple[Cell, int | None]]:
+    """Positions at the grid's depths of its longest haystack, each asked at every length that reaches it.
+
+    A cell's depth is what its point comes to before it moves back to a sentence end, so that repeats with
+    other documents fall into the same cells.
+    """
+    longest = min(max(0, max(sizes) - _SLACK), len(cuts.sentence) - 1)
+    points = sorted({int(depth * longest) for depth in grid.depths})
+    return [
+        (Cell(length, point / size if point else 0.0), cuts.place(point, longest))
+        for length, size in zip(grid.lengths, sizes, strict=True)
+        for point in points
+        if not point or point <= size - _SLACK  # 0 always: a length without room is an error, not left out
+    ]

@@ -10,7 +10,7 @@ from typing import Any
 
 from needlemap.errors import SettingsError
 from needlemap.plan.bins import lower_bound
-from needlemap.plan.places import make_bins_of
+from needlemap.plan.cover import make_bins_of
 from needlemap.plan.summary import WORTH, Shape, Summary, Walked, any_order, summarise
 from needlemap.settings.prices import price_source
 from needlemap.settings.reading import checked

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from needlemap.errors import SettingsError
 from needlemap.plan.lanes import Lanes, speed_up, useful
-from needlemap.plan.order import cut, in_common, ordered, shared
-from needlemap.plan.tree import walk_order
+from needlemap.plan.order import cut, in_common, ordered, shared, walk_order
 from needlemap.settings.prices import Prices, summed
 from needlemap.trials.build import Experiment
 from needlemap.trials.repeat import Trial

@@ -3,7 +3,7 @@
 A server is sent text, so a model in this process is fed what a server of the same weights would make of it.
 Another vocabulary may count lengths: OpenCompass counts gpt-4's tokens whatever the model. A haystack is
 tokenised once: of a prompt only the windows around its seams are, from a safe cut before each to one behind
-it, as in `text/seams.py`. Where that cannot be trusted, whole prompts are tokenised.
+it, as in `text/cuts.py`. Where that cannot be trusted, whole prompts are tokenised.
 """
 
 from __future__ import annotations

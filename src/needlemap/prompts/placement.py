@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from needlemap.errors import HaystackError, TooShort
-from needlemap.haystacks.assembly import Haystack
+from needlemap.haystacks.base import Haystack
 from needlemap.prompts.positions import (
     around,
     behind_stop,

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import read_regular, read_yaml
 from needlemap.haystacks.folder import source_of
-from needlemap.http.address import check_address
+from needlemap.http.server import check_address
 from needlemap.secrets import check_key_names, refuse_keys
 from needlemap.settings.grid import make_grid
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, Implied, implied, translate

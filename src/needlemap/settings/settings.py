@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, field_validator
 
 from needlemap.errors import SettingsError
-from needlemap.settings.field import Group, Mark, Role, Seconds, Tokens
+from needlemap.settings.units import Group, Mark, Role, Seconds, Tokens
 
 MOST_TOKENS = 100_000_000  # of an answer or a reserve: ten times the longest context that is sold
 MOST_REPEATS = 100_000

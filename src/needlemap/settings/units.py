@@ -1,15 +1,27 @@
-"""Numbers as people write them: tokens as 4k or 1M, durations as 90s, 30m, 1h30m."""
+"""Numbers as people write them, and what a setting is made of: its group, role in the key, and marks.
+
+Tokens are written as 4k or 1M, durations as 90s, 30m, 1h30m. The settings themselves are in `settings.py`.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partialmethod
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import BeforeValidator, Field
+from pydantic.config import JsonDict
 
 from needlemap.errors import SettingsError
 
 _SHOWN = 60  # characters of what is no number
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _PART = r"(\d+(?:\.\d+)?)\s*(?:({units})[a-z]*)\s*".format(units="|".join(_UNITS_S))
+Role = Literal["asked", "built", "scored", "grid", "free"]
+Mark = Literal["subject", "sampled", "shared", "opened", "older"]
 
 
 def tokens(text: object) -> float:
@@ -63,3 +75,44 @@ def duration_label(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = int(seconds / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The settings that `--help` shows under one name."""
+
+    name: str
+
+    def _field(
+        self, role: Role, default: Any, text: str, *marks: Mark, read: str | None = None, **limits: Any
+    ) -> Any:
+        """A setting: its default, one line of help, and all that is known of it.
+
+        role, in a trial's key. 'asked': its value is in it. 'built': what it comes to is, texts, places and
+        the tokenizer's own. 'scored': so, and `needlemap score` changes it. 'grid' and 'free': it is not, and
+        may differ when a run is resumed; the grid says which cells there are.
+        marks. 'subject': who is asked, which changes no prompt. 'sampled': read where an answer is generated.
+        'shared': the same for all families of a suite. 'opened': may make this machine open or run something.
+        'older': a way of the older tools, which `--help` leaves to docs/coming-from.md.
+        read: the rule in `unread.py` that says where it is read; None: always.
+        """
+        known = {"role": role, "group": self.name, "read": read, "marks": list(marks)}
+        return Field(default, description=text, json_schema_extra=cast(JsonDict, known), **limits)
+
+    asked = partialmethod(_field, "asked")
+    built = partialmethod(_field, "built")
+    scored = partialmethod(_field, "scored")
+    grid = partialmethod(_field, "grid")
+    free = partialmethod(_field, "free")
+
+
+def _read(read: Callable[[object], float], value: Any) -> Any:
+    """A text as the number that it stands for. Raises ValueError, as pydantic wants it."""
+    try:
+        return read(value) if isinstance(value, str) else value
+    except SettingsError as error:
+        raise ValueError(str(error)) from None
+
+
+Tokens = Annotated[int, BeforeValidator(lambda value: _read(tokens, value))]  # 2000000, '100k', '2M'
+Seconds = Annotated[float, BeforeValidator(lambda value: _read(duration_s, value))]  # 90, '90s', '1h30m'

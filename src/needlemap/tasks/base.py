@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from needlemap.errors import SettingsError
-from needlemap.haystacks.base import Source
 from needlemap.settings.grid import Cell
 from needlemap.settings.registry import Checked
+
+if TYPE_CHECKING:
+    from needlemap.haystacks.base import Source
 
 Scope = Literal["trial", "length", "repeat"]
 

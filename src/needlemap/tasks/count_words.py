@@ -21,8 +21,7 @@ from typing import Literal
 from needlemap.errors import SettingsError
 from needlemap.haystacks.base import Document, Source
 from needlemap.tasks.base import Background, Draw, Item, Needle, Reference, Task, holds_nothing
-from needlemap.tasks.values import Values
-from needlemap.tasks.wording import solved
+from needlemap.tasks.values import Values, solved
 
 _LINES = 64  # of a document
 _SPREAD = 600  # lines over which a word's occurrences are mixed with those of others

@@ -26,8 +26,7 @@ from needlemap.tasks.base import (
     scattered,
     share,
 )
-from needlemap.tasks.values import Kind, Pairs, Values
-from needlemap.tasks.wording import KEY_VALUE, solved
+from needlemap.tasks.values import KEY_VALUE, Kind, Pairs, Values, solved
 
 _PAIR = '"{key}": "{value}"'
 _SHOWN = 4  # pairs of an example

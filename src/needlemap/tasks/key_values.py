@@ -13,8 +13,7 @@ from typing import Any, Literal
 from needlemap.errors import SettingsError
 from needlemap.tasks.absent import Absence, one_edit
 from needlemap.tasks.base import Background, Draw, Item, Needle, Reference, Scope, Task
-from needlemap.tasks.values import Kind, Noise, Pairs, Values
-from needlemap.tasks.wording import WORDINGS
+from needlemap.tasks.values import WORDINGS, Kind, Noise, Pairs, Values
 from needlemap.text.matching import but
 
 

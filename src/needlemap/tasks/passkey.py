@@ -11,8 +11,7 @@ from typing import Literal
 
 from needlemap.errors import SettingsError
 from needlemap.tasks.base import Background, Draw, Item, Needle, Reference, Scope, Task
-from needlemap.tasks.values import Noise
-from needlemap.tasks.wording import PASS_KEY, WORDINGS
+from needlemap.tasks.values import PASS_KEY, WORDINGS, Noise
 
 
 class Passkey(Task):

@@ -27,8 +27,7 @@ from needlemap.tasks.base import (
     scattered,
     share,
 )
-from needlemap.tasks.values import Noise, Values
-from needlemap.tasks.wording import WORDINGS, solved
+from needlemap.tasks.values import WORDINGS, Noise, Values, solved
 
 _CONSONANTS, _VOWELS = "BDFGHJKLMNPRSTVZ", "AEIOU"
 _TRIES = 2000  # draws of one name

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from needlemap.haystacks.assembly import Haystack
-from needlemap.plan.places import in_bin, places
+from needlemap.haystacks.base import Haystack
+from needlemap.plan.cover import in_bin, places
 from needlemap.prompts.feeding import Feed
 from needlemap.prompts.frame import Remembering, make_frame
 from needlemap.prompts.placement import Builder, Frame

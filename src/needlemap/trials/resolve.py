@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
-from needlemap.haystacks.assembly import Haystack, assemble, bytes_a_token
-from needlemap.haystacks.base import Source
+from needlemap.haystacks.base import Haystack, Source, assemble, bytes_a_token
 from needlemap.models.base import MARK, Traits, find_backend
 from needlemap.models.chat import Chat
 from needlemap.models.model_files import TOKENIZER, ModelFiles
