@@ -4,11 +4,31 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from needlemap.commands.arguments import (
+    DatasetLength,
+    DifficultyFile,
+    FailUnder,
+    First,
+    Folder,
+    Json,
+    Live,
+    Out,
+    Palette,
+    Preset,
+    Runs,
+    Second,
+    TrustRun,
+    complete_kinds,
+    complete_runs,
+    complete_scorers,
+    completion_of,
+)
 from needlemap.commands.replicas import ReplicaFlags, with_replicas
 from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.secrets import hidden
@@ -23,11 +43,11 @@ app = typer.Typer(
     name="needlemap",
     help="Where in its context does a language model find a fact, and where does it lose it?",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its import would double the time that --help takes
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+settings_flags = partial(with_settings, completion_of=completion_of)
 
 
 def _version(wanted: bool) -> None:
@@ -56,46 +76,8 @@ def common(
         show_tracebacks()
 
 
-Preset = Annotated[
-    str | None,
-    typer.Argument(help="A preset's name (list presets), a .yaml file, or suite:NAME (list suites)."),
-]
-Out = Annotated[
-    Path | None, typer.Option("-o", "--out", help="The run's folder. An existing run is resumed.")
-]
-Live = Annotated[
-    bool,
-    typer.Option(
-        "--live/--no-live",
-        help="Also serve the report's page to this machine while the run goes on; its address is printed. "
-        "None is served when nothing is left to ask.",
-    ),
-]
-DifficultyFile = Annotated[
-    str | None,
-    typer.Option("--difficulty", metavar="FILE|RUN", help="A difficulty, as run --difficulty auto froze it."),
-]
-TrustRun = Annotated[
-    bool,
-    typer.Option(
-        "--trust-run",
-        help="Go on with a run that this machine did not begin (or ask --prompts-of it), and follow what its "
-        "run.json says.",
-    ),
-]
-Runs = Annotated[
-    list[Path], typer.Argument(help="Run folders, or other tools' results as needlemap import reads them.")
-]
-DatasetLength = Annotated[
-    str,
-    typer.Option(
-        "--dataset-length", "--dataset_length", help="For a figure's title as OpenCompass's, as 200K."
-    ),
-]
-
-
 @app.command(cls=GroupedCommand)
-@with_settings
+@settings_flags
 @with_replicas
 def run(
     preset: Preset = None,
@@ -110,6 +92,8 @@ def run(
         ),
     ] = None,
     trust_run: TrustRun = False,
+    json: Json = False,
+    fail_under: FailUnder = None,
     *,
     replicas: ReplicaFlags,
     **flags: Any,
@@ -119,19 +103,18 @@ def run(
         _check_origin(out, trust_run)
     auto = difficulty == "auto"
     chosen = _chosen(preset, flags, None if auto else difficulty, trust_run)
+    from needlemap.commands.run import Showing, run_command
+
+    showing = Showing(live, json, fail_under)
     if auto:
         from needlemap.commands.difficulty import auto_command
 
-        code = auto_command(chosen, out, live, replicas)
-    else:
-        from needlemap.commands.run import run_command
-
-        code = run_command(chosen, out, live, replicas)
-    raise typer.Exit(code)
+        raise typer.Exit(auto_command(chosen, out, showing, replicas))
+    raise typer.Exit(run_command(chosen, out, showing, replicas))
 
 
 @app.command(cls=GroupedCommand)
-@with_settings
+@settings_flags
 def plan(
     preset: Preset = None,
     difficulty: DifficultyFile = None,
@@ -144,7 +127,7 @@ def plan(
     ] = None,
     cache_tokens: Annotated[int | None, typer.Option(help="A server's prefix cache to simulate.")] = None,
     cache_block: Annotated[int, typer.Option(help="Its block size in tokens.")] = 16,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
     **flags: Any,
 ) -> None:
     """Cells, tokens and dollars, before any call. Without a key; cached tokens too."""
@@ -156,7 +139,7 @@ def plan(
 
 
 @app.command(cls=GroupedCommand)
-@with_settings
+@settings_flags
 def prompts(
     preset: Preset = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The file to write.")] = None,
@@ -176,9 +159,16 @@ def score(
         typer.Argument(
             metavar="FILE|RUN",
             help="JSON Lines with answer and reference (keywords, question), or a run's folder.",
+            autocompletion=complete_runs,
         ),
     ],
-    scorer: Annotated[str, typer.Option(help="levenshtein, keyword, substring, exact, judge, ...")],
+    scorer: Annotated[
+        str,
+        typer.Option(
+            help="levenshtein, keyword, substring, exact, judge, ...",
+            autocompletion=complete_scorers,
+        ),
+    ],
     scorer_options: Annotated[
         list[str] | None, typer.Option(help="The scorer's own options, KEY=VALUE.")
     ] = None,
@@ -203,10 +193,7 @@ def report(
     ] = None,
     format: Annotated[str, typer.Option(help="Of a table: cells, trials, or opencompass.")] = "cells",
     title: Annotated[str | None, typer.Option(help="Instead of the title made from the run.")] = None,
-    palette: Annotated[
-        str | None,
-        typer.Option(help="Colours: viridis (the default), cividis, grey, or red-amber-green: amber."),
-    ] = None,
+    palette: Palette = None,
     width: Annotated[
         str | None, typer.Option(help="Of a figure for a paper: 3.25in, 8.4cm, column, text or page.")
     ] = None,
@@ -219,11 +206,12 @@ def report(
     ] = None,
     step: Annotated[int, typer.Option(help="For --log: the training step that the model is of.")] = 0,
     dataset_length: DatasetLength = "",
+    json: Json = False,
 ) -> None:
     """Draw runs on the terminal or into a file. The file by its suffix; --log: to a tracker."""
     from needlemap.commands.report import report_command
 
-    report_command(runs, out, format, title, palette, log or (), step, width, rules, dataset_length)
+    report_command(runs, out, format, title, palette, log or (), step, width, rules, dataset_length, json)
 
 
 @app.command(name="import")
@@ -248,15 +236,15 @@ def import_(
 
 @app.command()
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="RUN_A", help="The reference, a run's or suite's folder.")],
-    second: Annotated[Path, typer.Argument(metavar="RUN_B", help="What to judge: another of the same kind.")],
+    first: First,
+    second: Second,
     margin: Annotated[
         float | None, typer.Option(help="The loss in points that does not matter (2 if not given).")
     ] = None,
     fail_if_worse: Annotated[
         float | None, typer.Option(help="As --margin, and exit with 1 when the verdict is 'worse'.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Compare two runs, or two suites. On the same trials, paired: difference, interval, verdict."""
     from needlemap.commands.report import compare_command
@@ -268,18 +256,22 @@ def compare(
 def list_(
     kind: Annotated[
         str | None,
-        typer.Argument(help="presets, suites, templates, tasks, models, scorers, haystacks, tokenizers."),
+        typer.Argument(
+            help="presets, suites, templates, tasks, models, scorers, haystacks, tokenizers, runs.",
+            autocompletion=complete_kinds,
+        ),
     ] = None,
+    folder: Annotated[Path | None, typer.Argument(help="Where runs lie (default: runs).")] = None,
 ) -> None:
-    """What is installed here, by name."""
+    """What is installed here, by name; or your runs. With --help: of what kinds."""
     from needlemap.commands.plan import list_command
 
-    list_command(kind)
+    list_command(kind, folder)
 
 
 @app.command()
 def replay(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.")],
+    folder: Folder,
     length: Annotated[str, typer.Option(help="The cell's length in tokens.")],
     depth: Annotated[float, typer.Option(help="The cell's depth in percent.")],
     repeat: Annotated[int, typer.Option(help="Which repeat.")] = 0,
@@ -335,7 +327,8 @@ def main() -> None:
     _limit_blas_threads()
     debug = [word for word in sys.argv[1:] if word == "--debug"]  # one for all commands, wherever it is typed
     try:
-        app([*debug[:1], *(word for word in sys.argv[1:] if word != "--debug")])
+        words = [*debug[:1], *(word for word in sys.argv[1:] if word != "--debug")]
+        app(words, prog_name="needlemap")
     except NeedlemapError as error:
         show(f"needlemap: {printable(hidden(str(error)))}", file=sys.stderr)
         sys.exit(2)

@@ -26,6 +26,11 @@ _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 _MARKS = ("run.json", "suite.json")  # what makes a folder a run's
 
 
+def is_run_folder(folder: Path) -> bool:
+    """Whether a folder holds a run, of one family or several."""
+    return any(is_regular(folder / mark) for mark in _MARKS)
+
+
 def is_regular(file: Path) -> bool:
     """Whether a file is there, and neither pipe, device, socket nor folder, also behind links."""
     try:

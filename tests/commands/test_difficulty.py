@@ -126,7 +126,10 @@ def test_a_limit_counts_the_pilots_too(asking, tmp_path):
     ("flags", "said"),
     [
         (("--task", "single", "--difficulty", "auto"), "Task 'single' has no dial"),
-        (("--difficulty", "auto", "--no-save"), "is several runs: leave --live and --no-save out"),
+        (
+            ("--difficulty", "auto", "--no-save"),
+            "leave --live, --json, --fail-under and --no-save out",
+        ),
         (("--difficulty", "mine.yaml"), "No file at 'mine.yaml'"),
     ],
 )

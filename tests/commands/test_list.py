@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from needlemap.commands.plan import KINDS, list_command
 from needlemap.errors import SettingsError
+from needlemap.records.folder import RunFolder, Writer
 
 
 @pytest.mark.parametrize(
@@ -35,3 +38,40 @@ def test_an_unknown_kind_is_an_error_that_names_all():
 
 def test_the_command_prints_it(needlemap):
     assert "cdme-8k" in needlemap("list", "presets").stdout
+
+
+def test_runs_in_a_folder_and_below_have_a_row_each_with_score_cells_and_state(needlemap):
+    grid = ("--lengths", "1k,2k", "--depths", "0,50,100", "--quiet")
+    needlemap("run", "bm25", *grid, "-o", "runs/whole")
+    needlemap("run", "bm25", *grid, "--limit-tokens", "4000", "-o", "runs/deeper/part", code=3)
+    needlemap("run", "suite:smoke", "--lengths", "1k", "--depths", "0", "--quiet", "-o", "runs/suite")
+    rows = needlemap("list", "runs").stdout.splitlines()
+    assert rows[0].split() == ["run", "model", "task", "score", "cells", "state"]
+    part, suite, whole = rows[1:]
+    assert part.split()[:3] == ["runs/deeper/part", "baseline/bm25", "single"]
+    assert part.endswith("6      7 trials missing, stopped by a limit")
+    assert suite.split()[:3] == ["runs/suite", "baseline/bm25", "suite:smoke"]
+    assert whole.endswith("100.0 [75.8, 100.0]  6      complete")
+    assert needlemap("list", "runs", "runs/deeper").stdout.splitlines()[1].split() == part.split()
+
+
+def test_a_run_that_goes_on_and_one_that_cannot_be_read_say_so(needlemap, tmp_path):
+    needlemap("run", "bm25", "--lengths", "1k", "--depths", "0", "--quiet", "-o", "going")
+    needlemap("run", "bm25", "--lengths", "1k", "--depths", "0", "--quiet", "-o", "torn")
+    (tmp_path / "torn" / "run.json").write_text("{")
+    with closing(Writer(RunFolder(tmp_path / "going"))):
+        rows = needlemap("list", "runs", ".").stdout.splitlines()
+    assert rows[1].endswith("running")
+    assert "cannot be read: 'torn/run.json' is not a run's" in rows[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("runs",), "Type: needlemap list runs FOLDER"),
+        (("runs", "."), "No run in '.' or below."),
+        (("tasks", "."), "Only runs lie in a folder. Type: needlemap list tasks"),
+    ],
+)
+def test_a_folder_without_runs_is_an_error_that_says_what_to_type(needlemap, words, said):
+    assert said in needlemap("list", *words, code=2).stderr

@@ -21,7 +21,7 @@ from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session, make_model
 from needlemap.commands.announce import notes, tell_rules
 from needlemap.commands.replicas import HERE, ReplicaFlags
-from needlemap.commands.run import Terminal, interrupted, show_result, show_usage, verdict
+from needlemap.commands.run import MAP, Showing, Terminal, interrupted, show_result, show_usage, verdict
 from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import make_folder, read_regular, read_yaml, write_whole
@@ -144,11 +144,14 @@ def at_difficulty(chosen: Chosen, flags: Mapping[str, Any], named: str) -> Chose
     return replace(chosen, families=found)
 
 
-def auto_command(chosen: Chosen, out: Path | None, live: bool, replicas: ReplicaFlags = HERE) -> int:
+def auto_command(
+    chosen: Chosen, out: Path | None, showing: Showing = MAP, replicas: ReplicaFlags = HERE
+) -> int:
     """Find a difficulty for each family, freeze it, and measure the model at it; the exit code."""
     settings = chosen.first
-    if live or not settings.save:
-        raise SettingsError(f"--difficulty {AUTO} is several runs: leave --live and --no-save out.")
+    if showing != MAP or not settings.save:
+        out_of = "--live, --json, --fail-under and --no-save"
+        raise SettingsError(f"--difficulty {AUTO} is several runs: leave {out_of} out.")
     tell_rules(chosen)
     dials = {name: dial_of(each.task) for name, each in chosen.families.items()}
     path = out or fresh_folder(settings, chosen.suite)

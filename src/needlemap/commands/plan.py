@@ -30,7 +30,8 @@ from needlemap.trials.build import prepare
 from needlemap.trials.repeat import Trial
 
 _EXTENSIONS = ("models", "tasks", "scorers", "haystacks")
-KINDS = ("presets", "suites", "templates", "tokenizers", *_EXTENSIONS)
+RUNS = "runs"
+KINDS = ("presets", "suites", "templates", "tokenizers", *_EXTENSIONS, RUNS)
 
 
 def plan_command(chosen: Chosen, terms: Terms, as_json: bool) -> None:
@@ -157,17 +158,40 @@ def prompt_line(trial: Trial) -> dict[str, Any]:
     }
 
 
-def list_command(kind: str | None) -> None:
-    """Print the names of a kind, one a line, with a word on each where there is one; else the kinds."""
+def list_command(kind: str | None, folder: Path | None = None) -> None:
+    """Print the names of a kind, one a line, with a word on each where there is one; else the kinds.
+
+    folder: for runs, where they lie; `runs` if not given.
+    """
     if kind is None:
         show("".join(f"needlemap list {each}\n" for each in KINDS), end="")
         return
     if kind not in KINDS:
         raise SettingsError(f"Cannot list '{kind}'. {did_you_mean(kind, KINDS)}")
+    if kind == RUNS:
+        _list_runs(folder or Path(RUNS))
+        return
+    if folder is not None:
+        raise SettingsError(f"Only runs lie in a folder. Type: needlemap list {kind}")
     rows = _rows(kind)
     wide = max(map(len, rows))
     for name, about in rows.items():
         show(f"{name:<{wide}}  {about}".rstrip())
+
+
+def _list_runs(folder: Path) -> None:
+    """Print a table of the runs in a folder and below."""
+    from needlemap.reports.results import listed, runs_below  # late: other kinds need no statistics
+
+    if not folder.is_dir():
+        raise SettingsError(f"No folder at '{folder}'. Where do runs lie? Type: needlemap list runs FOLDER")
+    rows = [listed(path) for path in runs_below(folder)]
+    if not rows:
+        raise SettingsError(f"No run in '{folder}' or below. Type another folder, or make one: needlemap run")
+    table = [["run", "model", "task", "score", "cells", "state"], *rows]
+    wide = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    for row in table:
+        show("  ".join(text.ljust(width) for text, width in zip(row, wide, strict=True)).rstrip())
 
 
 def _rows(kind: str) -> dict[str, str]:

@@ -29,6 +29,7 @@ from needlemap.reports.figure import FIGURES, figure_of, write_figure
 from needlemap.reports.labels import score_label
 from needlemap.reports.page.document import write_page
 from needlemap.reports.paired import MARGIN, compare_runs, load_both
+from needlemap.reports.results import fields_of, results, run_fields
 from needlemap.reports.style import parse_width
 from needlemap.reports.summary import FAMILY_RULES, family_lines, read_families, summary_lines
 from needlemap.reports.table import is_table, write_table
@@ -60,12 +61,16 @@ def report_command(
     width: str | None = None,
     rules: str | None = None,
     dataset_length: str = "",
+    as_json: bool = False,
 ) -> None:
     """Draw each run on the terminal, or write one file, or log to trackers, or both of these.
 
     runs: folders of runs and suites, and other tools' results as `import` reads them. dataset_length: for the
-    title that OpenCompass's plots have.
+    title that OpenCompass's plots have. as_json: print one document, of all runs, instead of maps.
     """
+    if as_json:
+        _print_json(runs, None if rules is None else parse_rules(rules), out or log)
+        return
     trackers = [parse_tracker(text) for text in log]
     look = Look(title, palette, _width(width), RULES if rules is None else parse_rules(rules))
     if out is None and not trackers:
@@ -84,6 +89,17 @@ def report_command(
     for tracker in trackers:
         for place in log_runs(loaded, tracker, step, title=title, palette=palette, rules=look.rules):
             show(place, file=sys.stderr)
+
+
+def _print_json(runs: Sequence[Path], rules: tuple[str, ...] | None, elsewhere: object) -> None:
+    """Print what runs came to. elsewhere: where else a report was to go, which it does not."""
+    if elsewhere:
+        raise SettingsError("--json prints to standard output: leave -o and --log out, or --json.")
+    fields = []
+    for path in runs:
+        theirs = runs_of(path) if families_of(path).is_plain and is_other_tools(path) else ()
+        fields += [run_fields(run, rules or RULES) for run in theirs] or [fields_of(path, rules)]
+    show_data(f"{json.dumps(results(fields), indent=1, ensure_ascii=False)}\n")
 
 
 def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from needlemap.commands.replicas import HERE, MOST, ReplicaFlags
 from needlemap.commands.report import show_families
 from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.files import is_run_folder
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
 from needlemap.records.families import Families, fresh_folder
@@ -27,25 +30,43 @@ from needlemap.records.record import Record
 from needlemap.reports.closing import ended_lines, judge_lines, usage_lines
 from needlemap.reports.face import ShowingFace
 from needlemap.reports.live import Lines, LiveMap, Silent, Tally, View
+from needlemap.reports.results import check_threshold, fields_of, judge, results
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
-from needlemap.text.printable import show
+from needlemap.text.printable import show, show_data
 from needlemap.trials.build import Experiment, prepare
 
 
-def run_command(chosen: Chosen, out: Path | None, live: bool = False, replicas: ReplicaFlags = HERE) -> int:
-    """Run or resume, with a page if `live`; returns the exit code."""
+@dataclass(frozen=True, slots=True)
+class Showing:
+    """What of a run is shown. live: also a page, while it goes on. as_json: one document on standard output
+    instead of maps. fail_under: in percent, the mean to judge it by; None for no verdict."""
+
+    live: bool = False
+    as_json: bool = False
+    fail_under: float | None = None
+
+
+MAP = Showing()
+
+
+def run_command(
+    chosen: Chosen, out: Path | None, showing: Showing = MAP, replicas: ReplicaFlags = HERE
+) -> int:
+    """Run or resume; returns the exit code."""
     tell_rules(chosen)
+    if showing.fail_under is not None:
+        check_threshold(showing.fail_under)
     if chosen.first.save:
-        return _run(chosen, out or fresh_folder(chosen.first, chosen.suite), live, replicas)
+        return _run(chosen, out or fresh_folder(chosen.first, chosen.suite), showing, replicas)
     if chosen.first.save_contexts:
         raise SettingsError("--save-contexts writes into the run folder, and --no-save keeps none. Give one.")
     with tempfile.TemporaryDirectory() as folder:
-        return _run(chosen, Path(folder) / "run", live, replicas)
+        return _run(chosen, Path(folder) / "run", showing, replicas)
 
 
-def _run(chosen: Chosen, path: Path, live: bool, replicas: ReplicaFlags) -> int:
+def _run(chosen: Chosen, path: Path, showing: Showing, replicas: ReplicaFlags) -> int:
     if replicas.dry_run:
         show(replicas.script(path, _rehearsed(chosen, path)))
         return 0
@@ -53,14 +74,32 @@ def _run(chosen: Chosen, path: Path, live: bool, replicas: ReplicaFlags) -> int:
     asking = Asking.of(chosen, path, make)
     if chosen.suite and not chosen.first.quiet:
         show(families_line(chosen.suite, asking), file=sys.stderr, flush=True)
-    with Terminal(asking.families, chosen.first, live) as face, terminable() as ending:
+    with Terminal(asking.families, chosen.first, showing) as face, terminable() as ending:
         try:
             ending.run(ask_families(asking, face, make))
         except KeyboardInterrupt:
             face.interrupted()
-            return interrupted(chosen.first, path, ending.code)
+            return _told(
+                path, replace(showing, fail_under=None), interrupted(chosen.first, path, ending.code)
+            )
         face.end()
-        return face.code
+        return _told(path, showing, face.code)
+
+
+def _told(path: Path, showing: Showing, code: int) -> int:
+    """Print the document and the verdict, where they are wanted; the exit code. A verdict outranks what was
+    not measured and what a limit left out, and not settings that are wrong."""
+    judged = None
+    if showing.fail_under is not None and code != 2:
+        judged = judge(path, showing.fail_under)
+        code = judged.code
+    if showing.as_json:
+        found = results([fields_of(path)] if is_run_folder(path) else []) | {"exit_code": code}
+        found |= {"verdict": judged.plain()} if judged else {}
+        show_data(f"{json.dumps(found, indent=1, ensure_ascii=False)}\n")
+    elif judged:
+        show(judged.text)
+    return code
 
 
 def _rehearsed(chosen: Chosen, path: Path) -> int:
@@ -77,9 +116,10 @@ def _rehearsed(chosen: Chosen, path: Path) -> int:
 class Terminal(ShowingFace):
     """Tells on the terminal how the asking goes. code: the worst exit code of the families so far."""
 
-    def __init__(self, families: Families, settings: Settings, live: bool = False) -> None:
-        super().__init__(families, live)
+    def __init__(self, families: Families, settings: Settings, showing: Showing = MAP) -> None:
+        super().__init__(families, showing.live)
         self.settings, self.code, self._noted = settings, 0, False
+        self._maps = not showing.as_json
 
     def begins(self, name: str, session: Session, model: Model | None) -> None:
         """Say what is asked of which model."""
@@ -119,7 +159,8 @@ class Terminal(ShowingFace):
         self.tell_unserved()
         if self.families.is_plain:
             return
-        show_families(self.families)
+        if self._maps:
+            show_families(self.families)
         if self.settings.quiet:
             return
         path, names = self.families.path, self.families.names
@@ -131,11 +172,11 @@ class Terminal(ShowingFace):
         """Show what there is: of one family on a terminal, where the map that filled in is gone."""
         if not self.families.is_plain:
             self.end()
-        elif sys.stdout.isatty() and RunFolder(self.families.path).exists:
+        elif self._maps and sys.stdout.isatty() and RunFolder(self.families.path).exists:
             Console().print(terminal_map(load_map(self.families.path)))
 
     def _show(self, name: str, session: Session) -> None:
-        if not name:
+        if not name and self._maps:
             show_result(load_map(session.folder), session.experiment.settings, session.folder.path)
         if not self.settings.quiet:
             show_usage(session)

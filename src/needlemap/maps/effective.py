@@ -129,6 +129,14 @@ class FamilyScores:
             found[length] = Mean(float(points[at]), low, high)
         return found
 
+    def overall(self) -> Mean | None:
+        """The mean over lengths of `means`, each counting the same; None without scores."""
+        if not self.lengths:
+            return None
+        point, again = float(self._curve(_MEAN).mean()), self._again(_MEAN)
+        interval = None if again is None else expanded_interval(again.mean(axis=1), len(self._repeats))
+        return Mean(point, *around(point, *(interval or (None, None))))
+
     def effective(self, rule: Rule) -> Effective | None:
         """A rule's value, with an interval; None without scores.
 

@@ -65,6 +65,18 @@ def hold(file: Path) -> IO[bytes] | None:
     return opened
 
 
+def is_held(folder: Path) -> bool:
+    """Whether a run holds a folder. Nothing is written for it; False where its lock cannot be read."""
+    try:
+        with open_regular(folder / LOCK) as opened:
+            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno == errno.EWOULDBLOCK
+    except NeedlemapError:
+        pass
+    return False
+
+
 RUN_FILE = "run.json"
 RECORDS = "records-*.jsonl"
 _TIES = ("seed", "model", "task")

@@ -46,12 +46,20 @@ class GroupedCommand(TyperCommand):
             formatter.write_text("The older tools' names and ways are flags too: see docs/coming-from.md.")
 
 
-def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose **flags become one flag a setting; it receives those that were given, parsed."""
+Completion = Callable[[str], list[str]]  # what stands behind a flag, by how it begins
+
+
+def with_settings(
+    command: Callable[..., None], completion_of: Callable[[str], Completion | None]
+) -> Callable[..., None]:
+    """A command whose **flags become one flag a setting; it receives those that were given, parsed.
+
+    completion_of: what a shell offers for a setting.
+    """
     signature = inspect.signature(command, eval_str=True)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     names = {parameter.name for parameter in own}
-    made = [_parameter(name, field) for name, field in Settings.model_fields.items()]
+    made = [_parameter(name, field, completion_of(name)) for name, field in Settings.model_fields.items()]
     made += [_hidden(row.name) for row in TABLE if row.name not in Settings.model_fields]
 
     def run(**values: Any) -> None:
@@ -121,7 +129,7 @@ def parsed(name: str, value: Any) -> Any:
     return value
 
 
-def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
+def _parameter(name: str, field: FieldInfo, completion: Completion | None) -> inspect.Parameter:
     flag = f"--{name.replace('_', '-')}"
     known = known_of(name)
     kind: Any = Optional[str]  # noqa: UP045 - typer reads it at run time
@@ -137,6 +145,7 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
         rich_help_panel=known["group"],
         show_default=False,
         hidden="older" in known["marks"],
+        autocompletion=completion,
     )
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]

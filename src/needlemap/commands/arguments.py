@@ -1,0 +1,186 @@
+"""Arguments that several commands take, and what a shell offers for them and for settings at Tab.
+
+Nothing is imported before it is asked for: a key press should not wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Literal, get_args, get_origin
+
+import typer
+
+from needlemap.settings.settings import Settings
+
+Complete = Callable[[str], list[str]]
+_PRICED = ("openai", "anthropic")
+_INSTALLED = {"task": "tasks", "scorer": "scorers", "haystack": "haystacks"}
+
+
+def complete_presets(incomplete: str) -> list[str]:
+    """Presets and suites."""
+    from needlemap.settings.reading import preset_files
+    from needlemap.settings.suites import MARK, suite_files
+
+    return _begun(incomplete, [*preset_files(), *(f"{MARK}{name}" for name in suite_files())])
+
+
+def complete_models(incomplete: str) -> list[str]:
+    """Back ends; behind `openai/` and `anthropic/` the models with a known price."""
+    from needlemap.settings.registry import installed
+
+    backend = incomplete.partition("/")[0]
+    if "/" in incomplete and backend in _PRICED:
+        return _begun(incomplete, [f"{backend}/{name}" for name in _priced(backend)])
+    ours = ("demo/retriever", "baseline/bm25", "baseline/random")
+    others = (f"{name}/" for name in installed("models") if name not in ("demo", "baseline"))
+    return _begun(incomplete, [*ours, *others])
+
+
+def _priced(backend: str) -> Iterable[str]:
+    from genai_prices.data import providers
+
+    return (model.id for each in providers if each.id == backend for model in each.models)
+
+
+def complete_kinds(incomplete: str) -> list[str]:
+    """What `needlemap list` lists."""
+    from needlemap.commands.plan import KINDS
+
+    return _begun(incomplete, KINDS)
+
+
+def complete_scorers(incomplete: str) -> list[str]:
+    """Scorers."""
+    return _installed("scorers", incomplete)
+
+
+def complete_palettes(incomplete: str) -> list[str]:
+    """Palettes of figures."""
+    from needlemap.reports.style import PALETTES
+
+    return _begun(incomplete, PALETTES)
+
+
+def complete_runs(incomplete: str) -> list[str]:
+    """Run folders by the beginning of their path; other folders, which may hold runs, with a slash."""
+    from needlemap.files import is_run_folder
+
+    typed = Path(incomplete)
+    folder = typed if incomplete.endswith("/") or not incomplete else typed.parent
+    found = sorted(each for each in folder.iterdir() if each.is_dir()) if folder.is_dir() else []
+    return _begun(incomplete, [f"{each}{'' if is_run_folder(each) else '/'}" for each in found])
+
+
+def completion_of(name: str) -> Complete | None:
+    """What a setting's flag offers; None for what can be anything."""
+    kind = Settings.model_fields[name].annotation
+    if get_origin(kind) is Literal:
+        return lambda incomplete: _begun(incomplete, map(str, get_args(kind)))
+    if name in _INSTALLED:
+        return lambda incomplete: _installed(_INSTALLED[name], incomplete)
+    return {
+        "model": complete_models,
+        "tokenizer": _tokenizers,
+        "template": _templates,
+        "prompts_of": complete_runs,
+    }.get(name)
+
+
+def _tokenizers(incomplete: str) -> list[str]:
+    from needlemap.tokenizers.catalogue import BUNDLED
+
+    return _begun(incomplete, ["auto", "server", *BUNDLED])
+
+
+def _templates(incomplete: str) -> list[str]:
+    from needlemap.prompts.templates import template_files
+
+    return _begun(incomplete, ["auto", *template_files()])
+
+
+def _installed(kind: str, incomplete: str) -> list[str]:
+    from needlemap.settings.registry import installed
+
+    return _begun(incomplete, sorted(installed(kind)))
+
+
+def _begun(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+Preset = Annotated[
+    str | None,
+    typer.Argument(
+        help="A preset's name (list presets), a .yaml file, or suite:NAME (list suites).",
+        autocompletion=complete_presets,
+    ),
+]
+Out = Annotated[
+    Path | None, typer.Option("-o", "--out", help="The run's folder. An existing run is resumed.")
+]
+Live = Annotated[
+    bool,
+    typer.Option(
+        "--live/--no-live",
+        help="Also serve the report's page to this machine while the run goes on; its address is printed. "
+        "None is served when nothing is left to ask.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output, and no map.")]
+DifficultyFile = Annotated[
+    str | None,
+    typer.Option("--difficulty", metavar="FILE|RUN", help="A difficulty, as run --difficulty auto froze it."),
+]
+TrustRun = Annotated[
+    bool,
+    typer.Option(
+        "--trust-run",
+        help="Go on with a run that this machine did not begin (or ask --prompts-of it), and follow what its "
+        "run.json says.",
+    ),
+]
+Runs = Annotated[
+    list[Path],
+    typer.Argument(
+        help="Run folders, or other tools' results as needlemap import reads them.",
+        autocompletion=complete_runs,
+    ),
+]
+DatasetLength = Annotated[
+    str,
+    typer.Option(
+        "--dataset-length", "--dataset_length", help="For a figure's title as OpenCompass's, as 200K."
+    ),
+]
+FailUnder = Annotated[
+    float | None,
+    typer.Option(
+        metavar="PERCENT",
+        help="Judge the mean by its 95 % interval: exit code 0 when it is at least this for sure, 1 when "
+        "it is below for sure, 4 when that cannot be told.",
+    ),
+]
+Palette = Annotated[
+    str | None,
+    typer.Option(
+        help="Colours: viridis (the default), cividis, grey, or red-amber-green: amber.",
+        autocompletion=complete_palettes,
+    ),
+]
+Folder = Annotated[
+    Path, typer.Argument(metavar="RUN", help="The run's folder.", autocompletion=complete_runs)
+]
+First = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN_A", help="The reference, a run's or suite's folder.", autocompletion=complete_runs
+    ),
+]
+Second = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN_B", help="What to judge: another of the same kind.", autocompletion=complete_runs
+    ),
+]

@@ -1,0 +1,114 @@
+"""`--json`: what a run came to, as one document; `--fail-under`: its mean against a threshold."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+GRID = ("--lengths", "1k,2k", "--depths", "0,50,100", "--repeats", "2")
+LOSSY = ("--model-options", "window=1000")
+
+
+@pytest.fixture
+def ran(needlemap):
+    """A run that finds all at 1k and not all at 2k."""
+    needlemap("run", "bm25", *GRID, *LOSSY, "--quiet", "-o", "r")
+    return needlemap
+
+
+def document(text: str) -> dict:
+    return json.loads(text)
+
+
+def test_a_report_is_one_document_in_the_words_and_units_of_the_csv(ran):
+    run = document(ran("report", "r", "--json").stdout)["runs"][0]
+    assert run["run"] == "r"
+    assert (run["model"], run["task"], run["scorer"]) == ("baseline/bm25", "single", "substring")
+    assert run["missing"] == 0
+    assert run["overall"]["n"] == 12
+    assert 0 < run["overall"]["low"] < run["overall"]["score"] < run["overall"]["high"] < 100
+    assert [row["length_tokens"] for row in run["lengths"]] == [1000, 2000]
+    assert [row["depth_percent"] for row in run["depths"]] == [0, 50, 100]
+    assert len(run["cells"]) == 6
+    ran("report", "r", "-o", "cells.csv")
+    header = (ran.folder / "cells.csv").read_text().splitlines()[0].split(",")
+    assert set(run["cells"][0]) == {*header} - {"run", "model", "task"}
+
+
+def test_an_effective_length_beyond_the_longest_tested_is_that_and_says_so(needlemap):
+    needlemap("run", "bm25", *GRID, "--quiet", "-o", "r")
+    rules = document(needlemap("report", "r", "--json", "--rules", "absolute:85,auc").stdout)["runs"][0]
+    found = {each["rule"]: each for each in rules["effective_lengths"]}
+    assert found["absolute:85"]["value"] == 2000
+    assert found["absolute:85"]["beyond"] == ["value"]
+    assert found["auc"]["value"] == 100
+
+
+def test_several_runs_are_one_document_and_a_suite_has_its_families_and_their_mean(ran):
+    ran("run", "suite:smoke", "--lengths", "1k", "--depths", "0", "--quiet", "-o", "s")
+    plain, suite = document(ran("report", "r", "s", "--json").stdout)["runs"]
+    assert plain["run"] == "r"
+    assert suite["suite"] == "smoke"
+    scores = [family["overall"]["score"] for family in suite["families"].values()]
+    assert suite["overall"]["score"] == pytest.approx(sum(scores) / len(scores))
+
+
+def test_a_run_prints_the_document_alone_with_its_exit_code(needlemap):
+    ended = needlemap("run", "bm25", *GRID, "--json", "-o", "r")
+    found = document(ended.stdout)
+    assert found["exit_code"] == 0
+    assert found["runs"] == document(needlemap("report", "r", "--json").stdout)["runs"]
+    assert "12 trials" in ended.stderr
+    stopped = needlemap("run", "bm25", *GRID, "--json", "--limit-tokens", "4000", "-o", "s", code=3)
+    found = document(stopped.stdout)
+    assert found["exit_code"] == 3
+    assert "of 4,000 tokens" in found["runs"][0]["stopped"]
+    assert found["runs"][0]["missing"] == 7
+
+
+def test_a_suite_s_run_prints_it_too(needlemap):
+    suite = ("run", "suite:smoke", "--lengths", "1k", "--depths", "0", "--json")
+    assert document(needlemap(*suite).stdout)["runs"][0]["suite"] == "smoke"
+
+
+def test_a_page_and_a_document_are_not_made_at_once(ran):
+    assert "leave -o and --log out" in ran("report", "r", "--json", "-o", "x.html", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "threshold", "code", "said"),
+    [
+        ((), "70", 0, "verdict: at least 70: mean 100.0 [75.8, 100.0]"),
+        ((), "90", 4, "verdict: undecided whether at least 90: mean 100.0 [75.8, 100.0]. More --repeats"),
+        (("--model", "baseline/random"), "60", 1, "verdict: below 60: mean 0.0 [0.0, 24.2]"),
+    ],
+)
+def test_a_mean_passes_fails_or_cannot_be_told_by_its_interval(needlemap, flags, threshold, code, said):
+    ended = needlemap("run", "bm25", *GRID, *flags, "--fail-under", threshold, "-o", "r", code=code)
+    assert said in ended.stdout
+    again = needlemap("run", "bm25", *GRID, *flags, "--fail-under", threshold, "-o", "r", "--json", code=code)
+    verdict = document(again.stdout)["verdict"]
+    assert (verdict["fail_under"], document(again.stdout)["exit_code"]) == (float(threshold), code)
+    assert said.startswith(f"verdict: {verdict['word']}")
+
+
+def test_what_was_not_measured_counts_against_passing_and_the_verdict_outranks_a_limit(needlemap):
+    flags = ("--limit-tokens", "8000", "--fail-under", "40", "-o", "r")
+    ended = needlemap("run", "bm25", *GRID, *flags, code=4)
+    assert "verdict: undecided whether at least 40" in ended.stdout
+    assert "trials have no score: the same command asks them again" in ended.stdout
+    assert needlemap("run", "bm25", *GRID, "--fail-under", "40", "-o", "r", code=0)
+
+
+def test_a_suite_is_judged_by_the_mean_over_its_families(needlemap):
+    suite = ("run", "suite:smoke", "--lengths", "1k", "--depths", "0", "--quiet")
+    assert "give 5 or more --repeats" in needlemap(*suite, "--fail-under", "20", "-o", "s", code=4).stdout
+    ended = needlemap(*suite, "--repeats", "5", "--fail-under", "5", "-o", "s5")
+    assert ended.stdout.splitlines()[-1].startswith("verdict: at least 5: mean ")
+
+
+def test_a_threshold_that_no_mean_could_reach_is_refused_before_anything_is_asked(needlemap):
+    ended = needlemap("run", "bm25", *GRID, "--fail-under", "101", "-o", "r", code=2)
+    assert "above 0 and up to 100, got 101." in ended.stderr
+    assert not (needlemap.folder / "r").exists()
