@@ -19,7 +19,7 @@ from needlemap.prompts.prompt import Prompt
 from needlemap.prompts.templates import parse_template
 from needlemap.settings.grid import make_grid
 from needlemap.tasks.base import Needle
-from needlemap.tokenizers.bundled import Bundled
+from needlemap.tokenizers.catalogue import Bundled
 
 RESERVE_TOKENS = 200
 NEEDLE = "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day.\n"

@@ -9,7 +9,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.scorers.base import Score
-from needlemap.scorers.only import Only
+from needlemap.scorers.stated import Only
 from needlemap.tasks.base import Reference
 from needlemap.text.matching import any_of, number
 

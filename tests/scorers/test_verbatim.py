@@ -9,7 +9,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.scorers.base import Score
-from needlemap.scorers.verbatim import Verbatim, ratio
+from needlemap.scorers.edit import Verbatim, ratio
 from needlemap.tasks.base import Reference
 
 FIRST = "Dear Ada, the harbour light is safe, and Bruno sends you 12 kisses."

@@ -14,7 +14,7 @@ from needlemap.scorers.f1 import F1
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw, Item
-from needlemap.tasks.count_scattered import ScatteredCounts
+from needlemap.tasks.trace import ScatteredCounts
 from needlemap.trials.build import prepare
 
 

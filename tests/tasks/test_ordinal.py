@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.verbatim import Verbatim
+from needlemap.scorers.edit import Verbatim
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks.base import Draw, Item

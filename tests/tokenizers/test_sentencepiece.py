@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from needlemap.tokenizers.sentencepiece import SentencePiece
+from needlemap.tokenizers.huggingface import SentencePiece
 
 pytest.importorskip("sentencepiece")
 

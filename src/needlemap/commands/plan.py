@@ -215,5 +215,5 @@ def _about(kind: str, point: EntryPoint) -> str:
     package = point.dist.name if point.dist else ""
     if package not in ("", "needlemap"):
         return f"{point.value} ({package})"
-    about = point.load() if kind in ("tasks", "haystacks") else import_module(point.module)
+    about = import_module(point.module) if kind == "models" else point.load()
     return str(about.__doc__).partition("\n")[0]

@@ -65,11 +65,12 @@ _BARE = re.compile(rf"[\s*_]*{_NUMBER}\s*(?:/\s*10|分)?[\s*_.。]*")
 
 
 class Judge(Scorer):
-    """model: any back end and name. attempts: how often an unreadable verdict is asked for.
+    """A model says how good an answer is.
 
-    judge_options: the back end's options (base_url, ...). temperature, max_answer_tokens, timeout_s: as for
-    the tested model. prices: US dollars per million tokens of input, output and maybe cached_input, where
-    none is listed. `open` raises SettingsError if the judge's key is missing; `score` opens it if need be.
+    model: any back end and name. attempts: how often an unreadable verdict is asked for. judge_options: the
+    back end's options (base_url, ...). temperature, max_answer_tokens, timeout_s: as for the tested model.
+    prices: US dollars per million tokens of input, output and maybe cached_input, where none is listed.
+    `open` raises SettingsError if the judge's key is missing; `score` opens it if need be.
     """
 
     name = "judge"
@@ -220,9 +221,10 @@ LEAST_NATS = -100.0  # a mean below it is as good as this; exp of it is 0 on any
 
 
 class Logprob(Scorer):
-    """native: mean natural log-probability of the answer's tokens. share: its exp, their geometric mean.
+    """How likely the tested model itself finds the reference answer.
 
-    why: tokens, and greedy_match: whether the model, asked, would have said just this.
+    native: mean natural log-probability of the answer's tokens. share: its exp, their geometric mean. why:
+    tokens, and greedy_match: whether the model, asked, would have said just this.
     """
 
     name = "logprob"

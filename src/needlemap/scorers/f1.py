@@ -38,14 +38,15 @@ _TALK = frozenset(  # words of five letters or more that stand alone in front of
 
 
 class F1(Scorer):
-    """item: what an item looks like, a regular expression.
+    """How well an answer's list agrees with the wanted one: F1, with recall and precision.
 
-    Wanted are the keywords. Wrong is, where the task says what else its text holds (the reference's decoys)
-    or what an item looks like (its `like`): all of that, wherever the answer names it, and what stands alone
-    in its list and is of the wanted's kind; prose around the list costs nothing. Of other tasks every item
-    that names nothing wanted is wrong, an item being what stands between commas, line breaks and 'and'. With
-    `item`, the decoys and whatever it finds. native: F1. why: recall, precision, found, missing, wrong, and
-    ordered: the share of the wanted that the answer names in their order, which costs nothing.
+    item: what an item looks like, a regular expression. Wanted are the keywords. Wrong is, where the task
+    says what else its text holds (the reference's decoys) or what an item looks like (its `like`): all of
+    that, wherever the answer names it, and what stands alone in its list and is of the wanted's kind; prose
+    around the list costs nothing. Of other tasks every item that names nothing wanted is wrong, an item
+    being what stands between commas, line breaks and 'and'. With `item`, the decoys and whatever it finds.
+    native: F1. why: recall, precision, found, missing, wrong, and ordered: the share of the wanted that the
+    answer names in their order, which costs nothing.
     """
 
     name = "f1"

@@ -15,7 +15,7 @@ Rule = Literal["words", "inside", "ruler"]
 
 
 class Exact(Scorer):
-    """1 or 0. Whitespace around both is ignored; with the options so are case, and whitespace within."""
+    """Whether the answer is the reference, whitespace around both aside; options: case, whitespace within."""
 
     name = "exact"
     rule = 2

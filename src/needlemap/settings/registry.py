@@ -63,6 +63,11 @@ def find(kind: str, name: str) -> Any:
         return known[name].load()
     except ImportError as error:
         missing = error.name or str(error)
+        if missing.startswith("needlemap."):
+            raise SettingsError(
+                f"'{missing}' is not there: needlemap changed since it was installed. "
+                f"Install it again; from its sources: pip install -e ."
+            ) from error
         raise SettingsError(
             f"{kind.removesuffix('s').capitalize()} '{name}' needs '{missing}', which is not installed. "
             f"Run: pip install 'needlemap[{name}]'"

@@ -1,13 +1,20 @@
-"""Needles that must be understood to be found: the question shares no content word with them.
+"""Needles that must be understood to be found, and questions that the text does not answer.
 
-After the idea of NoLiMa (Modarressi et al. 2025, arXiv 2502.05167); all facts, names and wording are our own,
-in `data/latent-*.yaml`, in English and Chinese. A fact leads from its anchor, which stands in the needle, one
-or two steps to its target, which stands in the question: common knowledge links the two.
+Latent: the question shares no content word with the needle. After the idea of NoLiMa (Modarressi et al.
+2025, arXiv 2502.05167); all facts, names and wording are our own, in `data/latent-*.yaml`, in English and
+Chinese. A fact leads from its anchor, which stands in the needle, one or two steps to its target, which
+stands in the question: common knowledge links the two.
+
+Absence, of several tasks: does a model say that the text does not tell? The needles stay as they are and
+the question asks for something else: for a near miss, one digit or word away from what is hidden, or for
+what has nothing to do with it. So prompts share what they shared, and the depth is that of the sentence
+that a careless reader takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import string
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -16,8 +23,8 @@ from typing import Any, Literal
 
 from needlemap.errors import SettingsError
 from needlemap.files import read_yaml
-from needlemap.tasks.absent import Absence
 from needlemap.tasks.base import Draw, Item, Needle, Reference, Scope, Task
+from needlemap.tasks.values import Values, words
 from needlemap.text.matching import any_of
 
 APART = 0.2  # of the haystack, at least, between the asked needle and a distractor
@@ -27,6 +34,13 @@ _SAID = {  # what a question adds, how its answer begins
     "english": (" Answer with the name alone.", "The name is"),
     "chinese": ("只回答名字。", "名字是"),
 }
+ORDERS = ("direct", "inverted")  # whether the name or the anchor comes first
+Asked = Literal["present", "near", "missing"]
+_WORDS = {  # what a question adds, the answer to it, how any answer begins
+    "english": ("If the text does not say, answer: none.", "none", "Answer:"),
+    "chinese": ("如果文中没有说，就回答“没有”。", "没有", "答案："),
+}
+_GAP = {"english": " ", "chinese": ""}
 
 
 class Latent(Task):
@@ -145,9 +159,6 @@ def _quiet(facts: Sequence[Association], random: Random, draw: Draw) -> Associat
     )
 
 
-ORDERS = ("direct", "inverted")  # whether the name or the anchor comes first
-
-
 @dataclass(frozen=True, slots=True)
 class Association:
     """One fact, asked for over so many hops.
@@ -207,3 +218,88 @@ def _relation(name: str, row: Mapping[str, Any], through: Mapping[str, str]) -> 
             steps = (anchor, *filter(None, targets), through.get(anchor))
             watch = tuple(row.get("watch", filter(None, steps)))
             yield Association(name, hops, anchor, target, needles, question, watch)
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """share: of the trials, those whose question the text does not answer; 0: all are answered, and no
+    question says that there may be nothing. near: of those, the share of near misses."""
+
+    share: float
+    near: float
+    language: str
+
+    def __post_init__(self) -> None:
+        """Raises SettingsError for what is no share."""
+        for name, given in (("absent", self.share), ("near", self.near)):
+            if not 0 <= given <= 1:
+                raise SettingsError(f"Option '{name}' is a share in 0..1, got {given}. Give {name}=0.5")
+
+    def asked(self, draw: Draw) -> Asked:
+        """What the question of a trial asks for."""
+        if not self.share:
+            return "present"
+        random = draw.random("absent")
+        if random.random() >= self.share:
+            return "present"
+        return "near" if random.random() < self.near else "missing"
+
+    @property
+    def none(self) -> str:
+        """The answer that says that the text does not; '' where no question allows it."""
+        return _WORDS[self.language][1] if self.share else ""
+
+    def question(self, text: str) -> str:
+        """A question that allows this answer."""
+        return f"{text}{_GAP[self.language]}{_WORDS[self.language][0]}" if self.share else text
+
+    def prefix(self, text: str) -> str:
+        """An answer's beginning that promises nothing."""
+        return _WORDS[self.language][2] if self.share else text
+
+    def unanswered(
+        self, question: str, decoys: tuple[str, ...], like: str, owners: tuple[str, ...] = ()
+    ) -> Reference:
+        """The reference where the text does not answer. decoys, owners: what it holds instead, and whose."""
+        none = self.none
+        return Reference(none, question=question, decoys=decoys, none=none, like=like, owners=owners)
+
+
+def one_edit(key: str, values: Values, random: Random, taken: set[str], holds: Callable[[str], bool]) -> str:
+    """A key that differs in one digit, or one of its two words, is not taken and from now on is, nor held.
+
+    A letter of a word is never changed: that would look like a slip of the pen. Raises SettingsError when
+    there is none.
+
+    >>> one_edit("4711", Values("number", 4), Random(3), set(), lambda text: False)
+    '4911'
+    >>> one_edit("greedy-notebook", Values("word", 7), Random(3), set(), lambda text: False)
+    'slender-notebook'
+    """
+    for _ in range(_TRIES):
+        other = _other_word if values.kind == "word" else _other_digit
+        missed = other(key, values, random)
+        if missed != key and missed not in taken and not holds(missed):
+            taken.add(missed)
+            return missed
+    raise SettingsError(
+        f"All that is one edit away from '{key}' is in the haystack already. Use longer keys, "
+        f"--task-options digits=7, or near=0."
+    )
+
+
+def _other_digit(key: str, values: Values, random: Random) -> str:
+    """With another digit, or the same, in one place."""
+    digits = string.digits if values.kind == "number" else string.hexdigits[:16]
+    place = random.choice([place for place, digit in enumerate(key) if digit in digits])
+    return key[:place] + random.choice(digits) + key[place + 1 :]
+
+
+def _other_word(key: str, values: Values, random: Random) -> str:
+    """With another adjective, or another noun, or the same."""
+    adjectives, nouns = words(values.language)
+    first = next(filter(key.startswith, adjectives))
+    if random.random() < 0.5:
+        return random.choice(adjectives) + key.removeprefix(first)
+    second = next(noun for noun in nouns if key.removeprefix(first) in (noun, f"-{noun}"))
+    return key.removesuffix(second) + random.choice(nouns)

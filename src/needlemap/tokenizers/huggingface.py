@@ -1,4 +1,4 @@
-"""A Hugging Face tokenizer.json, from a file, a model folder, or the hub's local cache."""
+"""Vocabularies from files: a Hugging Face tokenizer.json, a SentencePiece `.model`."""
 
 from __future__ import annotations
 
@@ -168,3 +168,33 @@ def _ends(spans: list[tuple[int, int]], text: str) -> NDArray[np.int64]:
     pairs = np.array(spans, np.int64).reshape(-1, 2)
     shared = np.concatenate([(pairs[:-1] == pairs[1:]).all(axis=1), [False]])[: len(pairs)]
     return np.asarray(at[np.where(shared, pairs[:, 0], pairs[:, 1])], np.int64)
+
+
+class SentencePiece(Tokenizer):
+    """A SentencePiece model. Most put a dummy space before a text, so pieces need `count_inside`."""
+
+    additive = False
+
+    def __init__(self, path: str | Path, name: str | None = None) -> None:
+        try:
+            import sentencepiece
+        except ImportError as error:
+            raise VocabularyMissing(
+                "Tokenizer 'sentencepiece' needs 'sentencepiece', which is not installed. "
+                "Run: pip install 'needlemap[sentencepiece]'"
+            ) from error
+        raw = Path(path).read_bytes()
+        self.name = name or str(path)
+        self.fingerprint = f"sentencepiece:{hashlib.sha256(raw).hexdigest()[:16]}"
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=raw)
+
+    def index(self, data: bytes) -> TokenText:
+        """Tokenise; offsets are the library's, made to tile the bytes. A text that it drops is empty."""
+        found = self._processor.encode(data, return_type="offset_mapping")
+        ends = np.array([stop for _, stop in found["offsets"]], np.int64)
+        data = data if len(ends) else b""
+        return TokenText(data, np.array(found["ids"], np.int32), tiled(ends, len(data)))
+
+    def count(self, data: bytes) -> int:
+        """Number of tokens."""
+        return len(self._processor.encode(data, out_type=int))
