@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ import pytest
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.settings.settings import Settings
+from needlemap.tasks.base import Reference
 from needlemap.tasks.values import Values
-from needlemap.tokenizers.catalogue import load
 from needlemap.trials.build import prepare
-from needlemap.trials.keys import ASKED, BUILT, FREE, place, prefix_hashes, settings_hash
+from needlemap.trials.keys import ASKED, BUILT, FREE, place, settings_hash
 
 BASE: dict[str, Any] = {
     "lengths": [600, 900],
@@ -250,6 +251,24 @@ def test_what_would_look_like_an_answer_is_in_the_key_where_there_is_none_and_no
     assert False in changed
 
 
+def test_a_reference_is_told_by_all_that_it_says():
+    plain = Reference("Figs.", ("figs",))
+    assert plain.digest() == Reference("Figs.", keywords=("figs",), decoys=()).digest()
+    others = [
+        Reference("Figs", ("figs",)),
+        Reference("Figs.", ("figs", "figs")),
+        *(replace(plain, **{name: "x"}) for name in ("needle", "question", "none", "like")),
+        *(replace(plain, **{name: ("x",)}) for name in ("decoys", "choices", "owners")),
+    ]
+    assert len({plain.digest(), *(each.digest() for each in others)}) == 10
+
+
+def test_another_right_answer_is_another_key_to_the_same_question():
+    before, after = (prepare(made({"keywords": words})).trials for words in (["figs"], ["fig"]))
+    assert [trial.asked for trial in before] == [trial.asked for trial in after]
+    assert {trial.key for trial in before}.isdisjoint(trial.key for trial in after)
+
+
 def test_only_the_haystack_that_a_prompt_holds_is_in_its_key(folder):
     own = {"haystack": "folder", "haystack_path": str(folder), "order": "listed"}
     before = keys(**own)
@@ -279,13 +298,3 @@ def test_a_template_file_counts_by_its_words(tmp_path):
     one, same, other = (keys(template=str(tmp_path / f"{name}.yaml")) for name in "abc")
     assert one == same
     assert set(one.values()).isdisjoint(other.values())
-
-
-def test_hashes_of_beginnings_are_those_of_their_bytes():
-    from hashlib import sha256
-
-    text = load("cl100k_base").index(b"one two three four")
-    assert prefix_hashes(text, [3, 0, 3]) == {
-        0: sha256(b"").hexdigest(),
-        3: sha256(b"one two three").hexdigest(),
-    }

@@ -74,10 +74,10 @@ def test_a_newer_record_is_refused_in_words_and_a_torn_one_is_dropped(needlemap,
     needlemap.run(wire, "--lengths", "200", "--depths", "0")
     (file,) = (needlemap.folder / "r").glob("records-*.jsonl")
     line = file.read_text("utf-8")
-    for newer in (line.replace('"schema":1', '"schema":2'), '{"schema":2,"other":"shape"}\n'):
+    for newer in (line.replace('"schema":2', '"schema":3'), '{"schema":3,"other":"shape"}\n'):
         file.write_text(line + newer, encoding="utf-8")
         ended = needlemap("report", "r", code=2)
-        assert "A record was written by a newer needlemap (schema 2, this one reads up to 1)" in ended.stderr
+        assert "A record was written by a newer needlemap (schema 3, this one reads up to 2)" in ended.stderr
         assert "pip install -U needlemap" in ended.stderr
     assert parsed(line.encode()[: len(line) // 2]) is None
     assert parsed(b'{"schema": true}') is None

@@ -35,7 +35,7 @@ PLAIN = {
 MEANINGS = {
     "schema": "version of this list",
     "key": "hash of all that can change the answer or its score; resume goes by it",
-    "asked": "hash of what can change the answer, without the scorer: answers are scored anew by it",
+    "asked": "hash of what the model was asked: it seeds sampling, and answers are scored anew by it",
     "run": "hash of the settings that make a run what it is, as in run.json: a record of another is left out",
     "task": "the task's name",
     "model": "as set: BACKEND/NAME",
@@ -46,6 +46,8 @@ MEANINGS = {
     "question": "what was asked",
     "reference": "the reference answer",
     "keywords": "words that a right answer holds",
+    "reference_sha256": "hash of all that is right and wrong: reference, key words, decoys, choices ...; "
+    "empty in records of schema 1 and imported ones",
     "needles[].meant": "the depth it was meant for, a share in [0, 1]; the first needle's is its cell's",
     "needles[].realised": "haystack tokens before it, as a share of all haystack tokens",
     "needles[].byte": "its first byte's offset in the context (haystack with needles)",

@@ -7,6 +7,7 @@ import shutil
 import signal
 import time
 from collections import Counter
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -16,6 +17,7 @@ from needlemap.records import folder as store
 from needlemap.records.folder import RunFolder, parsed, records_files
 from needlemap.records.record import Record
 
+FIXTURES = Path(__file__).parent.parent / "fixtures"
 BM25 = ("--model", "baseline/bm25", "--lengths", "500,900", "-o", "r")
 
 GRID = ("--lengths", "200:400:5", "--depths", "0:100:8")  # 40 trials
@@ -193,6 +195,17 @@ def test_a_run_of_a_newer_version_or_a_broken_run_file_is_refused_with_words(nee
     assert "it holds no settings, tokenizer" in typed("report", "partial", code=2).stderr
     assert "'torn/run.json' is not a run's" in typed("report", "torn", code=2).stderr
     assert "No run at 'nowhere'" in typed("report", "nowhere", code=2).stderr
+
+
+def test_a_folder_of_earlier_keys_is_not_gone_on_with_and_says_what_can_be_done(needlemap, wire):
+    shutil.copytree(FIXTURES / "schema-1-folder", needlemap.folder / "r")
+    before = sorted((needlemap.folder / "r").rglob("*"))
+    ended = needlemap.run(wire, "--lengths", "200,300", "--depths", "0,50,100", "--trust-run", code=2)
+    assert "'r' was begun by needlemap 0.1.0, whose trials have other keys (schema 1, now 2)" in ended.stderr
+    assert "Give another folder with -o, which asks all anew." in ended.stderr
+    assert "needlemap report r, needlemap score r --scorer NAME" in ended.stderr
+    assert wire.log() == []
+    assert sorted((needlemap.folder / "r").rglob("*")) == before
 
 
 def test_records_without_their_run_json_are_not_mixed_with_a_new_run(needlemap, wire):

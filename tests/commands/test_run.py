@@ -77,7 +77,7 @@ def test_every_wire_format_gives_a_map_and_whole_records(needlemap, wire, flags,
         assert record["finished_at"].endswith("+00:00")
 
     about = json.loads((needlemap.folder / "r" / "run.json").read_text())
-    assert about["schema"] == 1
+    assert about["schema"] == 2
     assert about["settings"]["lengths"] == "200,300"
     assert about["haystacks"][0]["name"].startswith("generated")
     assert len(about["haystacks"][0]["sha256"]) == 64

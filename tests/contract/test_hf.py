@@ -164,6 +164,38 @@ def test_texts_that_nobody_tokenised_are_tokenised_here(folder: Path) -> None:
     assert answer.prompt_tokens > 10
 
 
+def test_what_is_sampled_hangs_on_what_is_asked_and_not_on_how_it_is_scored(
+    folder: Path, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {
+        "model": f"hf/{folder}",
+        "lengths": "300",
+        "depths": "0,50,100",
+        "repeats": 2,
+        "max_answer_tokens": 8,
+        "temperature": 1.5,
+        "needle": "The code is 42.",
+        "question": "What is the code?",
+    }
+    said = []
+    for number, scoring in enumerate(
+        (
+            {"scorer": "exact"},
+            {"scorer": "levenshtein", "scorer_options": {"trim": True}},
+            {"keywords": ["42"]},
+            {"seed": 1},
+        )
+    ):
+        settings = configure(None, given | scoring)
+        session = Session.open(prepare(settings), tmp_path / str(number))
+        asyncio.run(session.run(make_model(settings), Silent()))
+        records = list(session.folder.records())
+        said.append({(record.repeat, record.depth): record.answer for record in records})
+    assert len(set(said[0].values())) > 1  # drawn, each for itself
+    assert said[0] == said[1] == said[2]
+    assert said[0] != said[3]
+
+
 def test_sampling_is_the_same_for_the_same_seed_and_another_for_another(
     folder: Path, asked: list[Trial]
 ) -> None:

@@ -45,6 +45,13 @@ def test_another_prompt_at_the_same_place_is_told():
     assert paired(everything(), second).unlike == ((1, 1_000, 0.5),)
 
 
+def test_the_same_prompt_with_another_right_answer_is_told():
+    other = [each.model_copy(update={"reference_sha256": "figs"}) for each in everything()]
+    wrong = [each.model_copy(update={"reference_sha256": "plums"}) for each in everything()]
+    assert len(paired(other, wrong).unlike) == 4
+    assert paired(other, everything()).unlike == ()  # a record of before does not say what was right
+
+
 def test_other_bytes_that_both_models_see_as_the_same_tokens_are_the_same_prompt():
     def seen(text: str, ids: str | None) -> list[Record]:
         prompt = PromptRecord(sha256=text, ids_sha256=ids, tokens=9, haystack_tokens=5)

@@ -108,7 +108,7 @@ def test_what_is_no_record_is_passed_over(tmp_path):
 
 
 def test_a_record_of_a_later_version_keeps_what_is_known_of_it(tmp_path):
-    later = record("1").line().replace(b'{"schema":1', b'{"mood":"fine","schema":1')
+    later = record("1").line().replace(b'{"schema":2', b'{"mood":"fine","schema":2')
     (tmp_path / "records-1.jsonl").write_bytes(later)
     assert [one.key for one in RunFolder(tmp_path).records()] == ["1"]
 

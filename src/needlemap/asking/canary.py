@@ -35,7 +35,6 @@ from needlemap.settings.grid import Cell, percent
 from needlemap.settings.settings import Settings
 from needlemap.text.printable import printable
 from needlemap.trials.build import Experiment
-from needlemap.trials.keys import asked_alone, scored_key
 from needlemap.trials.repeat import Trial
 
 SMALL_TOKENS = 1_500  # up to which a missed needle is suspicious
@@ -179,16 +178,16 @@ def questions(experiment: Experiment) -> list[Trial]:
 
     But for those that no text answers, as with `absent`: who says so without one is right, and knows nothing.
     """
-    shared = experiment.shared
+    keys = experiment.keys
     found: dict[str, Trial] = {}
     for trial in experiment.trials:
         if trial.item.reference.none and not trial.item.reference.keywords:
             continue
-        asked = asked_alone(shared, trial.item)
-        if asked not in found:
-            key = scored_key(asked, experiment.scorer)
+        asked = keys.asked_alone(trial.item.question)
+        key = keys.key(asked, trial.item.reference)
+        if key not in found:
             item, prompt = replace(trial.item, needles=()), _prompt(experiment, trial)
-            found[asked] = Trial(key, asked, Cell(0, 0.0), trial.repeat, item, prompt, (), False)
+            found[key] = Trial(key, asked, Cell(0, 0.0), trial.repeat, item, prompt, (), False)
     return list(found.values())
 
 

@@ -130,6 +130,7 @@ class RecordMaker:
             "question": trial.item.question,
             "reference": reference.answer,
             "keywords": reference.keywords,
+            "reference_sha256": reference.digest(),
             "needles": needle_records(trial),
             "prompt": prompt_record(trial),
             "shared_tokens": trial.shared_tokens,

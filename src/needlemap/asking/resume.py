@@ -16,7 +16,7 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError
 from needlemap.records.folder import RUN_FILE, RunFolder, records_files, scorer_of
-from needlemap.records.record import Record
+from needlemap.records.record import SCHEMA, Record
 from needlemap.records.run_file import is_ruled_otherwise, ruled
 from needlemap.scorers.base import Scorer, rule_of
 from needlemap.settings.grid import percent
@@ -106,6 +106,8 @@ def _left(folder: RunFolder, experiment: Experiment) -> list[Trial]:
 def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
     """Raises AnotherRun when a folder's run asks something else: two mixed would make a false map."""
     theirs, ours = folder.about(), wanted.settings.model_dump(mode="json")
+    if theirs["schema"] < SCHEMA and "imported" not in theirs:
+        raise _of_before(folder, theirs)
     fixed = ours["mode"] in GRID_MODES or wanted.ready  # the first start chose the places
     free = {*SCORING} | (FREE.difference(with_role("grid")) if fixed else FREE)
     differing = [
@@ -127,6 +129,17 @@ def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
             f"'{folder.path}' holds a run with other settings: {', '.join(differing)} ({name} was {was!r}, "
             f"is {now!r}). Give another folder with -o, or the settings of that run.{advice}"
         )
+
+
+def _of_before(folder: RunFolder, about: About) -> AnotherRun:
+    """What to do with a folder whose trials have keys of an earlier kind."""
+    path = shlex.quote(folder.given)
+    return AnotherRun(
+        f"'{folder.path}' was begun by needlemap {about['needlemap']}, whose trials have other keys (schema "
+        f"{about['schema']}, now {SCHEMA}), so it cannot be gone on with. Give another folder with -o, which "
+        f"asks all anew. What it holds can still be read and scored anew: needlemap report {path}, needlemap "
+        f"score {path} --scorer NAME"
+    )
 
 
 def _meant(name: str, value: Any, settings: Mapping[str, Any]) -> Any:

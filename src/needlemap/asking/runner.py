@@ -225,7 +225,7 @@ class Runner:
 
     async def _said(self, trial: Trial) -> Answer:
         """What the model says, or how likely it finds the reference answer if that is what is scored."""
-        decoding = replace(self._decoding, seed=crc32(trial.key.encode()))
+        decoding = replace(self._decoding, seed=crc32(trial.asked.encode()))
         try:
             if self._teacher is not None:
                 return await self._teacher.force(trial.prompt, trial.item.reference.answer, decoding)

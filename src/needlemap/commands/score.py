@@ -41,7 +41,7 @@ from needlemap.settings.settings import Settings
 from needlemap.tasks.base import Reference
 from needlemap.text.printable import show, show_data
 from needlemap.trials.build import Experiment, prepare
-from needlemap.trials.keys import scored_key
+from needlemap.trials.keys import Keys
 from needlemap.trials.repeat import Trial
 from needlemap.trials.resolve import ready_prompts
 
@@ -196,11 +196,13 @@ async def rescore(folder: RunFolder, experiment: Experiment, out: Path) -> list[
     target = RunFolder(out)
     if out.resolve() != folder.path.resolve() and target.exists:
         check_same(target, experiment)
-    asked = latest_asked(folder.every_record(), experiment.trials, experiment.scorer)
+    trials, keys = experiment.trials, experiment.keys
+    asked = latest_asked(folder.every_record(), trials, keys)
     async with AsyncExitStack() as stack:
         writer = stack.enter_context(closing(Writer(target)))
         writer.describe(_about(folder, target, experiment))
-        done = {record.key for record in target.records() if record.scored}
+        scored = [record for record in target.records() if record.scored]
+        done = {trial.key for trial, _ in latest_asked(scored, trials, keys)}
         todo = [(trial, record) for trial, record in asked if trial.key not in done]
         if not todo:
             return []
@@ -211,7 +213,7 @@ async def rescore(folder: RunFolder, experiment: Experiment, out: Path) -> list[
 
 
 def latest_asked(
-    records: Iterable[Record], trials: Iterable[Trial], scorer: Scorer
+    records: Iterable[Record], trials: Iterable[Trial], keys: Keys
 ) -> list[tuple[Trial, Record]]:
     """Each trial that was asked, with its last record that holds an answer, else its last.
 
@@ -233,15 +235,14 @@ def latest_asked(
             )
         if record.answer is not None or trial.key not in found or found[trial.key][1].answer is None:
             found[trial.key] = trial, record
-    return [(_as_asked(trial, record, scorer), record) for trial, record in found.values()]
+    return [(_as_asked(trial, record, keys), record) for trial, record in found.values()]
 
 
-def _as_asked(trial: Trial, record: Record, scorer: Scorer) -> Trial:
+def _as_asked(trial: Trial, record: Record, keys: Keys) -> Trial:
     """A trial with the key that its answer has by a scorer: what was asked is what its record says."""
     if not record.asked:
         return trial
-    key = scored_key(record.asked, scorer)
-    return replace(trial, asked=record.asked, key=key)
+    return replace(trial, asked=record.asked, key=keys.key(record.asked, trial.item.reference))
 
 
 async def _one(experiment: Experiment, trial: Trial, record: Record, writer: Writer, pacer: Pacer) -> Record:

@@ -22,10 +22,11 @@ Place = tuple[int, int, float]  # repeat, length in tokens, depth
 
 def latest_records(records: Iterable[Record]) -> list[Record]:
     """One record a trial: of several (a failure, then a score) the last scored one, else the last."""
-    latest: dict[str, Record] = {}
+    latest: dict[tuple[str, str], Record] = {}
     for record in records:
-        if record.scored or record.key not in latest or not latest[record.key].scored:
-            latest[record.key] = record
+        trial = record.asked or record.key, record.reference_sha256
+        if record.scored or trial not in latest or not latest[trial].scored:
+            latest[trial] = record
     return list(latest.values())
 
 

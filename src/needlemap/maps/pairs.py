@@ -83,7 +83,7 @@ def pair_up(
     whole = [asked[0] | left.keys(), asked[1] | right.keys()]
     both = whole[0] & whole[1]
     met = sorted(both & left.keys() & right.keys())
-    unlike = tuple(place for place in met if not is_same_prompt(left[place], right[place]))
+    unlike = tuple(place for place in met if not is_same(left[place], right[place]))
     same = bool(met) and all(left[place].key == right[place].key for place in met)
     groups = _by_prompt(met, left)
     scores = [_scores(groups, found, left, right) for found in (left, right)]
@@ -97,19 +97,19 @@ def pair_up(
     return Pairs(cubes[0], cubes[1], *alone, unlike, same, graded, counted)
 
 
-def identity(record: Record) -> tuple[str, ...]:
-    """What a record asked: task and prompt hash; without a prompt (imported results) question and answer."""
-    if record.prompt is not None:
-        return record.task, record.prompt.sha256
-    return record.task, record.question, record.reference
+def is_same(first: Record, second: Record) -> bool:
+    """Whether two records asked the same and held the same for right, as far as both say what that was.
 
-
-def is_same_prompt(first: Record, second: Record) -> bool:
-    """Whether two records asked the same: the same bytes, or what either model sees as the same token ids."""
-    if identity(first) == identity(second):
-        return True
-    seen = [record.prompt and record.prompt.ids_sha256 for record in (first, second)]
-    return first.task == second.task and seen[0] is not None and seen[0] == seen[1]
+    The same is asked by the same bytes, by what both models see as the same token ids, or, of imported
+    results, whose prompts are not known, by the same question for the same answer.
+    """
+    digests = {first.reference_sha256, second.reference_sha256} - {""}
+    if first.task != second.task or len(digests) > 1:
+        return False
+    one, other = first.prompt, second.prompt
+    if one is None or other is None:
+        return one is other and (first.question, first.reference) == (second.question, second.reference)
+    return one.sha256 == other.sha256 or (one.ids_sha256 is not None and one.ids_sha256 == other.ids_sha256)
 
 
 def _by_place(records: Iterable[Record]) -> dict[Place, Record]:

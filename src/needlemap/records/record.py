@@ -26,7 +26,7 @@ from needlemap.models.base import Logprobs, logprobs_kept
 from needlemap.scorers.base import FIRST_RULE
 from needlemap.settings.prices import summed
 
-SCHEMA = 1
+SCHEMA = 2  # 1: keys held the cell and seeded the sampling, and each equal prompt was asked
 MOST = 2**53  # of a whole number: what JSON, tables and figures of any program hold exactly
 MOST_TOKENS = 10**12  # of a length
 _DEEPEST = 40  # lists in lists that are kept of what a provider said
@@ -170,7 +170,8 @@ class Record(BaseModel):
 
     prompt_tokens, cached_tokens, completion_tokens: as the server counted; None where it did not say.
     shared_tokens: what the plan promised that a cache holds of it; None in mode `cold`, which shares nothing.
-    asked: hash of what can change the answer, so that answers can be scored anew; key adds the scorer.
+    asked: hash of what the model was asked, so that answers can be scored anew; key adds what is right and
+    the scorer. reference_sha256: of all that is right and wrong (`Reference.digest`), '' where unknown.
     logprobs: what the model thought of each token of its answer, on request, or of the reference answer where
     that is what was scored.
     thinking: what a reasoning model wrote before its answer, at most 20,000 characters of it.
@@ -193,6 +194,7 @@ class Record(BaseModel):
     question: str = ""
     reference: str = ""
     keywords: tuple[str, ...] = ()
+    reference_sha256: str = ""
     needles: tuple[NeedleRecord, ...] = ()
     prompt: PromptRecord | None = None
     answer: str | None = None

@@ -6,8 +6,10 @@ brings its own: noise lines, JSON pairs, sentences like its needles, a transcrip
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from hashlib import sha256
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -95,6 +97,12 @@ class Reference:
     none: str = ""
     like: str = ""
     owners: tuple[str, ...] = ()
+
+    def digest(self) -> str:
+        """sha256 of all that is right and wrong; fields that say nothing do not enter, so that a version that
+        has more of them knows its references as before."""
+        said = {each.name: value for each in fields(self) if (value := getattr(self, each.name))}
+        return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

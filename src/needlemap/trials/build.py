@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from needlemap.errors import SettingsError
@@ -11,7 +11,6 @@ from needlemap.prompts.frame import Remembering
 from needlemap.settings.settings import Settings, lender_of
 from needlemap.tasks.base import Task
 from needlemap.tasks.single import WORDING
-from needlemap.trials.keys import asked_whole, scored_key
 from needlemap.trials.leaks import given_away, refuse_given_away, refuse_unheard
 from needlemap.trials.published import lent_prompts, place_wholes
 from needlemap.trials.repeat import TASKS_OWN, Ground, Repeat, Trial, scored_words
@@ -92,26 +91,21 @@ def _prepare_built(resolved: Resolved) -> Experiment:
 
 def _prepare_ready(resolved: Resolved, task: Task) -> Experiment:
     """The trials of prompts that exist already: each is a repeat of its own, by its number."""
-    wholes, given, shared = task.prompts(), resolved.settings.answer_prefix, resolved.shared
+    wholes, given, keys = task.prompts(), resolved.settings.answer_prefix, resolved.keys
     prefixes = [whole.item.answer_prefix if given == TASKS_OWN else given for whole in wholes]
     found = place_wholes(resolved, wholes, prefixes)
-    trials = []
-    for each in found.placed:
-        known = shared + (each.prompt.ids_sha256 if resolved.feeds_counted else "")
-        asked = asked_whole(known, each.prompt, each.whole.item, each.number, each.cell)
-        key = scored_key(asked, resolved.scorer)
-        trials.append(Trial(key, asked, each.cell, each.number, each.whole.item, each.prompt, (), False))
+    trials = [Trial.of(keys, each.cell, each.number, each.whole.item, each.prompt) for each in found.placed]
     return Experiment.of(resolved, trials, found.notes, grid=found.grid, haystacks=(task.source(),))
 
 
 def _prepare_lent(resolved: Resolved, lent: Experiment) -> Experiment:
     """Another run's trials, asked of the settings' model. Raises SettingsError for one that takes no chat."""
-    shared, trials = resolved.shared, list[Trial]()
+    keys = resolved.keys
     prompts = lent_prompts(resolved, [trial.prompt for trial in lent.trials], ready=lent.ready)
-    for trial, prompt in zip(lent.trials, prompts, strict=True):
-        asked = asked_whole(shared, prompt, trial.item, trial.repeat, trial.cell)
-        key = scored_key(asked, resolved.scorer)
-        trials.append(replace(trial, key=key, asked=asked, prompt=prompt))
+    trials = [
+        Trial.of(keys, each.cell, each.repeat, each.item, prompt, each.collisions, each.haystack_repeated)
+        for each, prompt in zip(lent.trials, prompts, strict=True)
+    ]
     whole = {"grid": lent.grid, "task": lent.task, "haystacks": lent.haystacks}
     return Experiment.of(resolved, trials, lent.notes, **whole)
 

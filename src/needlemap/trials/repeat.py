@@ -16,7 +16,7 @@ from needlemap.scorers.base import Scorer
 from needlemap.settings.grid import Cell
 from needlemap.settings.settings import Settings
 from needlemap.tasks.base import Background, Draw, Item, holds_nothing
-from needlemap.trials.keys import asked_hash, prefix_hashes, scored_key
+from needlemap.trials.keys import Keys
 from needlemap.trials.leaks import Held, collided, collisions, hidden_words
 from needlemap.trials.resolve import Resolved, make_background, make_builder
 
@@ -39,6 +39,22 @@ class Trial:
     collisions: tuple[str, ...]
     haystack_repeated: bool
     shared_tokens: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        keys: Keys,
+        cell: Cell,
+        repeat: int,
+        item: Item,
+        prompt: Prompt,
+        collisions: tuple[str, ...] = (),
+        haystack_repeated: bool = False,
+    ) -> Trial:
+        """A trial with its key."""
+        asked = keys.asked(prompt, cell, repeat)
+        key = keys.key(asked, item.reference)
+        return cls(key, asked, cell, repeat, item, prompt, collisions, haystack_repeated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +90,10 @@ def _feed(resolved: Resolved, haystack: Haystack) -> Feed | None:
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """A prompt and what it was built from."""
+    """A cell's prompt, and what it hides and asks."""
 
     cell: Cell
     item: Item
-    frame: Frame
     prompt: Prompt
 
 
@@ -93,22 +108,10 @@ class Repeat:
     def trials(self) -> Iterator[Trial]:
         """The trials, lengths outermost."""
         built = [self._built(cell, position) for cell, position in self._places()]
-        hashes = prefix_hashes(self._builder.haystack.text, [each.prompt.haystack_tokens for each in built])
-        shared = self._resolved.shared
+        keys, first = self._resolved.keys, self._builder.haystack.repeated_from
         for each, held in zip(built, self._collisions(built), strict=True):
-            yield self._trial(each, held, shared, hashes[each.prompt.haystack_tokens])
-
-    def _trial(self, built: _Built, held: tuple[str, ...], shared: str, context: str) -> Trial:
-        """shared: hash of what all trials have in common; context: of the haystack up to its end."""
-        cell, item, prompt, number = built.cell, built.item, built.prompt, self._number
-        known = shared + (prompt.ids_sha256 if self._resolved.feeds_counted else "")
-        wanted = (cell.length_tokens, cell.depth)
-        asked = asked_hash(known, context, built.frame, item, prompt, number, wanted)
-        first = self._builder.haystack.repeated_from
-        repeated = first is not None and prompt.haystack_tokens > first
-        return Trial(
-            scored_key(asked, self._resolved.scorer), asked, cell, number, item, prompt, held, repeated
-        )
+            repeated = first is not None and each.prompt.haystack_tokens > first
+            yield Trial.of(keys, each.cell, self._number, each.item, each.prompt, held, repeated)
 
     def _collisions(self, built: Sequence[_Built]) -> Iterator[tuple[str, ...]]:
         """Of each prompt the words looked for in its answer that its haystack already holds.
@@ -138,7 +141,7 @@ class Repeat:
         prefix = self._answer_prefix(item) or self._resolved.template.answer_prefix
         prompt = replace(prompt, question=item.question, answer_prefix=prefix)
         prompt = self._feed.fed(prompt) if self._feed else prompt
-        return _Built(cell, item, frame, prompt)
+        return _Built(cell, item, prompt)
 
     def _draw(self, cell: Cell, number: int, holds: Callable[[str], bool]) -> Draw:
         settings = self._resolved.settings

@@ -23,7 +23,7 @@ from needlemap.settings.settings import Settings, lender_of, settings_of
 from needlemap.tasks.base import Background, Task
 from needlemap.text.tokens import Tokenizer
 from needlemap.tokenizers.catalogue import BUNDLED, load
-from needlemap.trials.keys import settings_hash
+from needlemap.trials.keys import Keys, settings_hash
 
 _SUFFIX = {"english": "en", "chinese": "zh"}
 # Request fields by which a server makes other tokens of the same messages.
@@ -53,12 +53,13 @@ class Resolved:
     reader: Feeder | None = None
 
     @property
-    def shared(self) -> str:
-        """Hash of what all trials of the run share, but the scorer."""
+    def keys(self) -> Keys:
+        """What makes the keys of the run's trials."""
         counted = self.tokenizer.fingerprint
         other = self.feeder if not self.feeds_counted else None
         vocabularies = f"{counted}+{other.fingerprint}" if other else counted
-        return settings_hash(self.settings, vocabularies, self.traits.weights)
+        shared = settings_hash(self.settings, vocabularies, self.traits.weights)
+        return Keys(shared, self.scorer, self.feeds_counted)
 
     @property
     def feeds_counted(self) -> bool:
