@@ -242,14 +242,17 @@ def compare(
         float | None, typer.Option(help="The loss in points that does not matter (2 if not given).")
     ] = None,
     fail_if_worse: Annotated[
-        float | None, typer.Option(help="As --margin, and exit with 1 when the verdict is 'worse'.")
+        float | None, typer.Option(help="As --margin, and exit with 1 where B is worse, 4 where undecided.")
     ] = None,
+    on_undecided: Annotated[
+        str, typer.Option(help="With --fail-if-worse: 'fail' exits with 4 where undecided, 'pass' with 0.")
+    ] = "fail",
     json: Json = False,
 ) -> None:
     """Compare two runs, or two suites. On the same trials, paired: difference, interval, verdict."""
     from needlemap.commands.report import compare_command
 
-    raise typer.Exit(compare_command(first, second, margin, fail_if_worse, json))
+    raise typer.Exit(compare_command(first, second, margin, fail_if_worse, on_undecided, json))
 
 
 @app.command(name="list")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from needlemap.maps.comparison import Comparison
 from needlemap.records.families import families_of
 from needlemap.records.loaded import Loaded
-from needlemap.reports.comparison import Names, comparison_json, comparison_text, verdict_word
-from needlemap.reports.paired import MARGIN, compare_runs, load_both
+from needlemap.reports.comparison import comparison_json, comparison_text
+from needlemap.reports.paired import MARGIN, Names, compare_runs, load_both
+from needlemap.reports.verdict import verdict_word
 
 if TYPE_CHECKING:
     import altair

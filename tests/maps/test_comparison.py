@@ -47,16 +47,16 @@ def test_every_family_counts_the_same_however_many_pairs_it_has():
 
 
 def test_p_is_of_the_mean_over_families_and_not_of_all_pairs_in_one_pot():
-    first = np.ones((4, 250))
-    first[0, :30] = 0  # 30 of 1,000 pairs gained, in one haystack
+    first = np.ones((6, 250))
+    first[0, :30] = 0  # 30 of 1,500 pairs gained, in one haystack
     found = compare_families(
-        {"large": pairs(first, np.ones((4, 250))), "small": losing(4, 5, 10)}, 0.02
+        {"large": pairs(first, np.ones((6, 250))), "small": losing(6, 5, 15)}, 0.02
     ).overall
-    assert (found.lost, found.gained) == (10, 30)
-    assert found.value == pytest.approx((0.03 - 0.5) / 2)
-    assert found.p == pytest.approx(2 / 2**4)  # all four haystacks lost: sign flips of their sums
-    one = compare_families({"small": losing(4, 5, 10)}, 0.02).overall
-    assert one.p == pytest.approx(2 / 2**10)  # McNemar, as in a single run
+    assert (found.lost, found.gained) == (15, 30)
+    assert found.value == pytest.approx((0.02 - 0.5) / 2)
+    assert found.p == pytest.approx(2 / 2**6)  # all six haystacks lost: sign flips of their sums
+    one = compare_families({"small": losing(6, 5, 15)}, 0.02).overall
+    assert one.p == pytest.approx(2 / 2**15)  # McNemar, as in a single run
 
 
 def test_what_a_small_family_leaves_open_is_not_hidden_by_a_large_one():

@@ -10,9 +10,10 @@ import pytest
 from needlemap.maps.clusters import cluster_mean, robust_error
 from needlemap.maps.difference import holm, mcnemar, paired_difference, sign_flip
 from needlemap.maps.effective import agreed, effective_length, parse_rule
-from needlemap.maps.intervals import t_cdf, t_quantile, trials_needed, wilson
+from needlemap.maps.intervals import t_cdf, t_quantile, tango, trials_needed, wilson
 
 stats = pytest.importorskip("scipy.stats", reason="pip install '.[test]'")
+optimize = pytest.importorskip("scipy.optimize", reason="pip install '.[test]'")
 REASON = "pip install '.[test]'"
 
 
@@ -66,6 +67,25 @@ def test_exact_mcnemar(seeded):
     lost, gained = (int(count) for count in seeded.integers(0, 60, 2))
     expected = tables.mcnemar([[100, lost], [gained, 50]], exact=True).pvalue
     assert mcnemar(lost, gained) == pytest.approx(expected)
+
+
+def test_tangos_interval_ends_where_the_score_test_does(seeded):
+    """The likeliest shares with a given net loss are searched for, and not solved for."""
+    n = int(seeded.integers(10, 500))
+    lost, gained = (int(count) for count in seeded.integers(0, n // 3, 2))
+    for end, sign in zip(tango(lost, gained, n), (-1, 1), strict=True):
+        least, most = max(0.0, end), (1 + end) / 2  # shares gained with which all three are shares
+        found = optimize.minimize_scalar(
+            lambda share, loss=-end: -_likelihood(share + loss, share, lost, gained, n),
+            bounds=(least, most), method="bounded", options={"xatol": 1e-12},
+        )  # fmt: skip
+        variance = n * (2 * found.x - end - end**2)
+        assert (gained - lost - n * end) / variance**0.5 == pytest.approx(-sign * 1.95996, abs=2e-3)
+
+
+def _likelihood(p_lost: float, p_gained: float, lost: int, gained: int, n: int) -> float:
+    shares = np.clip([p_lost, p_gained, 1 - p_lost - p_gained], 1e-300, 1)
+    return float(np.dot((lost, gained, n - lost - gained), np.log(shares)))
 
 
 def test_holms_correction(seeded):

@@ -173,10 +173,17 @@ def _show(map: Map, palette: str | None) -> None:
 
 
 def compare_command(
-    first: Path, second: Path, margin: float | None, fail_if_worse: float | None, as_json: bool
+    first: Path,
+    second: Path,
+    margin: float | None,
+    fail_if_worse: float | None,
+    on_undecided: str,
+    as_json: bool,
 ) -> int:
-    """Compare and print; 1 when B is worse and that was to fail, else 0."""
+    """Compare and print; 0, or of a verdict that was asked for its code."""
     points = _margin(margin, fail_if_worse)
+    if on_undecided not in ("fail", "pass"):
+        raise SettingsError(f"--on-undecided takes fail or pass, got '{on_undecided}'.")
     both = families_of(first), families_of(second)
     read = load_both(*both)
     for run in (run for two in read.values() for run in two):
@@ -185,7 +192,7 @@ def compare_command(
     comparison, names = compare_runs(*both, read, points)
     text, plain = comparison_text(comparison, names), comparison_json(comparison, names)
     show_data(f"{json.dumps(plain, indent=1, ensure_ascii=False)}\n" if as_json else text)
-    return int(fail_if_worse is not None and comparison.verdict.word == "worse")
+    return 0 if fail_if_worse is None else comparison.verdict.code(undecided_passes=on_undecided == "pass")
 
 
 def _margin(margin: float | None, fail_if_worse: float | None) -> float:

@@ -14,7 +14,7 @@ from math import sqrt
 import numpy as np
 
 from needlemap.maps.cube import Array
-from needlemap.maps.intervals import NORMAL, t_quantile, wilson
+from needlemap.maps.intervals import NORMAL, Z, t_quantile, wilson
 
 DRAWS = 2_000
 SEED = 0
@@ -45,9 +45,6 @@ def expanded_interval(values: Array, clusters: int, level: float = 0.95) -> tupl
     tail = NORMAL.cdf(-wide)
     low, high = np.quantile(values, [tail, 1 - tail], method="inverted_cdf")
     return float(low), float(high)
-
-
-Z = 1.959963984540054
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from needlemap.maps.cube import Array, Cube
 from needlemap.maps.difference import (
     UNCOUNTED,
     Difference,
+    Unanswered,
     Verdict,
     difference_bounds,
     holm,
@@ -58,9 +59,9 @@ class FamilyComparison:
     """Differences are second - first in shares, over pairs that both runs scored; each pair counts the same.
 
     margin: a share. bounds: of the overall difference if missing scores were anything; None when none is
-    missing. noise: when both runs are the same experiment. needed: pairs that show a drop of the margin.
-    counted: False where scores are means of nobody knows how many answers; then intervals hold everything and
-    tests tell nothing.
+    missing. unanswered: what second has no score of, None where it has all. noise: when both runs are the
+    same experiment. needed: pairs at which a loss of the margin is called worse. counted: False where scores
+    are means of nobody knows how many answers; then intervals hold everything and tests tell nothing.
     """
 
     overall: Difference
@@ -70,6 +71,7 @@ class FamilyComparison:
     margin: float
     graded: bool
     bounds: tuple[float, float] | None
+    unanswered: Unanswered | None
     noise: NoiseFloor | None
     needed: int
     counted: bool
@@ -82,8 +84,8 @@ class FamilyComparison:
 class Comparison:
     """families: by name, '' of a run with one. adjusted_p: of each, its p after Holm's correction over all.
 
-    overall: of the mean over families, in shares; its n counts pairs. margin: a share. bounds: of the overall
-    difference if missing scores were anything; None when none is missing. counted: False where scores are
+    overall: of the mean over families, in shares; its n counts pairs. margin: a share. bounds, unanswered: as
+    FamilyComparison's, of the mean. counted: False where scores are
     means of nobody knows how many answers.
     """
 
@@ -94,6 +96,7 @@ class Comparison:
     margin: float
     graded: bool
     bounds: tuple[float, float] | None
+    unanswered: Unanswered | None
     counted: bool
 
     @property
@@ -108,17 +111,21 @@ def compare_families(pairs: Mapping[str, Pairs], margin: float) -> Comparison:
     compared = {name: found for name, found in each.items() if found is not None}
     counted = all(found.counted for found in pairs.values())
     alone = next(iter(compared.values())) if len(compared) == 1 else None
-    overall = alone.overall if alone else _mean(list(pairs.values()))
+    overall = (
+        alone.overall if alone else _mean(list(pairs.values()), [each.second for each in pairs.values()])
+    )
+    missing = alone.unanswered if alone else _mean_unanswered(list(pairs.values()))
     if not counted:
         overall = replace(overall, low=-1.0, high=1.0, p=1.0)
     return Comparison(
         compared,
         dict(zip(compared, holm([found.overall.p for found in compared.values()]), strict=True)),
         overall,
-        verdict(overall, margin) if counted else UNCOUNTED,
+        verdict(overall, margin, missing) if counted else UNCOUNTED,
         margin,
         any(found.graded for found in pairs.values()),
         _mean_bounds(list(compared.values())),
+        missing,
         counted,
     )
 
@@ -130,14 +137,16 @@ def compare_pairs(pairs: Pairs, margin: float) -> FamilyComparison | None:
         return None
     asked = pairs.first.asked
     bounds = difference_bounds(pairs.first.scores[asked], pairs.second.scores[asked])
+    missing = _unanswered(pairs)
     return FamilyComparison(
         overall,
         _lengths(pairs),
         _cells(pairs),
-        verdict(overall, margin) if pairs.counted else UNCOUNTED,
+        verdict(overall, margin, missing) if pairs.counted else UNCOUNTED,
         margin,
         pairs.graded,
         bounds if pairs.dropped else None,
+        missing,
         noise_floor(_scored(pairs)) if pairs.same else None,
         _needed(pairs, overall, margin),
         pairs.counted,
@@ -152,6 +161,21 @@ def _difference(pairs: Pairs, first: Array, second: Array) -> Difference | None:
     cube = pairs.first
     found = paired_difference(cube.clustered(first), cube.clustered(second), graded=pairs.graded)
     return found if found is None or pairs.counted else replace(found, low=-1.0, high=1.0, p=1.0)
+
+
+def _unanswered(pairs: Pairs) -> Unanswered | None:
+    """What second has no score of; None where it has all."""
+    lost = _difference(pairs, pairs.first.scores, pairs.lost) if pairs.unanswered else None
+    return None if lost is None else Unanswered(lost, pairs.excess, pairs.unanswered)
+
+
+def _mean_unanswered(pairs: Sequence[Pairs]) -> Unanswered | None:
+    """Of the mean over families."""
+    missing = sum(found.unanswered for found in pairs)
+    if not missing:
+        return None
+    lost = _mean(pairs, [replace(found.second, scores=found.lost) for found in pairs])
+    return Unanswered(lost, sum(found.excess for found in pairs) / len(pairs), missing)
 
 
 def _lengths(pairs: Pairs) -> tuple[LengthDifference, ...]:
@@ -188,24 +212,22 @@ def _scored(pairs: Pairs) -> list[tuple[float, float]]:
 
 
 def _needed(pairs: Pairs, overall: Difference, margin: float) -> int:
-    """Pairs that show a drop of the margin, by the mean square of the differences found here."""
+    """Pairs at which a drop of the margin is called worse, by how differences spread and cluster here."""
     squares = float(np.nansum(pairs.differences**2)) / overall.n
-    return trials_needed(margin, squares if squares > margin else None)
+    clusters = None if overall.of_these else overall.clusters
+    return trials_needed(margin, squares if squares > margin else None, overall.design_effect, clusters)
 
 
-def _mean(pairs: Sequence[Pairs]) -> Difference:
-    """The difference of the mean over families. Its interval is never narrower than that of pass and fail:
-    haystacks that all agree would make a certainty of graded scores."""
+def _mean(pairs: Sequence[Pairs], seconds: Sequence[Cube]) -> Difference:
+    """The difference of the mean over families. seconds: the scores to judge, of each family."""
     repeats = sorted({repeat for found in pairs for repeat in _rows(found.first)})
     first = [_placed(found.first, repeats) for found in pairs]
-    second = [_placed(found.second, repeats) for found in pairs]
+    second = [_placed(cube, repeats) for cube in seconds]
     weights = np.hstack([_weights(*each) for each in zip(first, second, strict=True)])
-    both = np.hstack(first), np.hstack(second)
-    plain = paired_difference(*both, graded=False, weights=weights)
-    found = paired_difference(*both, graded=any(each.graded for each in pairs), weights=weights)
-    assert plain is not None  # each family has a pair
-    assert found is not None
-    return replace(found, low=min(found.low, plain.low), high=max(found.high, plain.high))
+    graded = any(each.graded for each in pairs)
+    found = paired_difference(np.hstack(first), np.hstack(second), graded=graded, weights=weights)
+    assert found is not None  # each family has a pair
+    return found
 
 
 def _weights(first: Array, second: Array) -> Array:

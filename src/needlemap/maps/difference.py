@@ -13,10 +13,10 @@ from typing import Literal
 
 import numpy as np
 
-from needlemap.maps.clusters import FEWEST, SEED, Z, expanded_interval, robust_error
+from needlemap.maps.clusters import FEWEST, SEED, expanded_interval, robust_error
 from needlemap.maps.clusters import weights as draws
 from needlemap.maps.cube import Array
-from needlemap.maps.intervals import t_quantile
+from needlemap.maps.intervals import Z, least_pairs, t_quantile, tango
 
 EXACT_UP_TO = 12  # clusters, whose 4,096 sign patterns are all gone through
 PATTERNS = 20_000
@@ -88,13 +88,18 @@ def difference_bounds(first: Array, second: Array) -> tuple[float, float] | None
     return float(lowest.mean()), float(highest.mean())
 
 
+Flipped = Literal["", "prompts", "haystacks"]
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """second - first over n pairs in so many clusters, a share in [-1, 1]; low, high: 95 %.
 
     first, second: their means over these pairs. lost, gained: pairs in which second scored less or more. p:
     exact McNemar for pass and fail that all count the same, else sign flips of whole clusters, or of pairs
-    where there is one cluster. flipped: whether it is of sign flips.
+    where clusters are too few for that. flipped: what was flipped; least_p: the least p that could be. size:
+    how many pairs alike tell as much. design_effect: how much more the clusters vary than
+    independent pairs would; 1 where there are fewer than FEWEST, and then the interval is of these alone.
     """
 
     value: float
@@ -107,7 +112,18 @@ class Difference:
     second: float
     lost: int
     gained: int
-    flipped: bool = False
+    flipped: Flipped = ""
+    least_p: float = 0.0
+    size: float = 0.0
+    design_effect: float = 1.0
+
+    @property
+    def of_these(self) -> bool:
+        """Whether it is about these haystacks only: others were not seen, or too few of them."""
+        return self.clusters < FEWEST
+
+
+FLIPPED = 6  # clusters: fewer have so few patterns of signs that p is never below 0.05
 
 
 def paired_difference(
@@ -115,50 +131,73 @@ def paired_difference(
 ) -> Difference | None:
     """Difference of scores (clusters, trials), NaN where missing; pairs with one score are left out.
 
-    None when no pair is left. Pass and fail: `adjusted_interval`. Graded: bootstrap over clusters. weights:
+    None when no pair is left. The interval is that of pairs (`pair_interval`), and from FEWEST clusters on
+    that of whole clusters where it is wider: skewness-adjusted t, or of graded scores a bootstrap. weights:
     of each pair, same shape; all the same if not given. The counts take no heed of them.
     """
     known = ~np.isnan(first - second)
     weights = np.ones(first.shape) if weights is None else weights
     rows = known.any(axis=1)
     first, second, known, weights = (array[rows] for array in (first, second, known, weights))
-    n = int(known.sum())
-    if not n:
+    if not known.any():
         return None
     apart = np.where(known, second - first, 0.0)
     apart = np.where(np.abs(apart) < 1e-12, 0.0, apart)
     weights = np.where(known, weights, 0.0)
     sums, counts = (weights * apart).sum(axis=1), weights.sum(axis=1)
-    lost, gained = int((apart < 0).sum()), int((apart > 0).sum())
-    bootstrapped = graded and len(sums) >= FEWEST and bool(apart.any())
     each = apart[known], weights[known]
-    low, high = _bootstrap(sums, counts) if bootstrapped else adjusted_interval(*each, sums, counts)
-    units = sums if len(sums) > 1 else each[0] * each[1]
-    alike = bool(np.ptp(each[1]) < 1e-12)
-    flipped = graded or not alike
-    p = sign_flip(units) if flipped else mcnemar(lost, gained)
+    low, high, size = pair_interval(*each, graded=graded)
+    effect = 1.0
+    if len(sums) >= FEWEST:
+        bootstrapped = graded and bool(apart.any())
+        ends = _bootstrap(sums, counts) if bootstrapped else _of_clusters(sums, counts)
+        low, high = min(low, ends[0]), max(high, ends[1])
+        effect = _design_effect(*each, robust_error(sums, counts))
     means = [float(np.average(scores[known], weights=each[1])) for scores in (first, second)]
-    return Difference(
-        *(float(sums.sum() / counts.sum()), low, high, p, n, len(sums), means[0], means[1], lost, gained),
-        flipped,
-    )
+    lost, gained = int((apart < 0).sum()), int((apart > 0).sum())
+    alike = bool(np.ptp(each[1]) < 1e-12)
+    p, least, flipped = _test(each[0] * each[1], sums, None if graded or not alike else (lost, gained))
+    value, n = float(sums.sum() / counts.sum()), len(each[0])
+    counted = p, n, len(sums), means[0], means[1], lost, gained
+    return Difference(value, low, high, *counted, flipped, least, size, effect)
 
 
-def adjusted_interval(apart: Array, weights: Array, sums: Array, counts: Array) -> tuple[float, float]:
-    """Interval of a mean paired difference: adjusted Wald, or of whole clusters if wider.
+def _test(pairs: Array, sums: Array, counts: tuple[int, int] | None) -> tuple[float, float, Flipped]:
+    """p, the least that it could be, and what was flipped. counts: lost and gained, where pairs are alike and
+    pass or fail."""
+    if counts is not None:
+        return mcnemar(*counts), mcnemar(sum(counts), 0), ""
+    whole = len(sums) >= FLIPPED
+    units = sums if whole else pairs
+    return sign_flip(units), min(1.0, 2 * 0.5 ** int((units != 0).sum())), "haystacks" if whole else "prompts"
 
-    Half a pair is added to each of the four outcomes: n + 2 pairs, sum d, sum d^2 + 1 (Agresti and Min 2005,
-    Biometrics 61:515), so that a few equal answers do not make a certainty. With weights n is Kish's
-    effective size (1965, Survey Sampling), and what is added has the largest weight. apart,
-    weights: of the pairs; sums, counts: per cluster, weighted.
+
+def pair_interval(apart: Array, weights: Array, *, graded: bool) -> tuple[float, float, float]:
+    """Interval of a mean difference of pairs as if independent, and how many pairs alike tell as much.
+
+    Pass and fail: `tango`. With weights as of so many pairs as the heaviest would make the whole: all that is
+    lost may be lost there. Graded: adjusted Wald. Half a pair is added to each of the four outcomes, n + 2
+    pairs, sum d, sum d^2 + 1 (Agresti and Min 2005, Biometrics 61:515), so that a few equal answers do not
+    make a certainty; n is Kish's effective size (1965, Survey Sampling), and what is added has the largest
+    weight.
     """
     shares = weights / weights.sum()
+    parts, size = shares * apart, 1 / float(shares.max())
+    if not graded:
+        ends = tango(-size * float(parts[parts < 0].sum()), size * float(parts[parts > 0].sum()), size)
+        return (*ends, size)
     n = 1 / float((shares**2).sum())
-    centre = float((shares * apart).sum()) * n / (n + 2)
-    squares = float(((shares * apart) ** 2).sum() + shares.max() ** 2) * (n / (n + 2)) ** 2
+    centre = float(parts.sum()) * n / (n + 2)
+    squares = float((parts**2).sum() + shares.max() ** 2) * (n / (n + 2)) ** 2
     half = Z * sqrt(max(0.0, squares - centre**2 / (n + 2)))
-    low, high = _of_clusters(sums, counts) if len(sums) > 1 else (centre, centre)
-    return max(-1.0, min(centre - half, low)), min(1.0, max(centre + half, high))
+    return max(-1.0, centre - half), min(1.0, centre + half), size
+
+
+def _design_effect(apart: Array, weights: Array, error: float) -> float:
+    """The square of clusters' standard error over that of independent pairs; at least 1."""
+    shares = weights / weights.sum()
+    plain = float(((shares * (apart - float(shares @ apart))) ** 2).sum())
+    return max(1.0, error**2 / plain) if plain > 1e-15 else 1.0
 
 
 def _of_clusters(sums: Array, counts: Array) -> tuple[float, float]:
@@ -189,15 +228,33 @@ FLOOR = 0.01
 
 
 @dataclass(frozen=True, slots=True)
+class Unanswered:
+    """What second failed to answer. lost: the difference with pairs that it has no score of taken as lost.
+
+    excess: the share of prompts that it failed and first did not, less the reverse; n: those without a score.
+    """
+
+    lost: Difference
+    excess: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """word; more: further pairs that would tell if the difference stays, None when told or no number would.
 
-    warning: why the reference proves little or nothing here; empty when it does.
+    warning: why the reference proves little or nothing here; empty when it does. unanswered: whether missing
+    answers of second decided it, or kept it from `no worse`.
     """
 
     word: Word
     more: int | None
     warning: str
+    unanswered: bool = False
+
+    def code(self, *, undecided_passes: bool = False) -> int:
+        """The exit code where a verdict is asked for: 0 no worse, 1 worse, 4 undecided if that fails."""
+        return {"worse": 1, "cannot tell": 0 if undecided_passes else 4}.get(self.word, 0)
 
 
 UNCOUNTED = Verdict(
@@ -207,31 +264,40 @@ UNCOUNTED = Verdict(
 )
 
 
-def verdict(difference: Difference, margin: float) -> Verdict:
+def verdict(difference: Difference, margin: float, missing: Unanswered | None = None) -> Verdict:
     """Judge a difference against a margin, a share (Piaggio et al. 2012, JAMA 308:2594, figure 1).
 
     better: the whole 95 % interval lies above 0, which is no worse too. no worse: it lies above -margin, be
     it below 0 or not. worse: it lies below 0, and reaches -margin or beyond: a loss, of which Piaggio et al.
     would say that it matters only where the whole interval lies beyond -margin. cannot tell: else, or where
-    the reference scores so little that it could not lose the margin.
+    the reference scores so little that it could not lose the margin. What second did not answer counts
+    against it: better and no worse hold with these pairs lost too, and who fails more prompts than first by
+    over the margin is worse.
     """
     warning = _warning(difference, margin)
-    if difference.low > 0:  # also where the reference is at the floor: there is much to gain
+    low = min(difference.low, missing.lost.low) if missing else difference.low
+    if low > 0:  # also where the reference is at the floor: there is much to gain
         return Verdict("better", None, "")
+    if missing and missing.excess > margin:
+        return Verdict("worse", None, "", unanswered=True)
     if difference.first <= max(margin, FLOOR):
         return Verdict("cannot tell", None, warning)
-    if difference.low > -margin:
+    if low > -margin:
         return Verdict("no worse", None, warning)
-    if difference.high < 0:
+    if difference.high < 0 and difference.low <= -margin:
         return Verdict("worse", None, warning)
+    if difference.low > -margin:
+        return Verdict("cannot tell", None, warning, unanswered=True)
     return Verdict("cannot tell", more_pairs(difference, margin), warning)
 
 
 def more_pairs(difference: Difference, margin: float) -> int | None:
     """Further pairs after which the interval, narrowed by the root of n, clears -margin or 0; None if never.
 
-    Takes the observed difference to be the true one.
+    Takes the observed difference to be the true one, so that it tells with even odds.
     """
+    if not difference.lost + difference.gained and difference.size:
+        return max(0, ceil(least_pairs(margin) * difference.n / difference.size) - difference.n) or None
     half = (difference.high - difference.low) / 2
     gap = max(difference.value + margin, -difference.value)
     needed = difference.n * (half / gap) ** 2 if gap > 1e-9 else inf

@@ -11,6 +11,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from needlemap.maps.cube import (
     Array,
     Cube,
@@ -35,7 +37,7 @@ class Pairs:
     only_first, only_second: trials of one run alone. unlike: places where the two asked something else. same:
     whether all paired records have the same key, so that one run is the other made again. graded: whether any
     answer scored between wrong and right. counted: False where scores are means of nobody knows how many
-    answers.
+    answers. failed: prompts that first and second asked, of which no answer could be measured.
     """
 
     first: Cube
@@ -46,6 +48,22 @@ class Pairs:
     same: bool
     graded: bool
     counted: bool
+    failed: tuple[int, int] = (0, 0)
+
+    @property
+    def unanswered(self) -> int:
+        """Pairs that first has a score of, and second has not: it failed, or was not asked yet."""
+        return int((self.first.known & ~self.second.known).sum())
+
+    @property
+    def lost(self) -> Array:
+        """The scores of second, with 0 where it has none and first has."""
+        return np.where(self.first.known & ~self.second.known, 0.0, self.second.scores)
+
+    @property
+    def excess(self) -> float:
+        """The share of prompts that second failed more often than first; below 0 where it failed fewer."""
+        return (self.failed[1] - self.failed[0]) / max(1, int(self.first.asked.sum()))
 
     @property
     def differences(self) -> Array:
@@ -94,7 +112,8 @@ def pair_up(
     cubes = [replace(cube_of(once, both - shared, copies), one_haystack=alike) for once, copies in scores]
     graded = any(record.score not in (None, 0, 1) for record in records)
     counted = not any(record.scorer is not None and record.scorer.mean for record in records)
-    return Pairs(cubes[0], cubes[1], *alone, unlike, same, graded, counted)
+    first_failed, second_failed = (sum(places[0] not in once for places in groups) for once, _ in scores)
+    return Pairs(*(cubes[0], cubes[1], *alone, unlike, same, graded, counted), (first_failed, second_failed))
 
 
 def is_same(first: Record, second: Record) -> bool:

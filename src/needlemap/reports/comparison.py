@@ -5,13 +5,11 @@ Of runs with several families: a row a family, and the mean of all, which decide
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from needlemap.maps.clusters import FEWEST
 from needlemap.maps.comparison import CellChange, Comparison, FamilyComparison, LengthDifference
-from needlemap.maps.difference import Difference, Verdict
+from needlemap.maps.difference import Difference
 from needlemap.reports.labels import (
     depth_labels,
     floor_label,
@@ -21,26 +19,20 @@ from needlemap.reports.labels import (
     points,
     score_label,
 )
+from needlemap.reports.verdict import (
+    haystacks_label,
+    margin_label,
+    out_of_reach,
+    p_text,
+    verdict_label,
+    verdict_word,
+)
 from needlemap.text.printable import printable
 
+if TYPE_CHECKING:
+    from needlemap.reports.paired import Names
+
 EXPLORED = 5  # cells shown
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """How the two runs are called, in what their settings differ, as a phrase, and what else to say.
-
-    families: of runs with several, how each family's two are called. only_first, only_second: families that
-    one of the runs alone has begun.
-    """
-
-    first: str
-    second: str
-    differ: str
-    notes: tuple[str, ...] = ()
-    families: Mapping[str, Names] = field(default_factory=dict)
-    only_first: tuple[str, ...] = ()
-    only_second: tuple[str, ...] = ()
 
 
 def comparison_text(comparison: Comparison, names: Names) -> str:
@@ -57,7 +49,8 @@ def comparison_text(comparison: Comparison, names: Names) -> str:
     lines += [f"warning: {warning}"] if warning else []
     if count > 1:
         lines.append(f"{count} families' verdicts are {count} chances to err: go by the one on their mean")
-    lines.append(f"verdict: {verdict_label(comparison.verdict, comparison.overall, comparison.margin)}")
+    lines += out_of_reach(comparison)
+    lines.append(f"verdict: {verdict_label(comparison)}")
     return printable("\n".join(lines)) + "\n"
 
 
@@ -76,8 +69,8 @@ def _families(comparison: Comparison) -> list[str]:
     tested = [
         f"{means_label(overall)} {interval(overall)}",
         f"{overall.n} pairs, {haystacks_label(overall.clusters)}",
-        f"B lost {overall.lost}, gained {overall.gained}; p={p_label(overall.p)} ({tested_by(overall)})",
-        *bounds_lines(comparison.bounds),
+        f"B lost {overall.lost}, gained {overall.gained}; {p_text(overall)}",
+        *bounds_lines(comparison),
     ]
     return [
         f"by family (p by Holm's correction over {count}; intervals and verdicts of one family each):",
@@ -110,14 +103,14 @@ def _tested(comparison: FamilyComparison) -> list[str]:
     return [
         f"{overall.n} pairs, {haystacks_label(overall.clusters)}{_left_out(comparison)}",
         f"{means_label(overall)} {interval(overall)}",
-        f"B lost {overall.lost}, gained {overall.gained}; p={p_label(overall.p)} ({_how(comparison)})",
-        *bounds_lines(comparison.bounds),
+        f"B lost {overall.lost}, gained {overall.gained}; {p_text(overall)}",
+        *bounds_lines(comparison),
         *_noise(comparison),
         f"by length (p by Holm's correction over {len(comparison.lengths)}; intervals of one length each):",
         *_lengths(comparison.lengths),
         *_cells(comparison),
-        f"power: to see a drop of {_number(comparison.margin)} points 80 times in 100, about "
-        f"{comparison.needed:,} pairs are needed; you have {overall.n:,}",
+        f"power: a loss of {margin_label(comparison.margin)} points is called worse 80 times in 100 with "
+        f"about {comparison.needed:,} pairs; you have {overall.n:,}",
     ]
 
 
@@ -179,26 +172,6 @@ def _family_json(comparison: FamilyComparison, names: Names) -> dict[str, Any]:
     }
 
 
-def verdict_word(verdict: Verdict, margin: float) -> str:
-    """One of 'better', 'no worse than 2 points', 'worse', 'cannot tell'."""
-    return f"no worse than {_number(margin)} points" if verdict.word == "no worse" else verdict.word
-
-
-def verdict_label(verdict: Verdict, overall: Difference, share: float) -> str:
-    """The verdict, and why or what would tell. share: the margin."""
-    margin, word = _number(share), verdict_word(verdict, share)
-    if verdict.word == "better":
-        return f"{word} (the whole 95 % interval is a gain)"
-    if verdict.word == "worse" and overall.high < -share:
-        return f"{word} (the whole 95 % interval is a loss of more than {margin} points)"
-    if verdict.word == "worse":
-        return f"{word} (the whole 95 % interval is a loss, and it reaches {margin} points or more)"
-    if verdict.more is not None:
-        more = f"about {verdict.more:,} more trials would tell, if the difference stays"
-        return f"{word} (margin {margin} points; {more})"
-    return word if verdict.word == "no worse" else f"{word} (margin {margin} points)"
-
-
 def means_label(overall: Difference) -> str:
     """Both scores and their difference."""
     means = f"A {score_label(overall.first)}, B {score_label(overall.second)}"
@@ -240,12 +213,19 @@ def _by_change(cell: CellChange) -> tuple[float, float]:
     return cell.p, -abs(cell.change)
 
 
-def bounds_lines(bounds: tuple[float, float] | None) -> list[str]:
+def bounds_lines(comparison: Comparison | FamilyComparison) -> list[str]:
     """How far missing scores could move the difference; nothing where none is missing."""
-    if bounds is None:
+    if comparison.bounds is None:
         return []
-    low, high = map(points, bounds)
-    return [f"whatever the missing scores were, the difference lies in [{low}, {high}]"]
+    low, high = map(points, comparison.bounds)
+    lines = [f"whatever the missing scores were, the difference lies in [{low}, {high}]"]
+    if comparison.unanswered is not None and comparison.counted:
+        lost = comparison.unanswered.lost
+        lines.append(
+            f"with the {comparison.unanswered.n} that B did not answer lost: {points(lost.value)} points "
+            f"{interval(lost)}"
+        )
+    return lines
 
 
 def _noise(comparison: FamilyComparison) -> list[str]:
@@ -267,33 +247,10 @@ def _left_out(comparison: FamilyComparison) -> str:
     return "".join(f"; {count} {what}" for count, what in counts if count)
 
 
-def haystacks_label(clusters: int) -> str:
-    """Of how many haystacks the pairs are."""
-    if clusters == 1:
-        return "1 haystack: what follows is about this one only"
-    few = ", few: intervals are rough" if clusters < FEWEST else ""
-    return f"{clusters} haystacks{few}"
-
-
-def _how(comparison: FamilyComparison) -> str:
-    """Which test p is of, and how the interval was made where that is not one of pairs."""
-    test = tested_by(comparison.overall)
-    bootstrap = comparison.graded and comparison.overall.clusters > 1
-    return f"{test}; interval by bootstrap over haystacks" if bootstrap else test
-
-
-def tested_by(overall: Difference) -> str:
-    """Which test a p is of."""
-    if not overall.flipped:
-        return "exact McNemar, which takes prompts as independent"
-    if overall.clusters == 1:
-        return "sign flips of prompts, which takes them as independent"
-    return "sign flips of whole haystacks"
-
-
 def _verdict_fields(comparison: Comparison | FamilyComparison, names: Names) -> dict[str, Any]:
     """What JSON holds of any comparison: whose, how it was judged, and the whole difference."""
     bounds = comparison.bounds and [in_points(bound) for bound in comparison.bounds]
+    missing = comparison.unanswered
     return {
         "a": names.first,
         "b": names.second,
@@ -303,6 +260,13 @@ def _verdict_fields(comparison: Comparison | FamilyComparison, names: Names) -> 
         "verdict": verdict_word(comparison.verdict, comparison.margin),
         "more_trials": comparison.verdict.more,
         "warning": comparison.verdict.warning,
+        "of_these_haystacks": comparison.overall.of_these,
+        "unanswered": missing
+        and {
+            "n": missing.n,
+            "excess": in_points(missing.excess),
+            "lost": difference_fields(missing.lost),
+        },
         "overall": difference_fields(comparison.overall),
         "bounds": bounds,
         "graded": comparison.graded,
@@ -319,6 +283,7 @@ def difference_fields(difference: Difference) -> dict[str, Any]:
         "low": in_points(difference.low),
         "high": in_points(difference.high),
         "p": difference.p,
+        "least_p": difference.least_p,
         "n": difference.n,
         "haystacks": difference.clusters,
         "lost": difference.lost,
@@ -336,7 +301,3 @@ def _noise_fields(comparison: FamilyComparison) -> dict[str, Any] | None:
 def in_points(share: float) -> float:
     """A share for JSON, without binary noise."""
     return round(100 * share, 6)
-
-
-def _number(margin: float) -> str:
-    return f"{100 * margin:.6g}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from needlemap.asking.resume import contrast, how_to_score, outdated, phrase, prompt_contrast
@@ -11,7 +12,6 @@ from needlemap.maps.comparison import Comparison, compare_families
 from needlemap.maps.pairs import Pairs, pair_up
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded, called, load_run, one_haystack
-from needlemap.reports.comparison import Names
 from needlemap.settings.grid import percent
 
 MARGIN = 2.0  # points
@@ -19,6 +19,23 @@ _ASKS = "logprob"  # reads probabilities, which no kept answer has
 
 
 Both = Mapping[str, tuple[Loaded, Loaded]]  # families that two runs have begun, as they were read
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """How the two runs are called, in what their settings differ, as a phrase, and what else to say.
+
+    families: of runs with several, how each family's two are called. only_first, only_second: families that
+    one of the runs alone has begun.
+    """
+
+    first: str
+    second: str
+    differ: str
+    notes: tuple[str, ...] = ()
+    families: Mapping[str, Names] = field(default_factory=dict)
+    only_first: tuple[str, ...] = ()
+    only_second: tuple[str, ...] = ()
 
 
 def load_both(first: Families, second: Families) -> Both:

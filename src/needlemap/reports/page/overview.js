@@ -157,7 +157,7 @@ function differenceReadings({ difference }) {
   const { json } = difference;
   const all = json.overall;
   return [
-    ["Verdict", json.verdict, json.warning, json.warning ? "main warned" : "main"],
+    ["Verdict", verdictOf(json), json.warning, json.warning ? "main warned" : "main"],
     [
       "Difference",
       `${points(all.difference / 100)} points`,
@@ -170,6 +170,11 @@ function differenceReadings({ difference }) {
       ? ["Changed", `${count(all.lost)} lost`, `${count(all.gained)} gained; p ${probability(all.p)}`]
       : null,
   ].filter(Boolean);
+}
+
+// Fewer than five haystacks tell about themselves only.
+function verdictOf({ verdict, counted: known, of_these_haystacks: ofThese }) {
+  return known && ofThese ? `${verdict}, of these haystacks only` : verdict;
 }
 
 // '[-7.3, -1.2] n=54', or how many means of nobody knows how many answers.
