@@ -8,7 +8,7 @@ import sys
 import pytest
 
 PROVIDERS = ("openai", "anthropic", "httpx", "transformers", "torch", "huggingface_hub")
-DRAWING = ("altair", "vl_convert", "matplotlib", "pandas")
+DRAWING = ("vl_convert", "matplotlib", "pandas")
 HELP = """
 import sys
 from needlemap.cli import app

@@ -22,7 +22,7 @@ from needlemap.maps.map import Map
 from needlemap.models.base import Model
 from needlemap.records.families import Families, families_of, fresh_folder
 from needlemap.records.folder import RunFolder
-from needlemap.records.loaded import Loaded, load_map, load_run, stored_title
+from needlemap.records.loaded import Loaded, load_map, load_run
 from needlemap.records.origin import check_origin
 from needlemap.records.record import Record
 from needlemap.reports.face import ShowingFace
@@ -35,9 +35,8 @@ from needlemap.sync import run_coroutine
 from needlemap.text.printable import show
 
 if TYPE_CHECKING:
-    import altair
-
     from needlemap.compared import Compared
+    from needlemap.reports.figures.canvas import Drawing
 
 
 @dataclass(frozen=True)
@@ -116,21 +115,12 @@ class Run:
         said = f"{map.model}, {map.task}, {length_range(map.lengths)}, {overall_label(map)}"
         return f"Run('{self.path}': {said})"
 
-    def plot(
-        self, *, title: str | None = None, palette: str | None = None
-    ) -> altair.LayerChart | altair.ConcatChart:
-        """The map as an Altair chart, or all families' maps. Raises SettingsError for an unknown palette."""
-        import altair
+    def plot(self, *, title: str | None = None, palette: str | None = None) -> Drawing:
+        """The map as a picture, or all families' maps. Raises SettingsError for an unknown palette."""
+        from needlemap.reports.figures.figure import draw, figure_of
 
-        from needlemap.reports.chart import heat_map
-        from needlemap.reports.figure import figure_chart, figure_of
-
-        found = families_of(self.path)
-        if found.is_plain:
-            return heat_map(self.map(), title=title or stored_title(self.path), palette=palette)
-        figure, _ = figure_of([load_run(path) for path in found.folders], title=title, palette=palette)
-        chart: altair.ConcatChart = altair.ConcatChart.from_dict(figure_chart(figure))
-        return chart
+        runs = [load_run(path) for path in families_of(self.path).folders]
+        return draw(figure_of(runs, title=title, palette=palette)[0])
 
     def save(
         self,
@@ -152,7 +142,7 @@ class Run:
         loaded = [load_run(run) for run in runs]
         if is_table(path):
             return write_table(loaded, path)
-        from needlemap.reports.figure import figure_of, write_figure
+        from needlemap.reports.figures.figure import figure_of, write_figure
         from needlemap.reports.style import parse_width
 
         figure, _ = figure_of(loaded, title=title, palette=palette)
@@ -162,10 +152,8 @@ class Run:
         return self.text
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
-        """What a notebook shows: the chart, by the renderer that Altair was told to use, and the text."""
-        from needlemap.reports.chart import with_text
-
-        return with_text(self.plot(), repr(self), include, exclude)
+        """What a notebook shows: the picture and the text."""
+        return self.plot().with_text(repr(self))
 
     def _only(self) -> Path:
         """The folder of a run's only family. Raises NeedlemapError for several."""

@@ -14,7 +14,7 @@ from needlemap.reports.paired import MARGIN, Names, compare_runs, load_both
 from needlemap.reports.verdict import verdict_word
 
 if TYPE_CHECKING:
-    import altair
+    from needlemap.reports.figures.canvas import Drawing
 
 
 @dataclass(frozen=True)
@@ -90,15 +90,11 @@ class Compared:
 
         return plain_frame(self.families or self.lengths)
 
-    def plot(self, *, palette: str | None = None) -> altair.ConcatChart:
+    def plot(self, *, palette: str | None = None) -> Drawing:
         """All maps; of runs with one family that of the difference too. Raises SettingsError."""
-        import altair
+        from needlemap.reports.figures.figure import draw, figure_of
 
-        from needlemap.reports.figure import figure_chart, figure_of
-
-        figure, _ = figure_of(self.runs, palette=palette)
-        chart: altair.ConcatChart = altair.ConcatChart.from_dict(figure_chart(figure))
-        return chart
+        return draw(figure_of(self.runs, palette=palette)[0])
 
     def save(
         self,
@@ -109,7 +105,7 @@ class Compared:
         width: str | None = None,
     ) -> Path:
         """These maps as .png, .svg or .pdf. width: as --width takes it. Raises SettingsError."""
-        from needlemap.reports.figure import figure_of, write_figure
+        from needlemap.reports.figures.figure import figure_of, write_figure
         from needlemap.reports.style import parse_width
 
         figure, _ = figure_of(self.runs, title=title, palette=palette)
@@ -120,9 +116,7 @@ class Compared:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
         """What a notebook shows: the maps and the words."""
-        from needlemap.reports.chart import with_text
-
-        return with_text(self.plot(), self.text, include, exclude)
+        return self.plot().with_text(self.text)
 
 
 def compared(first: str | Path, second: str | Path, margin: float = MARGIN) -> Compared:

@@ -88,7 +88,7 @@ def test_colours_follow_scores(visit, plain):
     shown = {
         re.search(r"score ([\d.]+)", label(page, number))[1]: colour(page, number) for number in range(20)
     }
-    assert shown["100.0"] == "rgb(12, 215, 159)"
+    assert shown["100.0"] == "rgb(253, 231, 37)"
     assert len(set(shown.values())) == len(shown) >= 2
 
 

@@ -74,8 +74,8 @@ def test_loss_and_gain_have_colours_that_nobody_confuses(visit, three):
     page = visit(three)
     tabs(page).last.click()
     ramp = page.locator("#legend .ramp").evaluate("ramp => getComputedStyle(ramp).backgroundImage")
-    assert "rgb(127, 59, 8)" in ramp
-    assert "rgb(23, 63, 115)" in ramp
+    assert "rgb(138, 67, 9)" in ramp
+    assert "rgb(26, 76, 134)" in ramp
 
 
 def test_what_cannot_be_compared_says_why(visit, three):

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from needlemap.maps.map import Map
 from needlemap.records.loaded import Loaded, load_run
-from needlemap.reports.chart import heat_map
+from needlemap.reports.figures.figure import Figure, Shown, draw
 from needlemap.reports.page.document import tables
 from needlemap.reports.page.payload import summary
 from needlemap.reports.terminal import terminal_map
@@ -58,12 +58,10 @@ def test_the_terminal_names_its_one_row(whole):
 
 
 def test_a_figure_has_no_axis_of_depths(whole):
-    spec = json.dumps(heat_map(whole).to_dict())
-    assert '"title": "Depth"' not in spec
-    assert "whole text" in spec
-    assert "50%" not in spec
-    assert "realised 50 %" not in spec
-    assert '"title": "Depth"' in json.dumps(heat_map(replace(whole, depthless=False)).to_dict())
+    drawn = draw(Figure((Shown(whole),))).svg
+    assert "whole text" in drawn
+    assert all(words not in drawn for words in (">Depth<", "depth 50 %", "realised"))
+    assert ">Depth<" in draw(Figure((Shown(replace(whole, depthless=False)),))).svg
 
 
 def test_a_page_has_no_depth_in_words_or_numbers(run):

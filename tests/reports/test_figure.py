@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
+import zlib
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,8 +14,9 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.maps.map import Map
-from needlemap.reports.figure import Figure, Shown, figure_bytes, write_figure
-from needlemap.reports.style import PRINT, parse_width
+from needlemap.reports.figures.canvas import TEXT, TITLE, Drawing, text, wide
+from needlemap.reports.figures.figure import Figure, Shown, figure_bytes, write_figure
+from needlemap.reports.style import parse_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -80,7 +83,7 @@ def test_printed_letters_are_7_and_8_points_and_none_lies_on_another(
     left, _, wide, high = map(float, root.attrib["viewBox"].split())
     assert float(root.attrib["width"].removesuffix("pt")) == wide  # drawn at its size, not scaled down
     sizes = {text.attrib["font-size"] for text in root.iter(f"{SVG}text")}
-    assert sizes <= {f"{PRINT.title:g}px", f"{PRINT.text:g}px"}
+    assert sizes <= {f"{TITLE:g}", f"{TEXT:g}"}
     boxes = [box for box in labels(root) if box]
     assert all(left <= box[0] and box[2] <= left + wide and box[3] <= high for box in boxes)
     assert not [(a, b) for a in boxes for b in boxes if a < b and overlap(a, b)]
@@ -101,11 +104,12 @@ def walk(element: ElementTree.Element, x: float, y: float, found: list[Box]) -> 
     if "rotate" in moved:
         return
     if moved.startswith("translate("):
-        across, _, down = moved[10:-1].partition(",")
-        x, y = x + float(across), y + float(down or 0)
+        across, down = moved[10:-1].split()
+        x, y = x + float(across), y + float(down)
     if element.tag == f"{SVG}text" and (element.text or "").strip():
-        size = float(element.attrib["font-size"].removesuffix("px"))
+        size = float(element.attrib["font-size"])
         wide = 0.52 * size * len(element.text or "")
+        x, y = x + float(element.attrib["x"]), y + float(element.attrib["y"])
         start = {"end": x - wide, "middle": x - wide / 2}.get(element.attrib.get("text-anchor", ""), x)
         found.append((start, y - 0.75 * size, start + wide, y))
     for child in element:
@@ -119,7 +123,7 @@ def overlap(a: Box, b: Box) -> bool:
 def test_svg_is_xml_with_the_title_and_hatched_cells(mixed: Map) -> None:
     content = figure_bytes(one(mixed), ".svg")
     assert ElementTree.fromstring(content).tag == f"{SVG}svg"
-    assert b"linearGradient" in content
+    assert b"url(#hatch)" in content
     assert "1k–128k tokens".encode() in content
 
 
@@ -146,8 +150,7 @@ def test_a_long_chinese_name_is_wrapped_into_the_width(make_map: Any, make_cell:
     map = make_map([make_cell(1000, 0.0, 1.0)], model="浦" * length)
     found = page(figure_bytes(one(map), ".pdf", width=234.0))
     assert float(found.mediabox.width) == 234
-    svg = figure_bytes(one(map), ".svg", width=234.0).decode()
-    assert 'viewBox="0 0 234 ' in svg or 'viewBox="-' in svg  # drawn at its size
+    assert 'viewBox="0 0 234 ' in figure_bytes(one(map), ".svg", width=234.0).decode()
 
 
 def test_no_cell_measured_is_still_a_picture(make_map: Any, make_cell: Any) -> None:
@@ -160,3 +163,32 @@ def test_an_unknown_suffix_lists_the_known_ones(mixed: Map, tmp_path: Path) -> N
     with pytest.raises(SettingsError, match=r"'\.bmp'.*png, \.svg, \.pdf"):
         write_figure(one(mixed), tmp_path / "map.bmp")
     assert not list(tmp_path.iterdir())
+
+
+def test_all_formats_have_one_font(mixed: Map) -> None:
+    svg = figure_bytes(one(mixed), ".svg").decode()
+    assert set(re.findall(r'font-family="([\w ]+)', svg)) == {"Liberation Sans"}
+    fonts = page(figure_bytes(one(mixed), ".pdf"))["/Resources"]["/Font"].values()
+    assert all("LiberationSans" in font.get_object()["/BaseFont"] for font in fonts)
+
+
+@pytest.mark.parametrize(
+    "words", ["openai/gpt-4o-mini · 1k–128k tokens", "92.5 % [83.1, 97.0] WAVy @~|", "fit jill"]
+)
+@pytest.mark.parametrize("bold", [False, True])
+def test_a_texts_width_is_what_the_font_makes_of_it(words: str, bold: bool) -> None:
+    """Measured on a picture: the last dark column."""
+    width, end = ink_end(Drawing((text(0, 20, words, 20, bold=bold),), 800, 30, printed=True).png)
+    assert 0.9 * wide(words, 20, bold=bold) < 800 * end / width < 1.05 * wide(words, 20, bold=bold) + 1
+
+
+def ink_end(png: bytes) -> tuple[int, int]:
+    """The width of a picture and its last column that is not white, in pixels."""
+    numpy = pytest.importorskip("numpy")
+    width, height = struct.unpack(">II", png[16:24])
+    at = png.index(b"IDAT")
+    length = int.from_bytes(png[at - 4 : at], "big")
+    rows = numpy.frombuffer(zlib.decompress(png[at + 4 : at + 4 + length]), numpy.uint8).reshape(height, -1)
+    assert set(rows[:, 0]) <= {1}  # each pixel less its left neighbour
+    pixels = rows[:, 1:].reshape(height, width, 4).cumsum(axis=1, dtype=numpy.uint8)
+    return width, int(numpy.flatnonzero((pixels[..., 0] < 128).any(axis=0)).max())

@@ -12,7 +12,8 @@ from needlemap.maps.comparison import FamilyComparison, compare_pairs
 from needlemap.maps.map import Map
 from needlemap.maps.pairs import pair_up
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
-from needlemap.reports.figure import Figure, Shown, across, figure_bytes, figure_chart
+from needlemap.reports.figures.figure import Figure, Shown, columns_of, draw, figure_bytes, panels_of
+from needlemap.reports.figures.legend import legend_items
 from needlemap.reports.style import CHANGES
 
 LENGTHS, DEPTHS = (1_000, 4_000), (0.0, 0.5)
@@ -43,62 +44,94 @@ def shown(make_map: Any, make_cell: Any) -> Any:
     return lambda model: Shown(make_map(cells, model=model))
 
 
+def texts(figure: Figure, width: float | None = None) -> list[str]:
+    root = ElementTree.fromstring(draw(figure, width).svg)
+    return [each.text or "" for each in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
 def test_every_run_has_a_panel_with_its_model_n_and_mode_on_one_scale(shown: Any, mixed: Map) -> None:
-    spec = figure_chart(Figure((shown("a"), shown("b"), Shown(mixed))))
-    titles = [" ".join([*each["title"]["text"], *each["title"]["subtitle"]]) for each in spec["concat"]]
-    assert [title.split(" ")[0] for title in titles] == ["a", "b", "a-model"]
-    assert all(part in titles[2] for part in ("n = 26 prompts", "mode exact", "Missing 10"))
-    colours = [each["layer"][0]["layer"][0]["encoding"]["color"] for each in spec["concat"]]
-    assert len({str(colour["scale"]) for colour in colours}) == 1
+    panels, common = panels_of(Figure((shown("a"), shown("b"), Shown(mixed))))
+    assert [panel.title.split(" ")[0] for panel in panels] == ["a", "b", "a-model"]
+    assert "n = 26" in panels[2].lines[0]
+    assert "Missing 10" in panels[2].lines[1]
+    assert "mode exact" in common[0]
+    assert len({panel.scale for panel in panels}) == 1
 
 
-def test_data_of_runs_stay_apart(shown: Any, mixed: Map) -> None:
-    spec = figure_chart(Figure((shown("a"), Shown(mixed))))
-    assert [len(rows) for rows in spec["datasets"].values()] == [4, 2, 9, 3]
+def test_what_all_runs_have_in_common_is_said_once(shown: Any, mixed: Map) -> None:
+    _, common = panels_of(Figure((shown("a"), shown("b"))))
+    assert common == [
+        "single, 1k–4k tokens, 6 trials a cell, mode exact, tokenizer cl100k_base, scorer levenshtein"
+    ]
+    panels, common = panels_of(Figure((shown("a"), Shown(replace(mixed, mode="bins")))))
+    assert common == ["single"]
+    assert "6 trials a cell, mode exact" in panels[0].lines[0]
 
 
 @pytest.mark.parametrize(
-    ("runs", "width", "side_by_side"), [(1, 234, 1), (3, 234, 1), (3, 486, 2), (4, None, 2), (8, 900, 5)]
+    ("runs", "width", "side_by_side"),
+    [(1, 234, 1), (3, 234, 1), (3, 486, 3), (4, 486, 4), (12, 486, 4), (5, 486, 3), (8, 900, 8), (6, 486, 3)],
 )
-def test_panels_stand_side_by_side_where_there_is_room(
-    shown: Any, runs: int, width: float | None, side_by_side: int
+def test_panels_stand_side_by_side_where_there_is_room_and_fill_their_rows(
+    runs: int, width: float, side_by_side: int
 ) -> None:
-    assert across(Figure((shown("a"),) * runs), width) == side_by_side
+    assert columns_of(runs, width) == side_by_side
 
 
-def test_a_colour_bar_stands_under_the_last_map_of_each_column(shown: Any) -> None:
-    spec = figure_chart(Figure((shown("a"),) * 3), 234.0, 150.0)
-    bars = [each["layer"][0]["layer"][0]["encoding"]["color"]["legend"] for each in spec["concat"]]
-    assert [bar is not None for bar in bars] == [False, False, True]
+def test_one_legend_and_shared_axes_are_drawn_once(shown: Any, mixed: Map) -> None:
+    same = texts(Figure((shown("a"),) * 4), 486.0)
+    assert (same.count("Depth"), same.count("Length (tokens)"), same.count("95 % interval")) == (1, 4, 1)
+    other = texts(Figure((shown("a"), Shown(mixed))), 486.0)
+    assert other.count("Depth") == 2
 
 
 def test_what_changed_is_drawn_from_orange_for_lost_to_blue_for_gained(shown: Any) -> None:
     comparison = compared(records({(4_000, 0.5)}))
-    spec = figure_chart(Figure((shown("a"), shown("b")), comparison))
-    assert [each["title"]["text"][0].split(" ")[0] for each in spec["concat"]] == ["A:", "B:", "B"]
-    last = spec["concat"][-1]
-    colour = last["layer"][0]["layer"][0]["encoding"]["color"]
-    assert colour["scale"]["domain"] == [-100, -50, 0, 50, 100]
-    assert colour["scale"]["range"] == list(CHANGES)
-    assert last["title"]["subtitle"][0].startswith("n = 24 pairs, difference -25.0 points [-")
-    cells, means = spec["datasets"]["cells of changes"], spec["datasets"]["means of changes"]
-    assert [row["score"] for row in cells] == [0.0, 0.0, 0.0, -100.0]
-    assert [row["mean"] for row in means] == [0.0, -50.0]
-    assert means[1]["low"] < -50 < means[1]["high"]
+    figure = Figure((shown("a"), shown("b")), comparison)
+    panels, _ = panels_of(figure)
+    assert [panel.title for panel in panels] == ["A: a", "B: b", "B − A"]
+    last = panels[-1]
+    assert (last.scale.domain, last.scale.colours) == ((-100, 100), CHANGES)
+    assert last.lines[0].startswith("-25.0 points [-")
+    assert "n = 24 pairs" in last.lines[0]
+    assert [cell.value for cell in last.cells] == [0.0, 0.0, 0.0, -100.0]
+    assert [mean.value for mean in last.by_length] == [0.0, -50.0]
+    low, high = last.by_length[1].low, last.by_length[1].high
+    assert low is not None
+    assert high is not None
+    assert low < -50 < high
+
+
+def test_a_loss_is_told_from_a_gain_without_colours(shown: Any) -> None:
+    figure = Figure((shown("a"), shown("b")), compared(records({(4_000, 0.5)})))
+    assert "−100" in texts(figure, 486.0)
+    assert "lost" not in texts(figure, 486.0)
+    panels, _ = panels_of(figure)
+    assert not panels[-1].in_figures(20, 20)
+    small = [part for item in legend_items(panels, 20, 20) for part in item.draw(0, 0)]
+    assert ">lost<" in "".join(small)
+
+
+def test_small_differences_have_a_scale_of_their_own(shown: Any) -> None:
+    second = [each.model_copy(update={"score": (each.score or 0) - 0.04}) for each in records(set())]
+    panels, _ = panels_of(Figure((shown("a"), shown("b")), compared(second)))
+    assert panels[-1].scale.domain == (-5, 5)
 
 
 def test_a_cell_without_a_pair_is_hatched_and_said(shown: Any) -> None:
     second = [each for each in records(set()) if each.depth == 0]
-    spec = figure_chart(Figure((shown("a"), shown("b")), compared(second)))
-    assert [row["state"] for row in spec["datasets"]["cells of changes"]] == ["scored", "missing"] * 2
-    assert "hatched: no pair" in " ".join(spec["concat"][-1]["title"]["subtitle"])
+    figure = Figure((shown("a"), shown("b")), compared(second))
+    panels, _ = panels_of(figure)
+    assert [cell.value for cell in panels[-1].cells] == [0.0, None] * 2
+    assert "not measured" in texts(figure)
 
 
 def test_a_difference_of_means_of_nobody_knows_how_many_has_no_bars(shown: Any) -> None:
     mean = ScorerRecord(name="OpenCompass", mean=True)
-    spec = figure_chart(Figure((shown("a"), shown("b")), compared(records(set(), scorer=mean), scorer=mean)))
-    assert spec["concat"][-1]["title"]["subtitle"][0].startswith("n not told (24 pairs of means)")
-    assert {row["low"] for row in spec["datasets"]["means of changes"]} == {None}
+    comparison = compared(records(set(), scorer=mean), scorer=mean)
+    panels, _ = panels_of(Figure((shown("a"), shown("b")), comparison))
+    assert "n not told (24 pairs of means)" in panels[-1].lines[0]
+    assert {row.low for row in panels[-1].by_length} == {None}
 
 
 @pytest.mark.parametrize("count", [2, 3, 4])
@@ -112,5 +145,5 @@ def test_several_panels_are_exactly_as_wide_as_asked(shown: Any, count: int) -> 
 
 def test_a_title_stands_over_several(shown: Any) -> None:
     figure = Figure((shown("a"), shown("b")), title="Both")
-    assert figure_chart(figure)["title"]["text"] == ["Both"]
-    assert "title" not in figure_chart(replace(figure, title=None))
+    assert texts(figure)[0] == "Both"
+    assert "Both" not in texts(replace(figure, title=None))

@@ -64,8 +64,8 @@ def test_colours_when_the_terminal_has_them(mixed: Map) -> None:
     )
     console.print(terminal_map(mixed))
     shown = console.export_text(styles=True)
-    assert "48;2;12;215;159m" in shown  # 100: green
-    assert "48;2;240;73;110m" in shown  # 0: red
+    assert "48;2;253;231;37m" in shown  # 100: yellow
+    assert "48;2;68;1;84m" in shown  # 0: dark violet
 
 
 def test_a_console_without_unicode_gets_ascii(mixed: Map) -> None:

@@ -25,7 +25,7 @@ from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_map, load_run
 from needlemap.reports.closing import cache_lines, ended_lines
 from needlemap.reports.comparison import comparison_json, comparison_text
-from needlemap.reports.figure import FIGURES, figure_of, write_figure
+from needlemap.reports.figures.figure import FIGURES, figure_of, write_figure
 from needlemap.reports.labels import score_label
 from needlemap.reports.page.document import write_page
 from needlemap.reports.paired import MARGIN, compare_runs, load_both

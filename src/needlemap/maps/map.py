@@ -108,6 +108,7 @@ class Map:
     counting once, with intervals over haystacks (`position.py`). counted: False where scores are means of
     nobody knows how many answers. model, tokenizer, task as named in the run; mode: how prompts were ordered
     and shared. depthless: whether the task asks about the whole text, so that depths of cells mean nothing.
+    by_depth: score by depth, as `depth_scores`.
     """
 
     cells: tuple[CellScore, ...]
@@ -120,6 +121,7 @@ class Map:
     scorer: str
     mode: str
     depthless: bool = False
+    by_depth: tuple[DepthScore, ...] = ()
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -202,7 +204,8 @@ def make_map(
     rows = tuple(_cell(place, cells.get(place, []), expected.get(place, 0), seen) for place in places)
     cube = cube or make_cube(found, ())
     means = total_score(cube), length_scores(cube), cube.counted
-    return Map(rows, *means, model, tokenizer, task, scorer, mode, depthless)
+    by_depth = () if depthless else depth_scores(cube)
+    return Map(rows, *means, model, tokenizer, task, scorer, mode, depthless, by_depth)
 
 
 def with_skipped(map: Map) -> Map:

@@ -1,77 +1,19 @@
-"""How large a figure and its parts are, and in which colours.
+"""The colours of terminal, figures and page, and how wide a figure can be.
 
-Lengths are points, 1/72 inch; on a screen a point is a pixel. Colours belong to scores of 0 to 100 on a fixed
-scale, never stretched to the data, so that maps can be compared.
+Colours belong to scores of 0 to 100 on a fixed scale, never stretched to the data, so that maps can be
+compared.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from needlemap.errors import SettingsError, did_you_mean
 
-CJK = "Noto Sans CJK SC, Microsoft YaHei, PingFang SC, sans-serif"
 UNITS = {"in": 72.0, "cm": 72 / 2.54, "mm": 72 / 25.4, "pt": 1.0}
 NAMED = {"column": 3.25 * 72, "text": 5.5 * 72, "page": 6.75 * 72}  # of usual conference papers
 NARROWEST, WIDEST = 2 * 72.0, 40 * 72.0
 _WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*(in|cm|mm|pt)")
-
-
-@dataclass(frozen=True, slots=True)
-class Style:
-    """Sizes of letters, lines and gaps.
-
-    between: panels. beside: room right and left of a map that its title may use too. slanted: whether labels
-    of many lengths are turned, or as many left out as have no room. legend_below: under the map, which leaves
-    it the width, or beside it. bold, plain: the width of a letter, of its size.
-    """
-
-    font: str
-    title: float
-    text: float
-    label: float
-    line: float
-    point: float
-    gap: float
-    between: float
-    beside: float
-    slanted: bool
-    legend_below: bool
-    bold: float
-    plain: float
-
-
-SCREEN = Style(
-    f"DejaVu Sans, Helvetica, Arial, {CJK}",
-    14,
-    11,
-    10,
-    1.6,
-    42,
-    10,
-    20,
-    150,
-    slanted=True,
-    legend_below=False,
-    bold=0.61,
-    plain=0.58,
-)
-PRINT = Style(
-    f"Liberation Sans, Helvetica, Arial, {CJK}",
-    8,
-    7,
-    7,
-    0.9,
-    8,
-    2,
-    12,
-    56,
-    slanted=False,
-    legend_below=True,
-    bold=0.55,
-    plain=0.51,
-)
 
 
 def parse_width(text: str) -> float:

@@ -19,7 +19,7 @@ from typing import Any
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.maps.effective import RULES, effective_length, parse_rule
 from needlemap.records.loaded import Loaded
-from needlemap.reports.figure import Figure, Shown, figure_bytes
+from needlemap.reports.figures.figure import Figure, Shown, figure_bytes
 from needlemap.reports.labels import told_apart
 from needlemap.reports.page.curves import total
 from needlemap.reports.page.payload import fact_rows, value_text

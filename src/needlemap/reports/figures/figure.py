@@ -1,0 +1,287 @@
+"""A figure of one or several runs, written as PNG, SVG or PDF, for a screen or at a given width.
+
+Several panels have one legend, and axes that they share are labelled once. Of two runs that can be paired it
+also shows what changed between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from pathlib import Path
+
+from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.files import write_report
+from needlemap.maps.comparison import FamilyComparison
+from needlemap.maps.map import Map
+from needlemap.records.loaded import Loaded
+from needlemap.reports.figures.canvas import LINE, SOFT, TEXT, TITLE, Drawing, text, wrapped
+from needlemap.reports.figures.heat import (
+    ABOVE,
+    GAP,
+    ROW,
+    TICK,
+    Box,
+    MapPanel,
+    draw_cells,
+    draw_depth_axis,
+    draw_length_axis,
+    draw_side,
+    draw_top,
+)
+from needlemap.reports.figures.legend import draw_legend, legend_items
+from needlemap.reports.figures.panels import (
+    caption,
+    change_panel,
+    map_panel,
+    map_title,
+    method,
+    missing_line,
+    overall_short,
+    repeats,
+    scores,
+)
+from needlemap.reports.labels import length_range, told_apart
+from needlemap.reports.paired import compare_loaded
+
+ALONE, SEVERAL = 420.0, 540.0  # points across on a screen
+LEAST = 112.0  # points across that a panel needs
+EDGE = 3.0  # of the paper, on all sides
+BETWEEN = 10.0  # panels
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One run in a figure. title: over its map, None for the one made of model, task and lengths."""
+
+    map: Map
+    title: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Runs in their order, and of two runs the comparison, if it is to be shown.
+
+    title: over several maps. palette: of the scores, None for the default.
+    """
+
+    runs: tuple[Shown, ...]
+    comparison: FamilyComparison | None = None
+    title: str | None = None
+    palette: str | None = None
+
+
+def figure_of(
+    runs: Sequence[Loaded], *, title: str | None = None, palette: str | None = None
+) -> tuple[Figure, str]:
+    """Runs as a figure; of two that can be paired also what changed. Second: why not, empty otherwise."""
+    if len(runs) == 1:
+        (run,) = runs
+        return Figure((Shown(run.map, title or run.about.get("title")),), palette=palette), ""
+    names = told_apart([run.map.model for run in runs], [Path(run.path) for run in runs])
+    shown = tuple(
+        Shown(replace(run.map, model=name), run.about.get("title"))
+        for run, name in zip(runs, names, strict=True)
+    )
+    comparison, why_not = _compared(runs)
+    return Figure(shown, comparison, title, palette), why_not
+
+
+def _compared(runs: Sequence[Loaded]) -> tuple[FamilyComparison | None, str]:
+    if len(runs) != 2:
+        return None, ""
+    try:
+        return compare_loaded(runs[0], runs[1])[0].only, ""
+    except NeedlemapError as error:
+        return None, str(error)
+
+
+def draw(figure: Figure, width: float | None = None) -> Drawing:
+    """The picture. width: of the whole figure in points, None for a screen's. Raises SettingsError for an
+    unknown palette."""
+    panels, lines = panels_of(figure)
+    total = width or (ALONE if len(panels) == 1 else SEVERAL)
+    columns = columns_of(len(panels), total)
+    heading, top = _heading(figure.title if len(panels) > 1 else None, lines, total - 2 * EDGE)
+    grid = Grid.of(panels, columns, total - 2 * EDGE)
+    parts, bottom = grid.draw(EDGE, EDGE + top)
+    legend, height = _legend(grid, bottom + 4, total)
+    return Drawing((*heading, *parts, *legend), total, bottom + 4 + height + EDGE, width is not None)
+
+
+def _legend(grid: Grid, y: float, total: float) -> tuple[list[str], float]:
+    """Below the first map; from the paper's edge where that saves a line. And its height."""
+    items, left = legend_items(grid.panels, grid.width, grid.height), grid.lefts[0]
+    below = draw_legend(items, EDGE + left, y, total - 2 * EDGE - left)
+    edge = draw_legend(items, EDGE, y, total - 2 * EDGE)
+    return min(below, edge, key=lambda drawn: drawn[1])
+
+
+def panels_of(figure: Figure) -> tuple[list[MapPanel], list[str]]:
+    """All panels, and what is true of all of them, in words."""
+    scale, maps = scores(figure.palette), [run.map for run in figure.runs]
+    if len(maps) == 1:
+        (run,) = figure.runs
+        return [map_panel(run.map, run.title or map_title(run.map), caption(run.map), scale)], []
+    common = [_one({repeats(map) for map in maps}), _one({method(map) for map in maps})]
+    what = [_one({map.task for map in maps}), _one({length_range(map.lengths) for map in maps})]
+    panels = [
+        map_panel(run.map, _title(at, figure), _own_lines(run.map, common), scale)
+        for at, run in enumerate(figure.runs)
+    ]
+    if figure.comparison is not None:
+        panels.append(change_panel(figure.comparison, maps[0]))
+    said = ", ".join(filter(None, [*what, *common]))
+    return panels, [said] if said else []
+
+
+def _one(found: set[str]) -> str:
+    """What all have in common, empty if they have not."""
+    return next(iter(found)) if len(found) == 1 else ""
+
+
+def _own_lines(map: Map, common: Sequence[str]) -> list[str]:
+    """What is said of one of several: what is common to all is said once, above."""
+    own = [said for said, once in zip((repeats(map), method(map)), common, strict=True) if not once]
+    return [", ".join([overall_short(map), *own]), *missing_line(map)]
+
+
+def _title(at: int, figure: Figure) -> str:
+    """The model, with A or B where the two are compared; the task and the lengths where they differ."""
+    run = figure.runs[at]
+    maps = [each.map for each in figure.runs]
+    task = run.map.task if len({map.task for map in maps}) > 1 else ""
+    lengths = length_range(run.map.lengths) if len({map.lengths for map in maps}) > 1 else ""
+    title = run.title or " · ".join(filter(None, (run.map.model, task, lengths)))
+    return title if figure.comparison is None else f"{'AB'[at]}: {title}"
+
+
+def columns_of(count: int, total: float) -> int:
+    """How many panels stand side by side: rows are filled where that leaves at least half of what fits."""
+    most = max(1, min(count, int(total / LEAST)))
+    full = [columns for columns in range(most, 0, -1) if count % columns == 0 and 2 * columns >= most]
+    return full[0] if full else ceil(count / ceil(count / most))
+
+
+def _heading(title: str | None, lines: Sequence[str], room: float) -> tuple[list[str], float]:
+    """Over several panels; and its height."""
+    rows = _rows(title or "", lines, room)
+    return _written(rows, EDGE, EDGE), _height(rows) + (5 if rows else 0)
+
+
+Row = tuple[str, float, bool]  # words, size, bold
+
+
+def _rows(title: str, lines: Sequence[str], room: float) -> list[Row]:
+    """A title and what stands under it, broken to a room."""
+    heads = [(part, TITLE, True) for part in wrapped(title, room, TITLE, bold=True) if part]
+    return [*heads, *((part, TEXT, False) for each in lines for part in wrapped(each, room))]
+
+
+def _height(rows: Sequence[Row]) -> float:
+    return sum(size * LINE for _, size, _ in rows)
+
+
+def _written(rows: Sequence[Row], x: float, y: float) -> list[str]:
+    parts = []
+    for words, size, bold in rows:
+        y += size * LINE
+        fill = "#000000" if bold else SOFT
+        parts.append(text(x, y - 0.25 * size, words, size, bold=bold, fill=fill))
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Panels in rows. width, height: of each map. lefts: room for labels left of each column. side, top: of
+    the margins, 0 for none. shared: whether all have the same axes, so that the outer ones are labelled."""
+
+    panels: Sequence[MapPanel]
+    columns: int
+    width: float
+    height: float
+    lefts: tuple[float, ...]
+    side: float
+    top: float
+    shared: bool
+
+    @classmethod
+    def of(cls, panels: Sequence[MapPanel], columns: int, total: float) -> Grid:
+        """The grid that fills a width."""
+        each = total / columns
+        sides = any(len(panel.by_depth) > 1 for panel in panels) and each >= 190
+        side, top = (12 + 0.14 * each if sides else 0.0), (32.0 if each >= 190 else 20.0)
+        shared = len({panel.axes for panel in panels}) == 1
+        width, height, lefts = each - 30, 80.0, (0.0,) * columns
+        for _ in range(3):  # labels take room from the map whose height says which labels there are
+            lefts = tuple(_left(panels, at, columns, height, shared=shared) for at in range(columns))
+            rights = columns * (side + GAP if side else 8.0)
+            width = (total - sum(lefts) - rights - BETWEEN * (columns - 1)) / columns
+            height = max(panel.height(width) for panel in panels)
+        return cls(panels, columns, width, height, lefts, side, top, shared)
+
+    def draw(self, x: float, y: float) -> tuple[list[str], float]:
+        """All panels, the first one's corner at x and y; and where they end."""
+        parts: list[str] = []
+        for first in range(0, len(self.panels), self.columns):
+            row = self.panels[first : first + self.columns]
+            heads = [self._head(panel, at) for at, panel in enumerate(row)]
+            begin = y + max(map(_height, heads)) + 5
+            left = x
+            for at, (panel, head) in enumerate(zip(row, heads, strict=True)):
+                corner = left + (self.lefts[at] if self.columns > 1 else 0.0)
+                parts += _written(head, corner, y)
+                box = Box(left + self.lefts[at], begin + self.top + ABOVE, self.width, self.height)
+                low = first + at + self.columns >= len(self.panels) or not self.shared
+                parts += self._panel(panel, box, labelled=at == 0 or not self.shared, low=low)
+                left += self.lefts[at] + self.width + (self.side + GAP if self.side else 8.0) + BETWEEN
+            last = first + self.columns >= len(self.panels) or not self.shared
+            y = begin + self.top + ABOVE + self.height + (TICK + TEXT + ROW + 4 if last else 8)
+        return parts, y
+
+    def _head(self, panel: MapPanel, at: int) -> list[Row]:
+        room = self.width + self.side + (self.lefts[at] if self.columns == 1 else 0)
+        return _rows(panel.title, panel.lines, room)
+
+    def _panel(self, panel: MapPanel, box: Box, *, labelled: bool, low: bool) -> list[str]:
+        parts = draw_cells(panel, box)
+        above = Box(box.x, box.y - ABOVE - self.top, box.width, self.top)
+        parts += draw_top(panel, above, labelled=labelled or panel.scale != self.panels[0].scale)
+        if self.side and panel.by_depth:
+            parts += draw_side(panel, Box(box.x + box.width + GAP + 4, box.y, self.side - 16, box.height))
+        parts += draw_depth_axis(panel, box) if labelled else []
+        return parts + (draw_length_axis(panel, box) if low else [])
+
+
+def _left(panels: Sequence[MapPanel], at: int, columns: int, height: float, *, shared: bool) -> float:
+    """Room for the labels left of a column; of another scale than its row's first its own."""
+    if at == 0 or not shared:
+        return max(panel.left(height) for panel in panels[at::columns])
+    return max(panel.scale_room if panel.scale != panels[0].scale else 0.0 for panel in panels[at::columns])
+
+
+WRITERS: dict[str, Callable[[Drawing], bytes]] = {
+    "png": lambda drawing: drawing.png,
+    "svg": lambda drawing: drawing.svg.encode(),
+    "pdf": lambda drawing: drawing.pdf,
+}
+FIGURES = tuple(f".{kind}" for kind in WRITERS)
+KINDS = (*FIGURES, ".html", ".csv", ".parquet")  # all that a report can be
+
+
+def write_figure(figure: Figure, path: Path | str, *, width: float | None = None) -> Path:
+    """Write the figure in the format that the suffix names; folders are made. Raises SettingsError.
+
+    width: of the whole figure in points, which it gets exactly; None for a screen's.
+    """
+    target = Path(path)
+    return write_report(target, figure_bytes(figure, target.suffix, width=width))
+
+
+def figure_bytes(figure: Figure, suffix: str, *, width: float | None = None) -> bytes:
+    """The file's content. suffix: .png, .svg or .pdf. Raises SettingsError for any other."""
+    kind = suffix.lower().lstrip(".")
+    if kind not in WRITERS:
+        raise SettingsError(f"Cannot write a map as '{suffix}'. Give a name that ends in {', '.join(KINDS)}.")
+    return WRITERS[kind](draw(figure, width))

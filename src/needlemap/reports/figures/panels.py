@@ -1,0 +1,202 @@
+"""What a map and a comparison show: their panels, with what a caption must say in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from needlemap.maps.comparison import FamilyComparison
+from needlemap.maps.map import CellScore, Map
+from needlemap.plan.bins import bin_edges
+from needlemap.reports.figures.axis import Axis, make_axis
+from needlemap.reports.figures.heat import Cell, MapPanel, Mean, Scale
+from needlemap.reports.labels import (
+    WHOLE,
+    all_failures,
+    depth_labels,
+    interval,
+    interval_label,
+    length_range,
+    missing_label,
+    points,
+    row_labels,
+    score_label,
+)
+from needlemap.reports.layout import Bands, ragged_bands
+from needlemap.reports.style import CHANGES, palette_colours
+from needlemap.settings.grid import percent
+
+QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+def scores(palette: str | None) -> Scale:
+    """Scores of 0 to 100, never stretched to the data. Raises SettingsError for an unknown palette."""
+    return Scale("Score", "Score", "%", (0, 100), (0, 50, 100), palette_colours(palette))
+
+
+def changes(comparison: FamilyComparison) -> Scale:
+    """Differences in points, as far to both sides as a round number above the largest."""
+    most = max((abs(100 * cell.change) for cell in comparison.cells), default=0.0)
+    end = next((round_ for round_ in (5, 10, 20, 50) if most <= round_), 100)
+    return Scale("B − A", "B − A, points", "", (-end, end), (-end, 0, end), CHANGES)
+
+
+def map_title(map: Map) -> str:
+    """Model, task and lengths."""
+    return f"{map.model} · {map.task} · {length_range(map.lengths)}"
+
+
+def map_panel(map: Map, title: str, lines: Sequence[str], scale: Scale) -> MapPanel:
+    """A run's map."""
+    lengths, depths, bands = axes_of(map)
+    bins = dict(zip(map.depths, bin_edges(map.depths), strict=True)) if map.mode == "bins" else {}
+    return MapPanel(
+        title,
+        tuple(lines),
+        lengths,
+        depths,
+        row_labels(map, depths.values) if map.depthless else depth_labels(depths.values),
+        tuple(_cell(map, cell, bands, bins) for cell in map.cells),
+        tuple(_length_mean(map, lengths, length) for length in map.lengths),
+        tuple(_depth_means(map, depths)),
+        scale,
+        map.depthless,
+    )
+
+
+def axes_of(map: Map) -> tuple[Axis, Axis, Bands]:
+    """Its lengths, its depths, and where each cell lies between them."""
+    lengths = make_axis(map.lengths, ("linear", "log"))
+    if map.ragged:
+        whole = Axis("linear", QUARTERS, tuple((at, at) for at in QUARTERS), QUARTERS)
+        return lengths, whole, ragged_bands(map)
+    depths = make_axis(map.depths, ("linear",))
+    return lengths, depths, {
+        (cell.length_tokens, cell.depth): depths.edge(cell.depth) for cell in map.cells
+    }  # fmt: skip
+
+
+def _cell(map: Map, cell: CellScore, bands: Bands, bins: Mapping[float, tuple[float, float]]) -> Cell:
+    top, bottom = bands[cell.length_tokens, cell.depth]
+    needle = None
+    if cell.depth in bins and cell.score is not None:
+        low, high = bins[cell.depth]
+        share = min(1.0, max(0.0, (cell.realised - low) / (high - low))) if high > low else 0.5
+        needle = top + share * (bottom - top)
+    lone = map.counted and cell.n + cell.missing == 1
+    value, partial = _percent(cell.score), bool(cell.score is not None and cell.missing)
+    return Cell(cell.length_tokens, top, bottom, value, partial, lone, needle, _tip(map, cell))
+
+
+def _tip(map: Map, cell: CellScore) -> str:
+    """A cell in words."""
+    depth = f"depth {percent(cell.depth):.4g} %, realised {percent(cell.realised):.4g} %"
+    shown = "not measured" if cell.score is None else f"score {score_label(cell.score)} %"
+    known = f" {interval_label(cell.low, cell.high)}" if cell.low is not None else ""
+    missing = f", missing {missing_label(cell.missing, cell.failures)}" if cell.missing else ""
+    place = f"{cell.length_tokens:,} tokens, {WHOLE if map.depthless else depth}"
+    return f"{place}: {shown}{known}, n={cell.n}{missing}"
+
+
+def _length_mean(map: Map, lengths: Axis, length: int) -> Mean:
+    place, mean = lengths.place(length), map.margins.get(length)
+    if mean is None:
+        return Mean(place, None, None, None)
+    return Mean(place, *map_percent(mean.score, mean.low, mean.high))
+
+
+def _depth_means(map: Map, depths: Axis) -> list[Mean]:
+    rows = map.by_depth
+    places = [(row.depth + row.end) / 2 if map.ragged else depths.place(row.depth) for row in rows]
+    return [
+        Mean(place, *map_percent(row.mean.score, row.mean.low, row.mean.high))
+        for place, row in zip(places, rows, strict=True)
+    ]
+
+
+def map_percent(*shares: float | None) -> tuple[float | None, ...]:
+    """Shares in percent."""
+    return tuple(_percent(share) for share in shares)
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else round(share * 100, 4)
+
+
+def caption(map: Map) -> list[str]:
+    """What a reader must know to believe the map: n, repeats, mode, tokenizer, scorer, what is missing."""
+    return [f"{overall(map)}, {repeats(map)}", method(map), *missing_line(map)]
+
+
+def overall(map: Map) -> str:
+    """The score of all prompts and their number."""
+    mean = map.total
+    known = f" {interval_label(mean.low, mean.high)}" if mean and mean.low is not None else ""
+    count = f"n = {map.n:,} prompts" if map.counted else f"n not told ({map.n:,} cells, each a mean)"
+    return f"overall {score_label(map.overall)} %{known}, {count}"
+
+
+def overall_short(map: Map) -> str:
+    """The same in few letters, of one map of several."""
+    return overall(map).removeprefix("overall ").removesuffix(" prompts")
+
+
+def repeats(map: Map) -> str:
+    """How many trials a cell has."""
+    found = {cell.n + cell.missing for cell in map.cells}
+    if not map.counted or not found:
+        return "cells are means" if found else "no cells"
+    low, high = min(found), max(found)
+    if high == 1:
+        return "one trial a cell"
+    return f"{high} trials a cell" if low == high else f"{low} to {high} trials a cell"
+
+
+def method(map: Map) -> str:
+    """How it was asked and scored."""
+    return f"mode {map.mode}, tokenizer {map.tokenizer}, scorer {map.scorer}"
+
+
+def missing_line(map: Map) -> list[str]:
+    """What is missing; no line when nothing is."""
+    return [f"Missing {missing_label(map.missing, all_failures(map))}"] if map.missing else []
+
+
+def change_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
+    """B - A in each cell of the first run's map; hatched where no trial has both scores."""
+    lengths, depths, bands = axes_of(map)
+    changed = {(cell.length_tokens, cell.depth): cell for cell in comparison.cells}
+    found = {row.length_tokens: row.difference for row in comparison.lengths}
+    cells = []
+    for place, (top, bottom) in bands.items():
+        change = changed.get(place)
+        value = None if change is None else _percent(change.change)
+        tip = "no pair" if change is None else f"{points(change.change)} points, n={change.n} pairs"
+        cells.append(Cell(place[0], top, bottom, value, lone=bool(change and change.n == 1), tip=tip))
+    means = []
+    for length in map.lengths:
+        each = found.get(length)
+        ends = (each.low, each.high) if each and comparison.counted else (None, None)
+        means.append(Mean(lengths.place(length), *map_percent(each.value if each else None, *ends)))
+    labels = row_labels(map, depths.values) if map.depthless else depth_labels(depths.values)
+    lines = change_caption(comparison)
+    return MapPanel(
+        "B − A",
+        lines,
+        lengths,
+        depths,
+        labels,
+        tuple(cells),
+        tuple(means),
+        (),
+        changes(comparison),
+        map.depthless,
+    )
+
+
+def change_caption(comparison: FamilyComparison) -> tuple[str, ...]:
+    """Difference and interval, n, what was left out."""
+    whole = comparison.overall
+    shown = f" {interval(whole)}" if comparison.counted else ""
+    left = f", {comparison.dropped} without both scores" if comparison.dropped else ""
+    count = f"n = {whole.n:,} pairs" if comparison.counted else f"n not told ({whole.n:,} pairs of means)"
+    return (f"{points(whole.value)} points{shown}, {count}{left}",)
