@@ -1,18 +1,21 @@
-"""What every report writes the same way: lengths, depths, scores, margins, what is missing."""
+"""What every report writes alike: lengths, depths, scores, margins, what is missing; and where rows are."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import copysign, floor
 from pathlib import Path
+from typing import TypeVar
 
 from needlemap.maps.clusters import NoiseFloor
 from needlemap.maps.difference import Difference
 from needlemap.maps.map import CellScore, DepthScore, Map
 from needlemap.settings.grid import percent
 
+T = TypeVar("T")
 NOT_ASKED = "not asked"
 WHOLE = "whole text"
 
@@ -224,3 +227,55 @@ def _margin(map: Map, length_tokens: int, cells: list[CellScore]) -> Margin:
         failures.update(cell.failures)
     missing = sum(cell.missing for cell in cells)
     return Margin(length_tokens, score, n, low, high, missing, dict(failures))
+
+
+MAX_LABELS = 20
+Bands = dict[tuple[int, float], tuple[float, float]]  # top and bottom of each cell, shares of the height
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """rows: where the vertical axis ends. depth_ticks: labels by place on it. cells: of each cell its `top`
+    and `bottom`."""
+
+    rows: float
+    depth_ticks: dict[float, str]
+    cells: tuple[dict[str, float], ...]
+
+
+def make_layout(map: Map) -> Layout:
+    """A row a depth, as high as another; where every length has depths of its own, the haystack's percent."""
+    if map.ragged:
+        bands = ragged_bands(map)
+        found = [bands[cell.length_tokens, cell.depth] for cell in map.cells]
+        ticks = {float(place): f"{place}%" for place in range(0, 101, 10)}
+        return Layout(100.0, ticks, tuple({"top": 100 * low, "bottom": 100 * high} for low, high in found))
+    labels = row_labels(map, map.depths)
+    rank = {depth: float(place) for place, depth in enumerate(map.depths)}
+    rows = [rank[cell.depth] for cell in map.cells]
+    ticks = {rank[depth] + 0.5: labels[depth] for depth in thinned(map.depths, MAX_LABELS)}
+    return Layout(float(len(rank)), ticks, tuple({"top": row, "bottom": row + 1.0} for row in rows))
+
+
+def ragged_bands(map: Map) -> Bands:
+    """Where every length has depths of its own: each cell reaches half way to its neighbours."""
+    by_length: dict[int, list[float]] = defaultdict(list)
+    for cell in map.cells:
+        by_length[cell.length_tokens].append(cell.depth)
+    bands: Bands = {}
+    for length, found in by_length.items():
+        depths = sorted(found)
+        middles = [0.0, *((above + below) / 2 for above, below in pairwise(depths)), 1.0]
+        bands.update({(length, at): band for at, band in zip(depths, pairwise(middles), strict=True)})
+    return bands
+
+
+def thinned(values: Sequence[T], most: int) -> list[T]:
+    """Every k-th value, the first and the last included, so that at most `most` are left.
+
+    >>> thinned([1, 2, 3, 4, 5, 6], 3)
+    [1, 3, 6]
+    """
+    step = max(1, -(-len(values) // most))
+    inner = list(values[::step])
+    return inner if not values or (len(values) - 1) % step == 0 else [*inner[:-1], values[-1]]

@@ -11,6 +11,7 @@ from needlemap.reports.figures.axis import Axis, make_axis
 from needlemap.reports.figures.heat import Cell, MapPanel, Mean, Scale
 from needlemap.reports.labels import (
     WHOLE,
+    Bands,
     all_failures,
     depth_labels,
     interval,
@@ -18,10 +19,10 @@ from needlemap.reports.labels import (
     length_range,
     missing_label,
     points,
+    ragged_bands,
     row_labels,
     score_label,
 )
-from needlemap.reports.layout import Bands, ragged_bands
 from needlemap.reports.style import CHANGES, palette_colours
 from needlemap.settings.grid import percent
 

@@ -21,8 +21,7 @@ from needlemap.maps.map import Map
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import Record, outcome_counts, outcome_lines
 from needlemap.reports.closing import balance_lines, cache_lines, placeless_lines
-from needlemap.reports.labels import NOT_ASKED, length_labels, row_labels, told_apart
-from needlemap.reports.layout import Layout, make_layout
+from needlemap.reports.labels import NOT_ASKED, Layout, length_labels, make_layout, row_labels, told_apart
 from needlemap.reports.page.curves import by_depth, by_length, difference, effective_row, share, total
 from needlemap.reports.page.trials import cell_columns, tokens_of
 from needlemap.reports.style import CHANGES, DARK_CHANGES, PALETTE, PALETTES, palette_colours

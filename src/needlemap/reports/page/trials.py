@@ -17,7 +17,7 @@ from typing import Any
 from needlemap.maps.columns import TRIALS
 from needlemap.maps.map import CellScore, Map
 from needlemap.records.record import NeedleRecord, PromptRecord, Record
-from needlemap.reports.layout import Layout
+from needlemap.reports.labels import Layout
 from needlemap.reports.page.curves import mean, share
 
 Place = tuple[int, float]  # length in tokens, depth
