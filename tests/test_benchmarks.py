@@ -18,6 +18,7 @@ FOLDER = Path(__file__).parent.parent / "benchmarks"
 ARCHITECTURES = os.environ.get("NEEDLEMAP_ARCHITECTURES")
 PROMISED = {
     "architectures": {"architectures", "equal", "in_full", "refused", "shared", "answers"},
+    "gate": {"pairs_5_points", "pairs_no_worse_2"},
     "generation": {"ruler_items_per_min", "built_times_most", "floor_times_most", "items_per_s_least"},
     "prompts": {"times_peer_cold", "times_peer_cold_settings", "times_peer_build", "times_memcpy"},
     "report": {"build_s", "build_cpu_s", "limit_cpu_s", "mb", "trials"},

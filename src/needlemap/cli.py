@@ -247,12 +247,19 @@ def compare(
     on_undecided: Annotated[
         str, typer.Option(help="With --fail-if-worse: 'fail' exits with 4 where undecided, 'pass' with 0.")
     ] = "fail",
+    sequential: Annotated[
+        bool,
+        typer.Option(
+            "--sequential",
+            help="A verdict that holds however often you look, pair by pair.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Compare two runs, or two suites. On the same trials, paired: difference, interval, verdict."""
     from needlemap.commands.report import compare_command
 
-    raise typer.Exit(compare_command(first, second, margin, fail_if_worse, on_undecided, json))
+    raise typer.Exit(compare_command(first, second, margin, fail_if_worse, on_undecided, json, sequential))
 
 
 @app.command(name="list")

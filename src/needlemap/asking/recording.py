@@ -241,3 +241,12 @@ def _scored(score: Score | Unmeasured) -> dict[str, Any]:
     if isinstance(score, Score):
         return {"score": score.share}
     return {"failure": score.failure.value, "error": str(score)}
+
+
+def whole_answer(prefix: str, said: str) -> str:
+    """An answer with the beginning that was given to the model, unless the model began anew itself.
+
+    >>> whole_answer("The code is", " 42."), whole_answer("The code is", "The code is 42.")
+    ('The code is 42.', 'The code is 42.')
+    """
+    return said if said.lstrip().startswith(prefix.strip()) else prefix + said

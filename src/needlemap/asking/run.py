@@ -18,7 +18,7 @@ from needlemap.asking.canary import every_record
 from needlemap.asking.resume import GRID_MODES, check_same, is_unanswered, unscored
 from needlemap.asking.runner import Outcome, Watcher
 from needlemap.asking.session import Session, check_judge, make_model
-from needlemap.errors import NeedlemapError
+from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models.base import Model
 from needlemap.records.families import Families, begin_families
 from needlemap.records.folder import RunFolder
@@ -81,6 +81,8 @@ class Asking:
             session = Session.open(prepare(chosen.first), path)
             model = make(chosen.first) if session.wanted and session.asks else None
             return cls(begin_families(path, "", names), chosen.families, (), session, model)
+        if any(settings.until for settings in chosen.families.values()):
+            raise SettingsError("--until is for one run. Run both suites whole, then: compare --sequential")
         ahead = []
         for name, settings in chosen.families.items():
             try:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 from zlib import crc32
 
 from needlemap.asking.budget import Budget, Reserved
 from needlemap.asking.pacer import LONGEST_WAIT_S, Pacer
-from needlemap.asking.recording import NONE_UNREAD, RecordMaker, answer_of, scored_anew
+from needlemap.asking.recording import NONE_UNREAD, RecordMaker, answer_of, scored_anew, whole_answer
 from needlemap.asking.retry import Scoring, attempts
 from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
 from needlemap.http.faults import raised_by
@@ -69,7 +69,8 @@ _FIRST = 3
 class Outcome:
     """How a run ended. stopped: why not all trials were asked, None if they were. refused_from: the least
     length in tokens that the model refused as too long. canary: why the run ended after its first trial.
-    warnings: what the user should know of it. aside: prompts that lost too many replicas, by name."""
+    warnings: what the user should know of it. aside: prompts that lost too many replicas, by name. decided:
+    whether it ended because its verdict is known."""
 
     scored: int = 0
     failures: dict[str, int] = field(default_factory=dict)
@@ -80,6 +81,7 @@ class Outcome:
     canary: str | None = None
     warnings: list[str] = field(default_factory=list)
     aside: list[str] = field(default_factory=list)
+    decided: bool = False
 
     def __add__(self, other: Outcome) -> Outcome:
         """Both, one behind the other."""
@@ -92,12 +94,14 @@ class Outcome:
             self.refusal or other.refusal,
             self.canary or other.canary,
             [*self.warnings, *other.warnings],
+            decided=self.decided or other.decided,
         )
 
     @property
     def over(self) -> bool:
         """Whether to ask nothing more."""
-        return any(each is not None for each in (self.stopped, self.hopeless, self.canary, self.refused_from))
+        ends = self.stopped, self.hopeless, self.canary, self.refused_from
+        return self.decided or any(each is not None for each in ends)
 
 
 class Runner:
@@ -113,14 +117,16 @@ class Runner:
         watcher: Watcher,
         already: int = 0,
         answers: Mapping[str, Record] | None = None,
+        decides: Callable[[Record], bool] = lambda _: False,
     ) -> None:
         """already: trials that were scored before this start. answers: by `asked`, records of answers that
-        are still to be scored: their trials are not asked again. model: None where that is all of them."""
+        are still to be scored: their trials are not asked again. model: None where that is all of them.
+        decides: whether nothing more need be asked after a record."""
         self._model, self._scorer, self._settings = model, scorer, settings
         self._budget, self._keeper, self._watcher = budget, keeper, watcher
         self._maker = RecordMaker(settings, scorer, Prices.of(settings))
         self._decoding = decoding_of(settings)
-        self._already, self._answers = already, answers or {}
+        self._already, self._answers, self._decides = already, answers or {}, decides
         self._outcome = Outcome()
         self._unread = dict[str, UnreadRecord]()  # what was sent and not read, by the trial's key
         self._pacer = Pacer(
@@ -187,7 +193,7 @@ class Runner:
 
     def _stop(self) -> bool:
         """Whether to ask nothing more. A limit in dollars or tokens lets pass what still fits."""
-        return self._budget.over or self._outcome.hopeless is not None
+        return self._budget.over or self._outcome.hopeless is not None or self._outcome.decided
 
     async def _ask(self, trial: Trial) -> tuple[Answer | Unmeasured, int]:
         """The model's answer, or why there is none, and the number of attempts (0: not sent)."""
@@ -260,6 +266,7 @@ class Runner:
         self._note(record, score)
         await self._keeper.append(record)
         self._watcher.recorded(record)
+        self._outcome.decided |= self._decides(record)
         return record
 
     def _record(
@@ -325,15 +332,6 @@ def decoding_of(settings: Settings) -> Decoding:
         thinking_tokens=settings.thinking_tokens,
         logprobs=settings.logprobs,
     )
-
-
-def whole_answer(prefix: str, said: str) -> str:
-    """An answer with the beginning that was given to the model, unless the model began anew itself.
-
-    >>> whole_answer("The code is", " 42."), whole_answer("The code is", "The code is 42.")
-    ('The code is 42.', 'The code is 42.')
-    """
-    return said if said.lstrip().startswith(prefix.strip()) else prefix + said
 
 
 def raised(error: Exception, failure: Failure) -> Unmeasured:

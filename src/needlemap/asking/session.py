@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from needlemap.asking.canary import ask, every_record, send, unasked
 from needlemap.asking.lent import check_lent
 from needlemap.asking.resume import GRID_MODES, is_replaced, scorer_about, set_aside, to_be_scored, unscored
 from needlemap.asking.runner import Outcome, Runner, Watcher, raised
+from needlemap.asking.until import Until
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.base import Model, find_backend
 from needlemap.models.replicas.cluster import Cluster
@@ -48,7 +50,7 @@ _PACKAGES = ("httpx", "quicktok-v1", "tokenizers", "rapidfuzz", "numpy")
 class Session:
     """An experiment and the folder it fills. todo: trials to ask, in order; done: how many were scored.
 
-    budget: what may be spent and, once it runs, what was.
+    budget: what may be spent and, once it runs, what was. until: what ends it early, if anything does.
     """
 
     experiment: Experiment
@@ -56,6 +58,7 @@ class Session:
     todo: tuple[Trial, ...]
     done: int
     budget: Budget
+    until: Until | None = None
 
     @classmethod
     def open(cls, experiment: Experiment, path: str | Path) -> Session:
@@ -64,14 +67,16 @@ class Session:
         check_judge(experiment)
         check_lent(experiment)
         folder = RunFolder(path)
-        todo = unscored(folder, experiment)
-        return cls(
-            experiment,
-            folder,
-            tuple(ordered(todo, experiment.settings.mode, experiment.traits.side)),
-            len(experiment.trials) - len(todo),
-            Budget.of(experiment.settings),
-        )
+        left = unscored(folder, experiment)
+        done = len(experiment.trials) - len(left)
+        todo = tuple(ordered(left, experiment.settings.mode, experiment.traits.side))
+        until = Until.read(experiment.settings.until) if experiment.settings.until else None
+        if until is not None:
+            until.check(experiment)
+            known = folder.records() if folder.exists and done else ()
+            decided = until.judge(experiment, known, todo).decided
+            todo = () if decided else tuple(chain.from_iterable(until.layers(todo)))
+        return cls(experiment, folder, todo, done, Budget.of(experiment.settings), until)
 
     @cached_property
     def unanswered(self) -> tuple[Trial, ...]:
@@ -122,8 +127,12 @@ class Session:
             for record in (*self.folder.every_record(), *every_record(self.folder)):
                 self.budget.add(record)
             answers = to_be_scored(self.folder.every_record())
-            runner = Runner(model, scorer, settings, self.budget, writer, watcher, self.done, answers)
             walk = marked(self.experiment, [trial for trial in self.todo if trial.key in left])
+            decides = self.until and self.until.judge(self.experiment, self.folder.records(), walk).hear
+            runner = Runner(
+                *(model, scorer, settings, self.budget, writer, watcher, self.done, answers),
+                decides or (lambda _: False),
+            )
             if settings.canary and self.experiment.traits.remote:
                 unknown = [trial for trial in walk if trial.asked not in answers]
                 found = await send(runner, unknown, self.folder.records(), settings)
@@ -163,7 +172,10 @@ class Session:
 
     def _parts(self, walk: list[Trial]) -> list[list[Trial]]:
         """A walk as it is asked: whole, or length by length where a limit may cut it short. Nobody knows how
-        far a time goes; modes that share across lengths keep to their walk under it."""
+        far a time goes; modes that share across lengths keep to their walk under it. Layer by layer where a
+        verdict may end it."""
+        if self.until is not None:
+            return self.until.layers(walk)
         settings = self.experiment.settings
         timed = settings.limit_time is not None and settings.mode not in GRID_MODES
         return by_length(walk) if timed or self.budget.cuts(self.most(walk)) else [walk]

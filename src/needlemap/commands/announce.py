@@ -61,6 +61,7 @@ def announce(session: Session) -> None:
     if experiment.tokens_fed is not None:
         lines[0] += f", {experiment.tokens_fed:,} of the model's own"
     lines += [f"note: {note}" for note in notes_on(experiment)]
+    lines += [f"until decided: {session.until.goal.label}"] if session.until else []
     left = len(session.unanswered)
     kept = len(session.todo) - left
     lines += [f"{session.done} already scored, {left} to ask"] if session.done or kept else []

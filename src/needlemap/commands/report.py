@@ -24,12 +24,13 @@ from needlemap.records.families import Families, families_of
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_map, load_run
 from needlemap.reports.closing import cache_lines, ended_lines
-from needlemap.reports.comparison import comparison_json, comparison_text
+from needlemap.reports.comparison import comparison_json, comparison_text, names_text
 from needlemap.reports.figures.figure import FIGURES, figure_of, write_figure
 from needlemap.reports.labels import score_label
 from needlemap.reports.page.document import write_page
 from needlemap.reports.paired import MARGIN, compare_runs, load_both
 from needlemap.reports.results import fields_of, results, run_fields
+from needlemap.reports.sequential import judge_runs
 from needlemap.reports.style import parse_width
 from needlemap.reports.summary import FAMILY_RULES, family_lines, read_families, summary_lines
 from needlemap.reports.table import is_table, write_table
@@ -179,8 +180,10 @@ def compare_command(
     fail_if_worse: float | None,
     on_undecided: str,
     as_json: bool,
+    sequential: bool = False,
 ) -> int:
-    """Compare and print; 0, or of a verdict that was asked for its code."""
+    """Compare and print; 0, or of a verdict that was asked for its code. sequential: by a gate that may be
+    looked at any time."""
     points = _margin(margin, fail_if_worse)
     if on_undecided not in ("fail", "pass"):
         raise SettingsError(f"--on-undecided takes fail or pass, got '{on_undecided}'.")
@@ -190,6 +193,13 @@ def compare_command(
         for note in run.notes:
             show(f"note: {printable(run.path)}: {printable(note)}", file=sys.stderr)
     comparison, names = compare_runs(*both, read, points)
+    if sequential:
+        found = judge_runs(list(read.values()), comparison.margin)
+        plain = {"a": names.first, "b": names.second, "differ": names.differ, **found.plain()}
+        text = f"{printable(names_text(names))}\n{found.text}\n"
+        show_data(f"{json.dumps(plain, indent=1, ensure_ascii=False)}\n" if as_json else text)
+        code = 0 if found.code == 4 and on_undecided == "pass" else found.code
+        return 0 if fail_if_worse is None else code
     text, plain = comparison_text(comparison, names), comparison_json(comparison, names)
     show_data(f"{json.dumps(plain, indent=1, ensure_ascii=False)}\n" if as_json else text)
     return 0 if fail_if_worse is None else comparison.verdict.code(undecided_passes=on_undecided == "pass")

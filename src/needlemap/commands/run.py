@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from needlemap.asking.resume import is_unanswered
 from needlemap.asking.run import Asking, ask_families, look_ahead, spent_in
 from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session, about
+from needlemap.asking.until import Goal
 from needlemap.commands.announce import announce, families_line, notes, tell_rules
 from needlemap.commands.replicas import HERE, MOST, ReplicaFlags
 from needlemap.commands.report import show_families
@@ -25,12 +26,13 @@ from needlemap.maps.map import Map
 from needlemap.models.base import Model
 from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder
-from needlemap.records.loaded import load_map, map_of
+from needlemap.records.loaded import load_map, load_run, map_of
 from needlemap.records.record import Record
 from needlemap.reports.closing import ended_lines, judge_lines, usage_lines
 from needlemap.reports.face import ShowingFace
 from needlemap.reports.live import Lines, LiveMap, Silent, Tally, View
-from needlemap.reports.results import check_threshold, fields_of, judge, results
+from needlemap.reports.results import Judged, check_threshold, fields_of, judge, results
+from needlemap.reports.sequential import Sequential, judge_runs
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
@@ -58,6 +60,8 @@ def run_command(
     tell_rules(chosen)
     if showing.fail_under is not None:
         check_threshold(showing.fail_under)
+        if chosen.first.until:
+            raise SettingsError("--fail-under and --until ask for two verdicts. Give one.")
     if chosen.first.save:
         return _run(chosen, out or fresh_folder(chosen.first, chosen.suite), showing, replicas)
     if chosen.first.save_contexts:
@@ -79,20 +83,25 @@ def _run(chosen: Chosen, path: Path, showing: Showing, replicas: ReplicaFlags) -
             ending.run(ask_families(asking, face, make))
         except KeyboardInterrupt:
             face.interrupted()
-            return _told(
-                path, replace(showing, fail_under=None), interrupted(chosen.first, path, ending.code)
-            )
+            return _told(path, showing, interrupted(chosen.first, path, ending.code))
         face.end()
-        return _told(path, showing, face.code)
+        return _told(path, showing, face.code, _judged(path, showing, chosen.first, face.code))
 
 
-def _told(path: Path, showing: Showing, code: int) -> int:
+def _judged(path: Path, showing: Showing, settings: Settings, code: int) -> Judged | Sequential | None:
+    """The verdict that was asked for, if any; none where settings are wrong."""
+    if code == 2 or not is_run_folder(path):
+        return None
+    if settings.until:
+        goal = Goal.of(settings.until)
+        return judge_runs([(load_run(goal.path), load_run(path))], goal.margin / 100)
+    return None if showing.fail_under is None else judge(path, showing.fail_under)
+
+
+def _told(path: Path, showing: Showing, code: int, judged: Judged | Sequential | None = None) -> int:
     """Print the document and the verdict, where they are wanted; the exit code. A verdict outranks what was
-    not measured and what a limit left out, and not settings that are wrong."""
-    judged = None
-    if showing.fail_under is not None and code != 2:
-        judged = judge(path, showing.fail_under)
-        code = judged.code
+    not measured and what a limit left out."""
+    code = judged.code if judged else code
     if showing.as_json:
         found = results([fields_of(path)] if is_run_folder(path) else []) | {"exit_code": code}
         found |= {"verdict": judged.plain()} if judged else {}

@@ -37,10 +37,7 @@ EXPLORED = 5  # cells shown
 
 def comparison_text(comparison: Comparison, names: Names) -> str:
     """All lines; the verdict last."""
-    lines = [f"A  {names.first}", f"B  {names.second}"]
-    lines += [f"differ in {names.differ}"] if names.differ else []
-    lines += [f"note: {note}" for note in names.notes]
-    lines += _left_out_families(names)
+    lines = [names_text(names)]
     if comparison.only is None:
         lines += _families(comparison)
     else:
@@ -52,6 +49,13 @@ def comparison_text(comparison: Comparison, names: Names) -> str:
     lines += out_of_reach(comparison)
     lines.append(f"verdict: {verdict_label(comparison)}")
     return printable("\n".join(lines)) + "\n"
+
+
+def names_text(names: Names) -> str:
+    """Which two runs, in what they differ, and what else is to be said of them."""
+    lines = [f"A  {names.first}", f"B  {names.second}"]
+    lines += [f"differ in {names.differ}"] if names.differ else []
+    return "\n".join([*lines, *(f"note: {note}" for note in names.notes), *_left_out_families(names)])
 
 
 def _left_out_families(names: Names) -> list[str]:

@@ -79,7 +79,7 @@ def respelt(args: Sequence[str], parameters: Sequence[Any]) -> list[str]:
     """Arguments in our spelling.
 
     `--save_contexts True` is `--save-contexts`; `--substr_validation_words a b` is that flag twice. A word
-    that may be the preset ends such a list.
+    that may be the preset ends such a list. `--until no-worse-than RUN:2` takes both words.
     """
     owners = {flag: each for each in parameters for flag in (*each.opts, *each.secondary_opts)}
     made: list[str] = []
@@ -91,6 +91,8 @@ def respelt(args: Sequence[str], parameters: Sequence[Any]) -> list[str]:
         flag, equals, value = word.partition("=")
         if flag.startswith("--") and flag not in owners and flag.replace("_", "-") in owners:
             flag = flag.replace("_", "-")
+        if flag == "--until" and waiting[1:] and waiting[0] == "no-worse-than":
+            waiting[:2] = [" ".join(waiting[:2])]
         owner = owners.get(flag)
         if owner is not None and owner.secondary_opts and not equals and _truth(waiting[:1]) is not None:
             made.append((owner.opts if _truth([waiting.pop(0)]) else owner.secondary_opts)[0])

@@ -231,6 +231,9 @@ class Settings(BaseModel):
         gt=0,
         le=MOST_S,
     )
+    until: str = _RUN.free(
+        "", "Stop when decided: no-worse-than RUN:POINTS, a reference run and a margin.", "opened"
+    )
     requests_per_minute: float | None = _RUN.free(
         None, "Send no more, evenly; a server's own limits are learned anyway.", gt=0, le=1e9
     )
