@@ -22,6 +22,7 @@ from distributed import Client
 from distributed.comm.tcp import TCP
 
 from machine import machine
+from needlemap.asking.run import run_coroutine
 from needlemap.asking.runner import Watcher
 from needlemap.asking.session import Session, make_replicas
 from needlemap.models.replicas.cluster import FOLDER, OwnCluster
@@ -29,7 +30,6 @@ from needlemap.models.replicas.processes import Processes
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 from needlemap.settings.reading import configure
-from needlemap.sync import run_coroutine
 from needlemap.trials.build import Experiment, prepare
 from table import rounded, show
 

@@ -6,10 +6,9 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.models.base import MARK
-from needlemap.prompts.frame import make_frame
 from needlemap.prompts.placement import Frame
 from needlemap.prompts.prompt import TEXT
-from needlemap.prompts.templates import Template, load_template, parse_template
+from needlemap.prompts.templates import Template, load_template, make_frame, parse_template
 from needlemap.tokenizers.catalogue import load
 
 TOKENIZER = load("cl100k_base")

@@ -18,10 +18,9 @@ from needlemap.errors import HaystackError, TooShort
 from needlemap.haystacks.base import Document, Source, assemble
 from needlemap.haystacks.generated import Generated
 from needlemap.interop.opencompass.prompts import chain
-from needlemap.prompts.frame import make_frame
 from needlemap.prompts.placement import Builder, Frame
 from needlemap.prompts.prompt import Prompt
-from needlemap.prompts.templates import load_template
+from needlemap.prompts.templates import load_template, make_frame
 from needlemap.tasks.base import Needle
 from needlemap.text.tokens import Tokenizer
 from needlemap.tokenizers.catalogue import load

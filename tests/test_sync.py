@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from needlemap.sync import run_coroutine
+from needlemap.asking.run import run_coroutine
 
 
 async def double(number: int) -> int:

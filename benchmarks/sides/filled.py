@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 
 from needlemap.asking.recording import RecordMaker, surroundings
+from needlemap.asking.run import run_coroutine
 from needlemap.asking.session import about
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models.base import Answer
@@ -19,7 +20,6 @@ from needlemap.plan.order import cut, ordered, promised
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.record import Record
 from needlemap.settings.prices import Prices
-from needlemap.sync import run_coroutine
 from needlemap.trials.build import Experiment
 from needlemap.trials.repeat import Trial
 

@@ -13,10 +13,9 @@ from time import process_time
 
 from needlemap.haystacks.base import Haystack, assemble
 from needlemap.haystacks.folder import Folder
-from needlemap.prompts.frame import make_frame
 from needlemap.prompts.placement import Builder
 from needlemap.prompts.prompt import Prompt
-from needlemap.prompts.templates import parse_template
+from needlemap.prompts.templates import make_frame, parse_template
 from needlemap.settings.grid import make_grid
 from needlemap.tasks.base import Needle
 from needlemap.tokenizers.catalogue import Bundled

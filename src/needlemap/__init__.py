@@ -15,7 +15,7 @@ from needlemap.version import __version__
 
 if TYPE_CHECKING:
     from needlemap.api import Run, compare, load, make_plan, run
-    from needlemap.compared import Compared
+    from needlemap.reports.compared import Compared
 
 __all__ = [
     "Compared",
@@ -29,7 +29,7 @@ __all__ = [
 
 _LATE = {
     **dict.fromkeys(("Run", "compare", "load", "make_plan", "run"), "needlemap.api"),
-    "Compared": "needlemap.compared",
+    "Compared": "needlemap.reports.compared",
 }
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from needlemap.asking.lent import with_lent_prompts
-from needlemap.asking.run import Asking, ask_families
+from needlemap.asking.run import Asking, ask_families, run_coroutine
 from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session
 from needlemap.errors import NeedlemapError, SettingsError
@@ -20,10 +20,9 @@ from needlemap.maps.columns import margin_frame, trial_frame
 from needlemap.maps.effective import Effective, Mean, parse_rule, published_length
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
-from needlemap.records.families import Families, families_of, fresh_folder
+from needlemap.records.families import Families, check_origin, families_of, fresh_folder
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_map, load_run
-from needlemap.records.origin import check_origin
 from needlemap.records.record import Record
 from needlemap.reports.face import ShowingFace
 from needlemap.reports.labels import length_range, overall_label
@@ -31,11 +30,10 @@ from needlemap.reports.live import Lines, Silent, Tally, View
 from needlemap.reports.summary import family_lines, read_families, scores_of
 from needlemap.reports.table import is_table, write_table
 from needlemap.settings.suites import choose
-from needlemap.sync import run_coroutine
 from needlemap.text.printable import show
 
 if TYPE_CHECKING:
-    from needlemap.compared import Compared
+    from needlemap.reports.compared import Compared
     from needlemap.reports.figures.canvas import Drawing
 
 
@@ -243,7 +241,7 @@ def compare(a: Run | str | Path, b: Run | str | Path, *, margin: float = 2.0) ->
     Of several families each is compared, and their mean decides. margin: the loss in points that does not
     matter. Raises NeedlemapError when the two asked something else.
     """
-    from needlemap.compared import compared
+    from needlemap.reports.compared import compared
 
     return compared(_folder(a), _folder(b), margin)
 

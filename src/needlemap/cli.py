@@ -303,7 +303,7 @@ def replay(
 def _check_origin(path: Path, trusted: bool) -> None:
     """Raises NeedlemapError for a run there that this machine did not begin, unless it is trusted."""
     if path.is_dir():
-        from needlemap.records.origin import check_origin
+        from needlemap.records.families import check_origin
 
         check_origin(path, trusted)
 

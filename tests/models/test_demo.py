@@ -17,8 +17,7 @@ import tokenizers
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding
-from needlemap.models.demo import DATA, DemoModel, load_engine, stop_tokens
-from needlemap.models.numpy_engine import CHUNK, NumpyEngine, Weights
+from needlemap.models.demo import CHUNK, DATA, DemoModel, NumpyEngine, Weights, load_engine, stop_tokens
 from needlemap.models.walk import Walk, Walked, shared_prefix
 from needlemap.plan.order import ordered
 from needlemap.settings.reading import configure

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.maps.cube import place_of
+from needlemap.records.families import check_origin
 from needlemap.records.folder import RUN_FILE, RunFolder
-from needlemap.records.origin import check_origin
 from needlemap.settings.grid import percent
 from needlemap.settings.reading import DEFAULT_ITEMS, checked
 from needlemap.settings.settings import Lender, Settings, settings_of

@@ -1,17 +1,22 @@
 """A run from start to end: one family after the other, with one model and one budget.
 
-A family's prompts are built when its turn comes and let go of when it is done, so that many families need no
-more memory, and their first request waits no longer, than few. What is wrong with any of several is looked
-for before the first is asked.
+A family's prompts are built when its turn comes and let go of when it is done, so that many families need
+no more memory, and their first request waits no longer, than few. What is wrong with any of several is
+looked for before the first is asked.
+
+Also from ordinary code, where a loop may run already, as in a notebook's cell: `run_coroutine`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Thread
 from time import monotonic
+from typing import Any, TypeVar
 
 from needlemap.asking.budget import Budget
 from needlemap.asking.canary import every_record
@@ -29,6 +34,7 @@ from needlemap.trials.build import prepare
 from needlemap.trials.resolve import Resolved, resolve
 
 MakeModel = Callable[[Settings], Model]
+T = TypeVar("T")
 
 
 class Face:
@@ -213,3 +219,39 @@ def _counted(resolved: Resolved, folder: RunFolder) -> Ahead:
         (record.length_tokens, record.depth, record.repeat) for record in folder.records() if record.scored
     }
     return Ahead(len(asked), len(asked & done))
+
+
+def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Its result. Where a loop runs in this thread, the coroutine gets a loop in a thread of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    return _run_in_thread(coroutine)
+
+
+def _run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
+    """An interrupt here cancels it there, and waits until it has put its things away."""
+    loop = asyncio.new_event_loop()
+    thread = Thread(target=loop.run_forever, name="needlemap", daemon=True)
+    thread.start()
+    try:
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+            asyncio.run_coroutine_threadsafe(_settle_loop(), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _settle_loop() -> None:
+    """Wait for what still runs on this loop, then for its generators and threads."""
+    loop = asyncio.get_running_loop()
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    await asyncio.gather(*others, return_exceptions=True)
+    await loop.shutdown_asyncgens()
+    await loop.shutdown_default_executor()

@@ -31,8 +31,8 @@ from needlemap.models.replicas.replica import Recipe
 from needlemap.plan.cover import ALONE
 from needlemap.plan.lanes import Lanes
 from needlemap.plan.order import Side, by_length, cut, ordered, promised, with_breakpoints, with_partings
+from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
-from needlemap.records.origin import signed
 from needlemap.records.record import SCHEMA
 from needlemap.scorers.base import Scorer
 from needlemap.settings.prices import Prices

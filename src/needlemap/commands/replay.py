@@ -14,8 +14,8 @@ from needlemap.asking.runner import decoding_of
 from needlemap.asking.session import make_model
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models.base import Answer
+from needlemap.records.families import check_origin, is_ours
 from needlemap.records.folder import RunFolder
-from needlemap.records.origin import check_origin, is_ours
 from needlemap.records.record import Record
 from needlemap.reports.labels import score_label
 from needlemap.secrets import check_key_names

@@ -25,9 +25,9 @@ from needlemap.commands.run import show_result
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured, did_you_mean
 from needlemap.files import write_report
 from needlemap.models.thinking import parted
+from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import load_map
-from needlemap.records.origin import signed
 from needlemap.records.record import Record
 from needlemap.records.run_file import ruled
 from needlemap.reports.closing import judge_lines

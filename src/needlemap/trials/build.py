@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from needlemap.errors import SettingsError
-from needlemap.prompts.frame import Remembering
+from needlemap.prompts.templates import Remembering
 from needlemap.settings.settings import Settings, lender_of
 from needlemap.tasks.base import Task
 from needlemap.tasks.single import WORDING

@@ -15,8 +15,8 @@ import numpy as np
 from needlemap.errors import SettingsError
 from needlemap.models.base import MARK, Traits
 from needlemap.prompts.feeding import Feed, Feeder
-from needlemap.prompts.frame import Remembering
 from needlemap.prompts.prompt import TEXT, Message, Prompt
+from needlemap.prompts.templates import Remembering
 from needlemap.settings.grid import Cell, Grid
 from needlemap.settings.settings import Settings
 from needlemap.tasks.base import Whole

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from needlemap.haystacks.base import Haystack
 from needlemap.plan.cover import in_bin, places
 from needlemap.prompts.feeding import Feed
-from needlemap.prompts.frame import Remembering, make_frame
 from needlemap.prompts.placement import Builder, Frame
 from needlemap.prompts.prompt import Prompt
+from needlemap.prompts.templates import Remembering, make_frame
 from needlemap.scorers.base import Scorer
 from needlemap.settings.grid import Cell
 from needlemap.settings.settings import Settings

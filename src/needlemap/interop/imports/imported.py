@@ -21,8 +21,8 @@ from needlemap.errors import NeedlemapError
 from needlemap.files import open_inside
 from needlemap.interop.imports.row import SCORERS, Row, Scale, native_mean, scale_of, share
 from needlemap.interop.imports.sources import Source
+from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
-from needlemap.records.origin import signed
 from needlemap.records.record import SCHEMA, NeedleRecord, Record, ScorerRecord
 from needlemap.version import __version__
 

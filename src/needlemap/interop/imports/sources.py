@@ -9,7 +9,7 @@ from pathlib import Path
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import MOST_BYTES, read_regular
-from needlemap.interop.imports import needlehaystack, opencompass
+from needlemap.interop.imports import formats
 from needlemap.interop.imports.row import Row
 
 SUFFIXES = (".json", ".jsonl", ".csv", ".txt")
@@ -90,22 +90,22 @@ def _source(file: Path) -> Source:
 
 def _rows(data: bytes, name: str, suffix: str) -> tuple[str, list[Row]]:
     if suffix == ".jsonl":
-        return needlehaystack.TOOL_2, needlehaystack.from_jsonl(data, name)
+        return formats.TOOL_2, formats.from_jsonl(data, name)
     if suffix == ".json":
-        return needlehaystack.TOOL_1, needlehaystack.from_json(data, name)
+        return formats.TOOL_1, formats.from_json(data, name)
     if suffix not in SUFFIXES:
         raise NeedlemapError(f"{name}: unknown kind of file. {_EXPECTED}.")
     text = _text(data, name)
     if suffix == ".txt":
-        return opencompass.TOOL, opencompass.from_txt(text, name)
+        return formats.OPENCOMPASS, formats.summary_from_txt(text, name)
     columns = [column.strip('" ') for column in text.partition("\n")[0].strip().split(",")]
     if "depth_percent" in columns:
-        return needlehaystack.TOOL_1, needlehaystack.from_csv(text, name)
+        return formats.TOOL_1, formats.from_csv(text, name)
     if columns[0] == "dataset":
-        return opencompass.TOOL, opencompass.from_csv(text, name)
+        return formats.OPENCOMPASS, formats.summary_from_csv(text, name)
     raise NeedlemapError(
         f"{name}: unknown columns {','.join(columns):.80}. Expected: context_length,depth_percent,score or "
-        f"OpenCompass's {','.join(opencompass.HEADER)},MODEL..."
+        f"OpenCompass's {','.join(formats.HEADER)},MODEL..."
     )
 
 
