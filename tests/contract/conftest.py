@@ -137,7 +137,7 @@ def trials() -> Callable[..., list[Trial]]:
 
     @cache
     def make(folder: Path, mode: str, counted: str = "auto", lengths: str = "256:768") -> list[Trial]:
-        size = 9 if mode == "lattice" else 6  # of a lattice, the short lengths reach only some positions
+        size = 7 if mode == "lattice" else 5  # of a lattice, the short lengths reach only some positions
         grid = {"lengths": f"{lengths}:{size}", "depths": f"0:100:{size}", "repeats": 2}
         given = {"model": f"hf/{folder}", "mode": mode, "tokenizer": counted, **grid}
         experiment = prepare(configure(None, {**given, "max_answer_tokens": 8}))

@@ -1,10 +1,11 @@
 """A check when a model is loaded: does one cache give what the model gives without any?
 
-Two short prompts that part in the middle are walked, long, short and long again, in one piece and in three,
-each with single tokens behind it, and compared with passes without a cache. Passes of other shapes tell what
-rounding does. The first of `WAYS` that is as good is taken. A longer pass, where it is cheap, shows what
-begins only there. A model without a good way is asked through its own `generate`, where it prepares that
-itself, or refused: an encoder, one that draws random numbers, code that remembers what it was asked before.
+Two short prompts that part in the middle are walked: long, short, long again in three pieces, with single
+tokens behind the first two, and compared with passes without a cache. Those passes beside one another, below
+float32 also beside one of a few tokens, tell what rounding does and whether the model looks ahead. The first
+of `WAYS` that is as good is taken. A longer text, where it is cheap, ends the walk and shows what begins only
+there. A model without a good way is asked through its own `generate`, where it prepares that itself, or
+refused: an encoder, one that draws random numbers, code that remembers what it was asked before.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from needlemap.models.walk import Ids, Logits
 _TOKENS, _MOST = 48, 640  # of the longer prompt: as a rule, and to cross a window or a switch
 _CHEAP = {"cpu": 2e10, "cuda": 2e13}  # weights times tokens that such a longer prompt may take
 _STEPS = 2  # single tokens behind a prompt
+_FEW = 8  # tokens; products of so few are computed otherwise than those of dozens
 _TIMES = 3.0  # a difference is more than so many times what rounding does
 _UNLIKE = 0.1  # of the logits' spread: more than rounding ever does
 _ENCODER = (
@@ -47,8 +49,8 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Two texts that share their first `parting` tokens, and one that is longer than both where that is
-    cheap. most: the largest difference that rounding explains; spread: of the logits."""
+    """Two texts that share their first `parting` tokens, and one that goes on behind the long one where that
+    is cheap. most: the largest difference that rounding explains; spread: of the logits."""
 
     long: Text
     short: Text
@@ -73,26 +75,20 @@ def settle(engine: HuggingFaceEngine, sample: Ids | None = None) -> tuple[str, .
 def _settle(engine: HuggingFaceEngine, sample: Ids | None) -> None:
     """Let an engine compute in the first good way. Raises SettingsError or Unmeasured."""
     one, other = _drawn(engine, sample)
-    rows, others = engine.alone(one, len(one)), engine.alone(other, len(one))
+    rows, parting = engine.alone(one, len(one)), len(one) // 2
     spread = _spread(rows)
-    least = (_FINE if "float32" in str(engine.model.dtype) else _COARSE) * spread
-    parting = len(one) // 2
+    least = (_FINE if _is_fine(engine) else _COARSE) * spread
+    short = _short(engine, other, rows[:parting], least)
+    # The same tokens with others behind them: alike, but where weights are quantised by what all tokens are.
+    rounding = difference(rows[:parting], _beside(engine, short, other)[:parting])
+    if engine.way.cached and not _is_fine(engine) and _is_one_side(engine, one, _FEW):
+        rounding = max(rounding, difference(rows[:_FEW], engine.alone(one[:_FEW], _FEW)))
     far = _far(engine, one, other)
-    # The same tokens, with others behind them: alike but where weights are quantised by what all tokens are.
-    behind = difference(rows[:parting], others[:parting])
     beyond = 0.0 if far is None else difference(rows, far.rows[: len(one)])
-    if not max(behind, beyond) <= (_UNLIKE * spread if engine.way.cached else least):
+    if not max(rounding, beyond) <= (_UNLIKE * spread if engine.way.cached else least):
         _refuse_unless_generated(engine, one, rows, least)
         return
-    _settle_positions(engine, one, rows, least)
-    size = len(one)
-    cut, short = engine.alone(one[: size - size // 8], size - size // 8), size // 2 + size // 4
-    brief = engine.alone(other[:short], short)
-    rounding = max(behind, difference(cut, rows[: len(cut)]))
-    if engine.switch is None:
-        rounding = max(rounding, difference(brief, others[:short]))
-    most = max(_TIMES * rounding, least)
-    check = Check(Text(one, rows), Text(other[:short], brief), far, parting, most, spread)
+    check = Check(Text(one, rows), short, far, parting, max(_TIMES * rounding, least), spread)
     ways, chunk = WAYS[WAYS.index(engine.way) :], engine.chunk
     engine.way = next((way for way in ways if not way.cached or _is_good(engine, way, check)), WAYS[-1])
     engine.chunk = chunk
@@ -107,6 +103,44 @@ def _drawn(engine: HuggingFaceEngine, sample: Ids | None) -> tuple[Ids, Ids]:
     other[: size // 2] = one[: size // 2]
     other[size // 2] = next((token for token in known if token != one[size // 2]), other[size // 2])
     return one, other
+
+
+def _short(engine: HuggingFaceEngine, other: Ids, rows: Logits, least: float) -> Text:
+    """The shorter text, on this side of a switch; as long as the other where no cache is walked. Positions
+    are left to a model that counts its own from elsewhere than 0, or takes none whatever its signature says.
+    rows: those of its first tokens in the long text."""
+    size = len(other) // 2 + len(other) // 4 if engine.way.cached else len(other)
+    ids = other[: size if engine.switch is None else min(size, engine.switch.at)]
+    placed = _placed(engine, ids)
+    if placed is not None and difference(placed[: len(rows)], rows) <= least:
+        return Text(ids, placed)
+    plain = engine.alone(ids, len(ids))
+    engine.positions = placed is not None and difference(placed, plain) <= least
+    return Text(ids, plain)
+
+
+def _placed(engine: HuggingFaceEngine, ids: Ids) -> Logits | None:
+    """Logits of a text whose positions the model is told; None for one that takes none."""
+    try:
+        return engine.alone(ids, len(ids), placed=True) if engine.positions else None
+    except Unmeasured:
+        raise
+    except Exception:  # a model's own code may raise anything
+        return None
+
+
+def _is_fine(engine: HuggingFaceEngine) -> bool:
+    return "float32" in str(engine.model.dtype)
+
+
+def _beside(engine: HuggingFaceEngine, short: Text, other: Ids) -> Logits:
+    """Logits of a text that begins as the long one, and lies on the same side of a switch."""
+    return short.rows if _is_one_side(engine, other, len(short.ids)) else engine.alone(other, len(other))
+
+
+def _is_one_side(engine: HuggingFaceEngine, text: Ids, tokens: int) -> bool:
+    """Whether no switch lies between a text's first tokens and the whole of it."""
+    return engine.switch is None or not tokens <= engine.switch.at < len(text)
 
 
 def _far(engine: HuggingFaceEngine, one: Ids, other: Ids) -> Text | None:
@@ -163,43 +197,20 @@ def _cheap(engine: HuggingFaceEngine) -> int:
     return min(_MOST, int(_CHEAP.get(engine.device.type, _CHEAP["cpu"]) / max(weights, 1)))
 
 
-def _settle_positions(engine: HuggingFaceEngine, ids: Ids, rows: Logits, least: float) -> None:
-    """Leave positions to a model that counts its own from elsewhere than 0."""
-    if not engine.positions:
-        return
-    try:
-        engine.positions = difference(engine.alone(ids, len(ids), placed=True), rows) <= least
-    except Exception:  # it takes none, whatever its signature says
-        engine.positions = False
-
-
 def _is_good(engine: HuggingFaceEngine, way: Way, check: Check) -> bool:
     """Whether a way gives what passes without a cache give."""
-    size = len(check.long.ids)
     engine.way = way
     try:
-        walks = [_walk(engine, check, (check.long, check.short, check.long), size)]
-        if way.pieces:
-            walks.append(_walk(engine, check, (check.long, check.short), -(-size // 3)))
-        beyond = _beyond(engine, way, check)
+        pairs = _walk(engine, check)
     except Unmeasured:
         raise
     except Exception:  # a model's own code may raise anything
         return False
-    pairs = [pair for walk in walks for pair in walk]
-    pairs += [(prompt, 0.0) for prompt in beyond]
-    alone = walks[0][0][1]  # what single tokens do behind a fresh prompt: some scan otherwise than they step
+    alone = pairs[0][1]  # what single tokens do behind a fresh prompt: some scan otherwise than they step
     if _explained(pairs, alone, check.most, check.spread):
         return True
     near = all(prompt <= _COARSE * check.spread for prompt, _ in pairs)
     return near and _explained(pairs, alone, _shaken(engine, check), check.spread)
-
-
-def _beyond(engine: HuggingFaceEngine, way: Way, check: Check) -> list[float]:
-    """The difference of the longer prompt's logits, in pieces behind what it shares with a short one."""
-    if check.far is None or not (way.share or way.pieces):
-        return []
-    return [_walk(engine, check, (check.short, check.far), -(-len(check.far.ids) // 3))[1][0]]
 
 
 def _explained(pairs: Sequence[tuple[float, float]], alone: float, most: float, spread: float) -> bool:
@@ -240,23 +251,35 @@ def _off(made: Any, bits: float) -> Any:
     return made * (1 + bits * torch.finfo(made.dtype).eps * signs).to(made)
 
 
-def _walk(
-    engine: HuggingFaceEngine, check: Check, texts: tuple[Text, ...], chunk: int
-) -> list[tuple[float, float]]:
+def _walk(engine: HuggingFaceEngine, check: Check) -> list[tuple[float, float]]:
     """For each text the differences of its prompt's logits, and of single tokens' behind it."""
-    engine.chunk = chunk
+    size, way = len(check.long.ids), engine.way
     engine.crop(0)
-    return [_asked(engine, text, check.parting if place else 0) for place, text in enumerate(texts)]
+    engine.chunk = size
+    pairs = [_asked(engine, check, check.long, 0, _STEPS)]
+    pairs.append(_asked(engine, check, check.short, check.parting, _STEPS))
+    engine.chunk = -(-(size - check.parting if way.share else size) // 3)
+    pairs.append(_asked(engine, check, check.long, check.parting, 0))
+    if check.far is not None and way.pieces:
+        engine.chunk = -(-(len(check.far.ids) - size) // 2)
+        pairs.append(_asked(engine, check, check.far, size, 0))
+    return pairs
 
 
-def _asked(engine: HuggingFaceEngine, text: Text, shared: int) -> tuple[float, float]:
-    stop = len(text.ids) - _STEPS
-    engine.prepare(stop, (shared,) if shared else (len(text.ids) // 2,))
+def _asked(
+    engine: HuggingFaceEngine, check: Check, text: Text, shared: int, steps: int
+) -> tuple[float, float]:
+    """The differences of a prompt's logits behind what it shares with the one before, and of so many single
+    tokens' behind it."""
+    stop = len(text.ids) - steps
+    engine.prepare(stop, (check.parting,))
     kept = engine.crop(shared)
     prompt = difference(engine.extend_all(text.ids[kept:stop]), text.rows[kept:stop])
-    steps = [engine.extend(text.ids[place : place + 1]) for place in range(stop, len(text.ids))]
+    if not steps:
+        return prompt, 0.0
+    rows = [engine.extend(text.ids[place : place + 1]) for place in range(stop, len(text.ids))]
     engine.crop(stop)
-    return prompt, difference(np.stack(steps), text.rows[stop:])
+    return prompt, difference(np.stack(rows), text.rows[stop:])
 
 
 def difference(left: Logits, right: Logits) -> float:

@@ -85,9 +85,8 @@ class HuggingFaceEngine:
     def _look(self, full_cache: bool, share: bool) -> None:
         """Compute a first token, which shows what cache the model makes."""
         token = np.zeros(1, np.int32)
-        self.vocabulary = int(self.alone(token, 1).shape[-1])
+        self.vocabulary = int(self._compute(token, 1).shape[-1])
         self._made = True
-        self._compute(token, 1)
         layers = list(getattr(self._cache, "layers", ()))
         self.sliding = min((layer.sliding_window for layer in layers if is_sliding(layer)), default=None)
         kinds = _KEEPING if full_cache else _KEEPING[:2]
