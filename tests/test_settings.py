@@ -82,8 +82,8 @@ def flags(monkeypatch: pytest.MonkeyPatch) -> Any:
     def settings_of(*words: str) -> Settings:
         seen: list[Settings] = []
 
-        def run_command(chosen: Chosen, *_others: object) -> int:
-            seen.append(chosen.first)
+        def run_command(each: dict[str, Chosen], *_others: object) -> int:
+            seen.append(each[""].first)
             return 0
 
         monkeypatch.setattr("needlemap.commands.run.run_command", run_command)

@@ -23,6 +23,7 @@ from needlemap.commands.arguments import (
     Preset,
     Runs,
     Second,
+    Sequential,
     TrustRun,
     complete_kinds,
     complete_runs,
@@ -102,15 +103,15 @@ def run(
     if out is not None:
         _check_origin(out, trust_run)
     auto = difficulty == "auto"
-    chosen = _chosen(preset, flags, None if auto else difficulty, trust_run)
+    each = _each(preset, flags, None if auto else difficulty, trust_run)
     from needlemap.commands.run import Showing, run_command
 
     showing = Showing(live, json, fail_under)
     if auto:
         from needlemap.commands.difficulty import auto_command
 
-        raise typer.Exit(auto_command(chosen, out, showing, replicas))
-    raise typer.Exit(run_command(chosen, out, showing, replicas))
+        raise typer.Exit(auto_command(_only(each), out, showing, replicas))
+    raise typer.Exit(run_command(each, out, showing, replicas))
 
 
 @app.command(cls=GroupedCommand)
@@ -135,7 +136,7 @@ def plan(
     from needlemap.plan.reckoned import Terms
 
     terms = Terms(workers, tokens_per_second, model_config, cache_tokens, cache_block)
-    plan_command(_chosen(preset, flags, difficulty), terms, json)
+    plan_command(_each(preset, flags, difficulty), terms, json)
 
 
 @app.command(cls=GroupedCommand)
@@ -149,7 +150,7 @@ def prompts(
     """Write every prompt as JSON Lines. To standard output, or to -o FILE; asks nothing."""
     from needlemap.commands.plan import prompts_command
 
-    prompts_command(_chosen(preset, flags, difficulty), out)
+    prompts_command(_only(_each(preset, flags, difficulty)), out)
 
 
 @app.command()
@@ -247,13 +248,7 @@ def compare(
     on_undecided: Annotated[
         str, typer.Option(help="With --fail-if-worse: 'fail' exits with 4 where undecided, 'pass' with 0.")
     ] = "fail",
-    sequential: Annotated[
-        bool,
-        typer.Option(
-            "--sequential",
-            help="A verdict that holds however often you look, pair by pair.",
-        ),
-    ] = False,
+    sequential: Sequential = False,
     json: Json = False,
 ) -> None:
     """Compare two runs, or two suites. On the same trials, paired: difference, interval, verdict."""
@@ -308,19 +303,26 @@ def _check_origin(path: Path, trusted: bool) -> None:
         check_origin(path, trusted)
 
 
-def _chosen(
+def _each(
     preset: str | None, flags: dict[str, Any], difficulty: str | None, trusted: bool = False
-) -> Chosen:
-    """What is asked, at a frozen difficulty if one is named."""
+) -> dict[str, Chosen]:
+    """What is asked of each model, at a frozen difficulty if one is named."""
     from needlemap.asking.lent import with_lent_prompts
-    from needlemap.settings.suites import choose
+    from needlemap.settings.suites import choose_each
 
-    chosen = with_lent_prompts(choose(preset, flags), trusted)
+    each = {name: with_lent_prompts(chosen, trusted) for name, chosen in choose_each(preset, flags).items()}
     if difficulty is None:
-        return chosen
+        return each
     from needlemap.commands.difficulty import at_difficulty
 
-    return at_difficulty(chosen, flags, difficulty)
+    return {name: at_difficulty(chosen, flags, difficulty) for name, chosen in each.items()}
+
+
+def _only(each: dict[str, Chosen]) -> Chosen:
+    """What is asked of the only model. Raises SettingsError for several."""
+    from needlemap.settings.suites import only_model
+
+    return only_model(each)
 
 
 def _limit_blas_threads() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -11,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from needlemap.http.faults import Allowance
+
+
+_VALUE = 200  # characters of a value that is none
 
 
 class NeedlemapError(Exception):
@@ -125,3 +129,21 @@ def os_error_words(error: OSError) -> str:
     where = f"'{error.filename}': " if error.filename else ""
     advice = next((words for numbers, words in _REMEDIES.items() if error.errno in numbers), "")
     return f"{where}{error.strerror or error}. {advice}".rstrip()
+
+
+def validator_words(said: str, got: object) -> str:
+    """A validator's message as a sentence of ours."""
+    said = re.sub(r", unable to (parse|interpret).*", "", said.removeprefix("Value error, ").rstrip("."))
+    said = re.sub(r"^Input should be (a )?(valid )?", "must be ", said)
+    said = re.sub(r"^must be (?=(number|integer|string|boolean|list|dictionary)\b)", "must be a ", said)
+    shown = _brief(got)
+    return f"{said}." if shown in said else f"{said}, got {shown}."
+
+
+def _brief(value: object) -> str:
+    """A value as an error shows it: the beginning of a long one."""
+    try:
+        text = repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
+    return text if len(text) <= _VALUE else f"{text[:_VALUE]}..."

@@ -88,7 +88,7 @@ def test_a_mean_passes_fails_or_cannot_be_told_by_its_interval(needlemap, flags,
     ended = needlemap("run", "bm25", *GRID, *flags, "--fail-under", threshold, "-o", "r", code=code)
     assert said in ended.stdout
     again = needlemap("run", "bm25", *GRID, *flags, "--fail-under", threshold, "-o", "r", "--json", code=code)
-    verdict = document(again.stdout)["verdict"]
+    verdict = document(again.stdout)["runs"][0]["verdict"]
     assert (verdict["fail_under"], document(again.stdout)["exit_code"]) == (float(threshold), code)
     assert said.startswith(f"verdict: {verdict['word']}")
 

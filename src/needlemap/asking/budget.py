@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from time import monotonic
 
@@ -53,6 +53,16 @@ class Budget:
         monotonic clock; now, if not given."""
         limits = settings.limit_usd, settings.limit_tokens, settings.limit_time
         return cls(Prices.of(settings), *limits, _started_s=monotonic() if started_s is None else started_s)
+
+    def part(self, of: int) -> Budget:
+        """Beside what is spent, one of so many equal parts of what is left of each limit."""
+        usd, tokens, time_s = self.limit_usd, self.limit_tokens, self.limit_time_s
+        return replace(
+            self,
+            limit_usd=None if usd is None else self.usd + (usd - self.usd) / of,
+            limit_tokens=None if tokens is None else self.tokens + (tokens - self.tokens) // of,
+            limit_time_s=None if time_s is None else self._ran_s + (time_s - self._ran_s) / of,
+        )
 
     def leave_out(self, seconds: float) -> None:
         """Time in which nothing could be asked does not count."""

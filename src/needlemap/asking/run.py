@@ -22,16 +22,16 @@ from needlemap.asking.budget import Budget
 from needlemap.asking.canary import every_record
 from needlemap.asking.resume import GRID_MODES, check_same, is_unanswered, unscored
 from needlemap.asking.runner import Outcome, Watcher
-from needlemap.asking.session import Session, check_judge, make_model
+from needlemap.asking.session import Session, check_judge, check_price, make_model
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.models.base import Model
+from needlemap.models.base import Model, find_backend
 from needlemap.records.families import Families, begin_families
 from needlemap.records.folder import RunFolder
 from needlemap.settings.grid import setting
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.trials.build import prepare
-from needlemap.trials.resolve import Resolved, resolve
+from needlemap.trials.resolve import Resolved, model_options, resolve
 
 MakeModel = Callable[[Settings], Model]
 T = TypeVar("T")
@@ -98,11 +98,61 @@ class Asking:
         return cls(begin_families(path, chosen.suite, names), chosen.families, tuple(ahead))
 
 
-async def ask_families(asking: Asking, face: Face, make: MakeModel = make_model) -> dict[str, Outcome]:
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one of several runs may use of limits that hold for all of them: an equal part of what is left.
+
+    beside: the folders of the others' families. of: how many runs are not whole yet, from this one on.
+    started_s: since when time counts, by the monotonic clock.
+    """
+
+    beside: tuple[Path, ...]
+    of: int
+    started_s: float
+
+
+def share_out(each: Mapping[str, Chosen], path: Path, started_s: float) -> dict[str, Share]:
+    """The shares of runs of several models, by the names of their folders in `path`.
+
+    Finds what is wrong with any of them before the first is asked. Raises NeedlemapError.
+    """
+    waiting, folders = list[str](), dict[str, list[Path]]()
+    for name, chosen in each.items():
+        folders[name] = [path / name / family for family in chosen.families]
+        try:
+            check_price(chosen.first)
+            ahead = [
+                look_ahead(settings, path / name / family) for family, settings in chosen.families.items()
+            ]
+        except NeedlemapError as error:
+            raise NeedlemapError(f"Model '{chosen.first.model}': {error}") from None
+        if any(part.trials is None or part.trials != part.scored for part in ahead):
+            waiting.append(name)
+    shares = {}
+    for name in each:
+        beside = [folder for other in each if other != name for folder in folders[other]]
+        shares[name] = Share(tuple(beside), max(1, len(waiting)), started_s)
+        waiting = [other for other in waiting if other != name]
+    return shares
+
+
+async def try_servers(each: Iterable[Chosen]) -> None:
+    """Reach for every model that a server has, so far as no request is needed. Raises NeedlemapError, as for
+    a key that is missing."""
+    for chosen in each:
+        settings = chosen.first
+        if find_backend(settings.backend).traits(settings.model_name, model_options(settings)).remote:
+            await make_model(settings).close()
+
+
+async def ask_families(
+    asking: Asking, face: Face, make: MakeModel = make_model, share: Share | None = None
+) -> dict[str, Outcome]:
     """Ask the families that are not whole yet, in their order, until one ends as all others would; how the
-    asking of each ended. Raises NeedlemapError."""
+    asking of each ended. share: of a run beside others. Raises NeedlemapError."""
     folder = asking.families
-    turns = Turns(face, [folder.folder(name) for name in folder.names], make, asking.model)
+    paths = [folder.folder(name) for name in folder.names]
+    turns = Turns(face, paths, make, asking.model, share)
     outcomes: dict[str, Outcome] = {}
     try:
         for name, settings in asking.settled.items():
@@ -132,10 +182,15 @@ class Turns:
     """
 
     def __init__(
-        self, face: Face, paths: Sequence[Path], make: MakeModel, model: Model | None = None
+        self,
+        face: Face,
+        paths: Sequence[Path],
+        make: MakeModel,
+        model: Model | None = None,
+        share: Share | None = None,
     ) -> None:
         self.paths, self.model = list(paths), model
-        self.face, self._make, self._started_s = face, make, monotonic()
+        self.face, self._make, self._share = face, make, share or Share((), 1, monotonic())
 
     async def take(self, name: str, session: Session) -> Outcome | None:
         """Ask what is left of an experiment; None where nothing is."""
@@ -146,8 +201,9 @@ class Turns:
         settings, path = session.experiment.settings, session.folder.path
         if self.model is None and session.asks:
             self.model = self._make(settings)
-        others = [other for other in self.paths if other != path]
-        session = replace(session, budget=budget_beside(settings, others, self._started_s))
+        others = [other for other in (*self.paths, *self._share.beside) if other != path]
+        budget = budget_beside(settings, others, self._share.started_s).part(self._share.of)
+        session = replace(session, budget=budget)
         self.face.begins(name, session, self.model)
         with self.face.watch(name, session) as watcher:
             outcome = await session.run(self.model, watcher, close=False)

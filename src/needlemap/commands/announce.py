@@ -1,22 +1,28 @@
-"""What is said before anything is asked: how much it is, what it costs at most, and what may surprise."""
+"""What is said of a run: before it asks, how much that is, what it costs at most, and what may surprise; when
+it ends, what stopped it and what failed.
+"""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 
 from needlemap.asking.budget import Budget, Reserved
 from needlemap.asking.canary import begins_twice
-from needlemap.asking.resume import is_replaced
+from needlemap.asking.resume import is_replaced, is_unanswered
 from needlemap.asking.run import Asking
+from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session
 from needlemap.models.base import Model
 from needlemap.plan.order import by_length
 from needlemap.plan.reckoned import notes_on
 from needlemap.plan.summary import judged_usd
+from needlemap.records.folder import RunFolder
 from needlemap.scorers.base import rule_of
 from needlemap.settings.prices import price_source
+from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.text.printable import counted, show
 from needlemap.trials.build import Experiment
@@ -153,3 +159,64 @@ def notes(model: Model | None) -> None:
     """What a back end has to say about its model before it is asked."""
     for note in model.notes if model else ():
         show(f"note: {note}", file=sys.stderr, flush=True)
+
+
+def interrupted(settings: Settings, path: Path, code: int) -> int:
+    """What is said of a run that was interrupted; the exit code."""
+    kept = f"What was scored is kept; to go on: the same command with -o {path}" if settings.save else ""
+    show(f"needlemap: interrupted. {kept}".rstrip(), file=sys.stderr)
+    return code
+
+
+def warn(outcome: Outcome) -> None:
+    """What the first trial showed that is worth a word."""
+    for warning in outcome.warnings:
+        show(f"warning: {warning}", file=sys.stderr, flush=True)
+
+
+def _is_answered(outcome: Outcome, path: Path) -> bool:
+    """Whether a folder holds answers, so that a run with other settings cannot have it."""
+    folder = RunFolder(path)
+    return outcome.scored > 0 or (folder.exists and not is_unanswered(folder))
+
+
+def verdict(outcome: Outcome, session: Session, path: Path) -> int:
+    """What stopped a family's asking or failed in it, in one line each; the exit code. path: what to type
+    to go on."""
+    warn(outcome)
+    experiment = session.experiment
+    stopped = outcome.canary or outcome.hopeless
+    kept = stopped and experiment.settings.save and _is_answered(outcome, session.folder.path)
+    if outcome.canary:
+        elsewhere = f" Other settings want another folder than {path}: give one with -o." if kept else ""
+        show(f"needlemap: stopped before spending more. {outcome.canary}{elsewhere}", file=sys.stderr)
+        return 2
+    if outcome.hopeless:
+        again = f" To go on once it is mended: the same command with -o {path}" if kept else ""
+        why = outcome.hopeless if outcome.hopeless.endswith((".", "!", "?")) else f"{outcome.hopeless}."
+        show(f"needlemap: stopped, every request would fail: {why}{again}", file=sys.stderr)
+        return 2
+    if outcome.refused_from:
+        fitting = [length for length in experiment.grid.lengths if length < outcome.refused_from]
+        advice = f"Use --lengths up to {max(fitting):,}." if fitting else "Use shorter --lengths."
+        show(
+            f"needlemap: the model refused prompts of {outcome.refused_from:,} tokens and more "
+            f"({outcome.refusal}). {advice}",
+            file=sys.stderr,
+        )
+        return 2
+    if outcome.stopped:
+        show(
+            f"needlemap: stopped by the budget: {outcome.stopped}. To go on: the same command with a higher "
+            f"limit and -o {path}",
+            file=sys.stderr,
+        )
+        return 3
+    if outcome.failures:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.failures.items()))
+        again = f"To ask them again: the same command with -o {path}" if experiment.settings.save else ""
+        for each in outcome.aside:
+            show(f"needlemap: set aside: {each}", file=sys.stderr)
+        show(f"needlemap: not measured: {kinds}. {again}".rstrip(), file=sys.stderr)
+        return 1
+    return 0

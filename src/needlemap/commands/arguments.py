@@ -184,3 +184,10 @@ Second = Annotated[
         metavar="RUN_B", help="What to judge: another of the same kind.", autocompletion=complete_runs
     ),
 ]
+Sequential = Annotated[
+    bool,
+    typer.Option(
+        "--sequential",
+        help="A verdict that holds however often you look, pair by pair.",
+    ),
+]

@@ -19,9 +19,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from needlemap.asking.run import Turns
 from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session, make_model
-from needlemap.commands.announce import notes, tell_rules
+from needlemap.commands.announce import interrupted, notes, tell_rules, verdict
 from needlemap.commands.replicas import HERE, ReplicaFlags
-from needlemap.commands.run import MAP, Showing, Terminal, interrupted, show_result, show_usage, verdict
+from needlemap.commands.run import MAP, Showing, Terminal, show_result, show_usage
 from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import make_folder, read_regular, read_yaml, write_whole
@@ -178,7 +178,7 @@ class _Steps(Terminal):
         """Say what it used, and what stopped it."""
         if not self.settings.quiet:
             show_usage(session)
-        self.code = max(self.code, verdict(outcome, session.experiment, self.families, name))
+        self.code = max(self.code, verdict(outcome, session, self._home))
 
     def whole(self, name: str, session: Session) -> None:
         """Nothing: the end shows it."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -17,7 +17,7 @@ from needlemap.commands.announce import tell_notes, tell_rules
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import refuse_link
 from needlemap.plan.order import ordered
-from needlemap.plan.reckoned import Reckoned, Terms, dollars, reckon, short
+from needlemap.plan.reckoned import Reckoned, Terms, dollars, reckon, short, sum_of, unnamed
 from needlemap.plan.summary import Summary
 from needlemap.prompts.templates import template_files
 from needlemap.settings.grid import percent
@@ -34,14 +34,32 @@ RUNS = "runs"
 KINDS = ("presets", "suites", "templates", "tokenizers", *_EXTENSIONS, RUNS)
 
 
-def plan_command(chosen: Chosen, terms: Terms, as_json: bool) -> None:
-    """Print the plan."""
-    plan = reckon(chosen, terms)
+def plan_command(each: Mapping[str, Chosen], terms: Terms, as_json: bool) -> None:
+    """Print the plan of each model, and of several their sum."""
+    plans = {chosen.first.label or chosen.first.model: reckon(chosen, terms) for chosen in each.values()}
+    if as_json:
+        show(json.dumps(plans_fields(list(plans.values())), indent=1))
+        return
+    for at, plan in enumerate(plans.values()):
+        show("\n" * bool(at), end="")
+        _show_plan(plan)
+    if len(plans) > 1:
+        rows = {name: plan.own for name, plan in plans.items()}
+        show("\n".join(["", *table_lines({**rows, "total": sum_of(list(rows.values()))}, first="model")]))
+
+
+def plans_fields(plans: Sequence[Reckoned]) -> dict[str, Any]:
+    """The document of a plan; of several models that of each, and their sum."""
+    if len(plans) == 1:
+        return plans[0].plain()
+    total = unnamed(sum_of([plan.own for plan in plans]))
+    return {"models": [plan.plain() for plan in plans], "total": total}
+
+
+def _show_plan(plan: Reckoned) -> None:
+    chosen = plan.chosen
     for note in () if chosen.first.quiet else plan.told:
         show(f"note: {note}", file=sys.stderr)
-    if as_json:
-        show(json.dumps(plan.plain(), indent=1))
-        return
     show(_title(plan))
     if plan.total is None:
         show("".join(f"{note}\n\n" for note in plan.fed_notes()), end="")

@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.files import is_run_folder
 from needlemap.interop.imports.imported import Imported, Said, imported, refuse_taken, write
 from needlemap.interop.imports.imported import title as their_title
 from needlemap.interop.imports.sources import Found, holds_results, read
@@ -29,10 +30,10 @@ from needlemap.reports.figures.figure import FIGURES, figure_of, write_figure
 from needlemap.reports.labels import score_label
 from needlemap.reports.page.document import write_page
 from needlemap.reports.paired import MARGIN, compare_runs, load_both
-from needlemap.reports.results import fields_of, results, run_fields
+from needlemap.reports.results import fields_of, results, run_fields, runs_below
 from needlemap.reports.sequential import judge_runs
 from needlemap.reports.style import parse_width
-from needlemap.reports.summary import FAMILY_RULES, family_lines, read_families, summary_lines
+from needlemap.reports.summary import FAMILY_RULES, family_lines, model_lines, read_families, summary_lines
 from needlemap.reports.table import is_table, write_table
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.reports.trackers import log_runs, parse_tracker
@@ -69,12 +70,15 @@ def report_command(
     runs: folders of runs and suites, and other tools' results as `import` reads them. dataset_length: for the
     title that OpenCompass's plots have. as_json: print one document, of all runs, instead of maps.
     """
+    runs = [run for path in runs for run in _inside(path)]
     if as_json:
         _print_json(runs, None if rules is None else parse_rules(rules), out or log)
         return
     trackers = [parse_tracker(text) for text in log]
     look = Look(title, palette, _width(width), RULES if rules is None else parse_rules(rules))
     if out is None and not trackers:
+        if len(runs) > 1 and all(map(is_run_folder, runs)):
+            show("\n".join([*model_lines(runs), ""]))
         several = [families for families in map(families_of, runs) if not families.is_plain]
         for families in several:
             show_families(families, FAMILY_RULES if rules is None else look.rules)
@@ -90,6 +94,13 @@ def report_command(
     for tracker in trackers:
         for place in log_runs(loaded, tracker, step, title=title, palette=palette, rules=look.rules):
             show(place, file=sys.stderr)
+
+
+def _inside(path: Path) -> list[Path]:
+    """The runs in a folder that is none itself, as several models' are; else the path as it was typed."""
+    if is_run_folder(path) or not path.is_dir():
+        return [path]
+    return list(runs_below(path)) or [path]
 
 
 def _print_json(runs: Sequence[Path], rules: tuple[str, ...] | None, elsewhere: object) -> None:

@@ -5,18 +5,29 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from time import monotonic
 
 from rich.console import Console
 
-from needlemap.asking.resume import is_unanswered
-from needlemap.asking.run import Asking, ask_families, look_ahead, spent_in
+from needlemap.asking.run import (
+    Asking,
+    Share,
+    ask_families,
+    look_ahead,
+    run_coroutine,
+    share_out,
+    spent_in,
+    try_servers,
+)
 from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session, about
 from needlemap.asking.until import Goal
-from needlemap.commands.announce import announce, families_line, notes, tell_rules
+from needlemap.commands.announce import announce, families_line, interrupted, notes, tell_rules, verdict
 from needlemap.commands.replicas import HERE, MOST, ReplicaFlags
 from needlemap.commands.report import show_families
 from needlemap.commands.termination import terminable
@@ -33,6 +44,7 @@ from needlemap.reports.face import ShowingFace
 from needlemap.reports.live import Lines, LiveMap, Silent, Tally, View
 from needlemap.reports.results import Judged, check_threshold, fields_of, judge, results
 from needlemap.reports.sequential import Sequential, judge_runs
+from needlemap.reports.summary import model_lines
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
@@ -51,26 +63,39 @@ class Showing:
 
 
 MAP = Showing()
+INTERRUPTED = (130, 143)
+_RANKS = (0, 4, 1, 2, 3, *INTERRUPTED)  # exit codes, the worst last
 
 
 def run_command(
-    chosen: Chosen, out: Path | None, showing: Showing = MAP, replicas: ReplicaFlags = HERE
+    each: Mapping[str, Chosen], out: Path | None, showing: Showing = MAP, replicas: ReplicaFlags = HERE
 ) -> int:
-    """Run or resume; returns the exit code."""
-    tell_rules(chosen)
+    """Run or resume what is asked of each model; returns the exit code.
+
+    each: by the name of its folder, '' of the only one.
+    """
+    first = next(iter(each.values()))
+    tell_rules(first)
     if showing.fail_under is not None:
         check_threshold(showing.fail_under)
-        if chosen.first.until:
+        if first.first.until:
             raise SettingsError("--fail-under and --until ask for two verdicts. Give one.")
-    if chosen.first.save:
-        return _run(chosen, out or fresh_folder(chosen.first, chosen.suite), showing, replicas)
-    if chosen.first.save_contexts:
+    if first.first.save_contexts and not first.first.save:
         raise SettingsError("--save-contexts writes into the run folder, and --no-save keeps none. Give one.")
-    with tempfile.TemporaryDirectory() as folder:
-        return _run(chosen, Path(folder) / "run", showing, replicas)
+    with ExitStack() as stack:
+        if not first.first.save:
+            out = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "run"
+        path = out or fresh_folder(first.first, first.suite, len(each))
+        if "" in each:
+            return _told({path: _run(first, path, showing, replicas)}, showing, first.first)
+        return _told(_run_each(each, path, showing, replicas), showing, first.first)
 
 
-def _run(chosen: Chosen, path: Path, showing: Showing, replicas: ReplicaFlags) -> int:
+def _run(
+    chosen: Chosen, path: Path, showing: Showing, replicas: ReplicaFlags, share: Share | None = None
+) -> int:
+    """Ask one model. share: where it is one of several, in a folder of its own."""
+    home = path.parent if share else path
     if replicas.dry_run:
         show(replicas.script(path, _rehearsed(chosen, path)))
         return 0
@@ -78,19 +103,72 @@ def _run(chosen: Chosen, path: Path, showing: Showing, replicas: ReplicaFlags) -
     asking = Asking.of(chosen, path, make)
     if chosen.suite and not chosen.first.quiet:
         show(families_line(chosen.suite, asking), file=sys.stderr, flush=True)
-    with Terminal(asking.families, chosen.first, showing) as face, terminable() as ending:
+    with Terminal(asking.families, chosen.first, showing, home) as face, terminable() as ending:
         try:
-            ending.run(ask_families(asking, face, make))
+            ending.run(ask_families(asking, face, make, share))
         except KeyboardInterrupt:
             face.interrupted()
-            return _told(path, showing, interrupted(chosen.first, path, ending.code))
+            return interrupted(chosen.first, home, ending.code)
         face.end()
-        return _told(path, showing, face.code, _judged(path, showing, chosen.first, face.code))
+        return face.code
+
+
+def _run_each(
+    each: Mapping[str, Chosen], path: Path, showing: Showing, replicas: ReplicaFlags
+) -> dict[Path, int]:
+    """Ask several models one after the other, under one budget; the exit code of each that was begun.
+
+    Those that a share of the budget stopped are asked once more, as long as others leave some of it.
+    """
+    codes, started_s = dict[str, int](), monotonic()
+    shares, left = share_out(each, path, started_s), list(each)
+    run_coroutine(try_servers(each.values()))
+    while left:
+        for name in left:
+            codes[name] = _run_one_of(each, name, path, showing, replicas, shares[name])
+            if codes[name] in INTERRUPTED:
+                return _end_each(each, path, showing, codes)
+        cut = [name for name in left if codes[name] == 3]
+        left = cut if len(cut) < len(left) else []
+        shares = share_out(each, path, started_s) if left else shares
+    return _end_each(each, path, showing, codes)
+
+
+def _run_one_of(
+    each: Mapping[str, Chosen],
+    name: str,
+    path: Path,
+    showing: Showing,
+    replicas: ReplicaFlags,
+    share: Share,
+) -> int:
+    """Ask one of several models; what is wrong with it does not keep the others from being asked."""
+    chosen, at = each[name], list(each).index(name) + 1
+    if not chosen.first.quiet:
+        show(f"\nmodel {at} of {len(each)}: {chosen.first.model}", file=sys.stderr, flush=True)
+    try:
+        return _run(chosen, path / name, showing, replicas, share)
+    except NeedlemapError as error:
+        show(f"needlemap: {chosen.first.model}: {error}", file=sys.stderr, flush=True)
+        return 2
+
+
+def _end_each(
+    each: Mapping[str, Chosen], path: Path, showing: Showing, by_name: Mapping[str, int]
+) -> dict[Path, int]:
+    """Show all models in one table, and where they are kept; the exit codes by folder."""
+    codes = {path / name: code for name, code in by_name.items()}
+    settings = next(iter(each.values())).first
+    if not showing.as_json:
+        show("\n".join(["", *model_lines(list(filter(is_run_folder, codes)))]))
+    if settings.save and not settings.quiet:
+        show(f"\nall: {path}\nreport: needlemap report {path} -o report.html", file=sys.stderr)
+    return codes
 
 
 def _judged(path: Path, showing: Showing, settings: Settings, code: int) -> Judged | Sequential | None:
-    """The verdict that was asked for, if any; none where settings are wrong."""
-    if code == 2 or not is_run_folder(path):
+    """The verdict that was asked for, if any; none where settings are wrong, and of what was interrupted."""
+    if code in (2, *INTERRUPTED) or not is_run_folder(path):
         return None
     if settings.until:
         goal = Goal.of(settings.until)
@@ -98,16 +176,19 @@ def _judged(path: Path, showing: Showing, settings: Settings, code: int) -> Judg
     return None if showing.fail_under is None else judge(path, showing.fail_under)
 
 
-def _told(path: Path, showing: Showing, code: int, judged: Judged | Sequential | None = None) -> int:
-    """Print the document and the verdict, where they are wanted; the exit code. A verdict outranks what was
-    not measured and what a limit left out."""
-    code = judged.code if judged else code
+def _told(codes: Mapping[Path, int], showing: Showing, settings: Settings) -> int:
+    """Print the document and the verdicts, where they are wanted; the exit code, the worst of all runs'. A
+    verdict outranks what was not measured and what a limit left out."""
+    judged = {path: _judged(path, showing, settings, code) for path, code in codes.items()}
+    known = {path: found for path, found in judged.items() if found is not None}
+    ends = {path: known[path].code if path in known else code for path, code in codes.items()}
+    code = max(ends.values(), key=_RANKS.index)
     if showing.as_json:
-        found = results([fields_of(path)] if is_run_folder(path) else []) | {"exit_code": code}
-        found |= {"verdict": judged.plain()} if judged else {}
-        show_data(f"{json.dumps(found, indent=1, ensure_ascii=False)}\n")
-    elif judged:
-        show(judged.text)
+        verdicts = {path: {"verdict": found.plain()} for path, found in known.items()}
+        runs = [{**fields_of(path), **verdicts.get(path, {})} for path in filter(is_run_folder, codes)]
+        show_data(f"{json.dumps(results(runs) | {'exit_code': code}, indent=1, ensure_ascii=False)}\n")
+    for path, found in known.items() if not showing.as_json else ():
+        show(found.text if len(codes) == 1 else f"{path.name}: {found.text}")
     return code
 
 
@@ -125,8 +206,12 @@ def _rehearsed(chosen: Chosen, path: Path) -> int:
 class Terminal(ShowingFace):
     """Tells on the terminal how the asking goes. code: the worst exit code of the families so far."""
 
-    def __init__(self, families: Families, settings: Settings, showing: Showing = MAP) -> None:
+    def __init__(
+        self, families: Families, settings: Settings, showing: Showing = MAP, home: Path | None = None
+    ) -> None:
+        """home: the folder that was typed, where that is not the families'."""
         super().__init__(families, showing.live)
+        self._home = home or families.path
         self.settings, self.code, self._noted = settings, 0, False
         self._maps = not showing.as_json
 
@@ -149,7 +234,7 @@ class Terminal(ShowingFace):
         """Show what came of it, and what stopped it."""
         if outcome.scored or session.done or not outcome.over:
             self._show(name, session)
-        self.code = max(self.code, verdict(outcome, session.experiment, self.families, name))
+        self.code = max(self.code, verdict(outcome, session, self._home))
 
     def whole(self, name: str, session: Session) -> None:
         """Of a run with one family show what it has; several have their table."""
@@ -191,13 +276,6 @@ class Terminal(ShowingFace):
             show_usage(session)
 
 
-def interrupted(settings: Settings, path: Path, code: int) -> int:
-    """What is said of a run that was interrupted; the exit code."""
-    kept = f"What was scored is kept; to go on: the same command with -o {path}" if settings.save else ""
-    show(f"needlemap: interrupted. {kept}".rstrip(), file=sys.stderr)
-    return code
-
-
 def view_of(session: Session) -> View:
     settings = session.experiment.settings
     if settings.quiet:
@@ -236,56 +314,3 @@ def show_usage(session: Session) -> None:
     lines = usage_lines(session.folder.records(), remote=remote, framing_tokens=framing)
     for line in (*ended_lines(session.folder), *lines, *judge_lines(session.folder.every_record())):
         show(line, file=sys.stderr)
-
-
-def warn(outcome: Outcome) -> None:
-    """What the first trial showed that is worth a word."""
-    for warning in outcome.warnings:
-        show(f"warning: {warning}", file=sys.stderr, flush=True)
-
-
-def _is_answered(outcome: Outcome, path: Path) -> bool:
-    """Whether a folder holds answers, so that a run with other settings cannot have it."""
-    folder = RunFolder(path)
-    return outcome.scored > 0 or (folder.exists and not is_unanswered(folder))
-
-
-def verdict(outcome: Outcome, experiment: Experiment, families: Families, name: str) -> int:
-    """What stopped a family's asking or failed in it, in one line each; the exit code."""
-    warn(outcome)
-    path = families.path
-    stopped = outcome.canary or outcome.hopeless
-    kept = stopped and experiment.settings.save and _is_answered(outcome, families.folder(name))
-    if outcome.canary:
-        elsewhere = f" Other settings want another folder than {path}: give one with -o." if kept else ""
-        show(f"needlemap: stopped before spending more. {outcome.canary}{elsewhere}", file=sys.stderr)
-        return 2
-    if outcome.hopeless:
-        again = f" To go on once it is mended: the same command with -o {path}" if kept else ""
-        why = outcome.hopeless if outcome.hopeless.endswith((".", "!", "?")) else f"{outcome.hopeless}."
-        show(f"needlemap: stopped, every request would fail: {why}{again}", file=sys.stderr)
-        return 2
-    if outcome.refused_from:
-        fitting = [length for length in experiment.grid.lengths if length < outcome.refused_from]
-        advice = f"Use --lengths up to {max(fitting):,}." if fitting else "Use shorter --lengths."
-        show(
-            f"needlemap: the model refused prompts of {outcome.refused_from:,} tokens and more "
-            f"({outcome.refusal}). {advice}",
-            file=sys.stderr,
-        )
-        return 2
-    if outcome.stopped:
-        show(
-            f"needlemap: stopped by the budget: {outcome.stopped}. To go on: the same command with a higher "
-            f"limit and -o {path}",
-            file=sys.stderr,
-        )
-        return 3
-    if outcome.failures:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.failures.items()))
-        again = f"To ask them again: the same command with -o {path}" if experiment.settings.save else ""
-        for each in outcome.aside:
-            show(f"needlemap: set aside: {each}", file=sys.stderr)
-        show(f"needlemap: not measured: {kinds}. {again}".rstrip(), file=sys.stderr)
-        return 1
-    return 0

@@ -72,9 +72,15 @@ class Reckoned:
             rest = {"bins_lower_bound": self.bound, "prices": price_source(first), "modes": modes}
             return {**head, **rest, "notes": notes}
         head = {"suite": self.chosen.suite, "model": first.model, "mode": first.mode}
-        families = {name: _unnamed(row) for name, row in self.rows.items()}
-        head |= {"prices": price_source(first), "total": _unnamed(self.total)}
+        families = {name: unnamed(row) for name, row in self.rows.items()}
+        head |= {"prices": price_source(first), "total": unnamed(self.total)}
         return {**head, "families": families, "notes": notes}
+
+    @property
+    def own(self) -> Summary:
+        """What the run itself comes to: in its mode, over all families."""
+        mode = self.chosen.first.mode
+        return self.total or self.rows.get(mode, self.rows["single"])
 
     def fed_notes(self) -> list[str]:
         """Whose tokens a plan counts, where that is not who lengths are of."""
@@ -85,7 +91,7 @@ class Reckoned:
         """What the table does not say of itself."""
         settings, row, notes = self.chosen.first, self.total, list[str]()
         if row is None:
-            row = self.rows.get(settings.mode, self.rows["single"])
+            row = self.own
             notes += [] if settings.mode in self.rows else ["Mode cold computes all that single asks."]
         if self.bound is not None:
             notes.append(
@@ -125,7 +131,7 @@ def reckon(chosen: Chosen, terms: Terms) -> Reckoned:
         else:
             rows, bound = _by_mode(experiment, settings, terms)
     assert about is not None  # a run has a family
-    total = _sum_of(list(rows.values())) if chosen.suite else None
+    total = sum_of(list(rows.values())) if chosen.suite else None
     return Reckoned(chosen, terms, rows, total, tuple(told), bound, *about)
 
 
@@ -208,12 +214,12 @@ def _bound(experiment: Experiment) -> int:
     return total
 
 
-def _unnamed(row: Summary) -> dict[str, Any]:
+def unnamed(row: Summary) -> dict[str, Any]:
     named = {name: value for name, value in asdict(row).items() if name != "mode"}
     return named | {"factor": row.factor, "gain": row.gain}
 
 
-def _sum_of(rows: Sequence[Summary]) -> Summary:
+def sum_of(rows: Sequence[Summary]) -> Summary:
     """Families one behind the other, each with all lanes. useful: what each of them could use."""
     sums = {name: _sum([getattr(row, name) for row in rows]) for name in _SUMMED}
     computed = [row.computed / max(1, row.lanes) for row in rows]

@@ -29,7 +29,7 @@ from needlemap.files import is_regular, make_folder, read_regular, write_whole
 from needlemap.records.folder import RUN_FILE, RunFolder, write_json
 from needlemap.secrets import hidden, key_names
 from needlemap.settings.settings import Settings, marked
-from needlemap.settings.suites import plain_name
+from needlemap.settings.suites import folder_name, plain_name
 from needlemap.version import __version__
 
 NAME = "suite.json"
@@ -127,9 +127,10 @@ def begin_families(path: Path, suite: str, names: tuple[str, ...]) -> Families:
     return wanted
 
 
-def fresh_folder(settings: Settings, suite: str = "") -> Path:
-    """A folder that no run has used: runs/MODEL-TASK-TIME, or runs/MODEL-suite-SUITE-TIME."""
-    name = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in settings.model)
+def fresh_folder(settings: Settings, suite: str = "", models: int = 1) -> Path:
+    """A folder that no run has used: runs/MODEL-TASK-TIME, or runs/MODEL-suite-SUITE-TIME; of several models
+    with their number."""
+    name = folder_name(settings.model) if models == 1 else f"{models}-models"
     asked = f"suite-{suite}" if suite else settings.task
     path = Path("runs") / f"{name}-{asked}-{datetime.now():%Y%m%d-%H%M%S}"
     while path.exists():

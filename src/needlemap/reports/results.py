@@ -26,6 +26,7 @@ from needlemap.reports.summary import FAMILY_RULES, read_families, scores_of
 from needlemap.settings.grid import percent
 from needlemap.text.printable import printable
 
+DEEP = 4  # folders below the one that is looked through
 Read = Mapping[str, Loaded | None]
 _DEPTHS = ("depth_percent", "realised_depth_percent")
 
@@ -195,10 +196,12 @@ def _lost(read: Read) -> float:
     return sum(shares) / max(1, len(shares))
 
 
-def runs_below(path: Path) -> Iterator[Path]:
-    """The folders of all runs in a folder and its folders, itself too, by name; links are not followed."""
+def runs_below(path: Path, deep: int = DEEP) -> Iterator[Path]:
+    """The folders of all runs in a folder, itself too, and in its folders, so many deep, by name; links are
+    not followed."""
     if is_run_folder(path):
         yield path
+    if is_run_folder(path) or not deep:
         return
     with os.scandir(path) as entries:
         inside = sorted(
@@ -207,7 +210,7 @@ def runs_below(path: Path) -> Iterator[Path]:
             if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
         )
     for name in inside:
-        yield from runs_below(path / name)
+        yield from runs_below(path / name, deep - 1)
 
 
 def listed(path: Path) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
+from pathlib import Path
 
 from needlemap.maps.clusters import FEWEST, ClusterMean, noise_floor
 from needlemap.maps.cube import Cube
@@ -21,7 +22,7 @@ from needlemap.maps.effective import (
 )
 from needlemap.maps.intervals import trials_needed
 from needlemap.maps.map import Map, position_gap, total_score
-from needlemap.records.families import Families
+from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.reports.labels import (
     depth_score_labels,
@@ -184,6 +185,41 @@ def family_lines(
         *_mean_lines(scores_of(read), lengths, wide, rules),
     ]
     return [printable(line, line=True) if at == 0 else printable(line) for at, line in enumerate(lines)]
+
+
+def model_lines(paths: Sequence[Path]) -> list[str]:
+    """A row a run: its model, score by length, of several families their mean; lengths that any has."""
+    read = [(families, read_families(families)) for families in map(families_of, paths)]
+    rows = [_model_row(families, found) for families, found in read]
+    lengths = sorted({length for _, scores, _, _ in rows for length in scores})
+    wide = max(len("model"), *(len(name) for name, *_ in rows))
+    labels = length_labels(lengths)
+    heads = " ".join(["model".ljust(wide), *(labels[length].rjust(_WIDTH) for length in lengths), "   all"])
+    return [heads, *(_told_model(row, lengths, wide) for row in rows)]
+
+
+_ModelRow = tuple[str, dict[int, float], float | None, int]
+
+
+def _model_row(families: Families, read: Mapping[str, Loaded | None]) -> _ModelRow:
+    """Its name, its scores, their mean, and how many trials are missing."""
+    begun = [run for run in read.values() if run is not None]
+    name = begun[0].map.model if begun else str(families.path)
+    missing = sum(run.map.missing for run in begun)
+    if families.is_plain:
+        map = begun[0].map
+        return name, {length: mean.score for length, mean in map.margins.items()}, map.overall, missing
+    scores = scores_of(read)
+    mean = scores.overall()
+    by_length = {length: mean.score for length, mean in scores.means().items()}
+    return name, by_length, None if mean is None else mean.score, missing
+
+
+def _told_model(row: _ModelRow, lengths: Sequence[int], wide: int) -> str:
+    name, scores, overall, missing = row
+    cells = [score_label(scores.get(length)).rjust(_WIDTH) for length in lengths]
+    end = f"  {missing:,} missing" if missing else ""
+    return printable(" ".join([name.ljust(wide), *cells, score_label(overall).rjust(_WIDTH)]) + end)
 
 
 def _row(name: str, map: Map | None, lengths: Sequence[int], wide: int) -> str:

@@ -120,6 +120,8 @@ def parsed(name: str, value: Any) -> Any:
     field = Settings.model_fields.get(name)
     if name in _LISTS:
         return _listed(value)
+    if name == "model":  # the flag is repeated for several
+        return value if len(value) > 1 else value[0]
     if field is None:
         return _plain(value)
     if get_origin(field.annotation) is dict:
@@ -137,7 +139,7 @@ def _parameter(name: str, field: FieldInfo, completion: Completion | None) -> in
     kind: Any = Optional[str]  # noqa: UP045 - typer reads it at run time
     if field.annotation is bool:
         kind, flag = Optional[bool], f"{flag}/--no-{name.replace('_', '-')}"  # noqa: UP045
-    elif get_origin(field.annotation) in (list, dict):
+    elif get_origin(field.annotation) in (list, dict) or name == "model":
         kind = Optional[list[str]]  # noqa: UP045
     shown = f"{field.description} (default {field.default})" if _worth_showing(field) else field.description
     option = typer.Option(

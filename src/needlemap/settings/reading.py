@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,7 +13,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from needlemap.errors import SettingsError, did_you_mean
+from needlemap.errors import SettingsError, did_you_mean, validator_words
 from needlemap.files import read_regular, read_yaml
 from needlemap.haystacks.folder import source_of
 from needlemap.http.server import check_address
@@ -47,7 +46,6 @@ DEFAULT_ITEMS: dict[str, dict[str, Any]] = {
         "draw": {"city": _CITIES_ZH, "number": _NUMBER},
     },
 }
-_SHOWN = 200  # characters of a value that is none
 COMMAND = "the command line"
 RENAMED = {  # presets, by the name that they had, and why they have another
     "cdme-multi-2-8k": (
@@ -100,10 +98,18 @@ def configure_in_part(
     named: str | None = None,
     given: Mapping[str, Any] | None = None,
     between: Mapping[str, Mapping[str, Any]] | None = None,
+    subject: Mapping[str, Any] | None = None,
 ) -> tuple[Settings, list[Unheeded]]:
-    """What `configure` gives, and the settings that were left out of it since nothing would read them."""
+    """What `configure` gives, and the settings that were left out of it since nothing would read them.
+
+    subject: of several models that are named together, the one that is meant, with settings of its own.
+    """
     layers = [*(_named(named) if named else []), *(Layer(*each) for each in (between or {}).items())]
     layers.append(Layer(COMMAND, given or {}))
+    if subject is None and len(several := _models(layers)) > 1:
+        named_models = ", ".join(str(each) for each in several)
+        raise SettingsError(f"Several models are named ({named_models}), and this takes one: give --model.")
+    layers = [_of_one(layer, subject) for layer in layers]
     settled, givers = _settle(layers)
     if not between and (older := _older(layers)):
         layers = [Layer(f"{older.tool}'s rules", older.rules, ours=True), *layers]
@@ -111,6 +117,24 @@ def configure_in_part(
     sources = ([named] if named else []) + ([COMMAND] if given or not named else [])
     settings, unheeded = _heeded(settled, givers, layers, " or ".join(sources))
     return _addressed(settings), unheeded
+
+
+def models_named(named: str | None, given: Mapping[str, Any]) -> list[Any]:
+    """The list of models that is named last, by a preset, a file or the command; empty where one is."""
+    return _models([*(_named(named) if named else []), Layer(COMMAND, given)])
+
+
+def _models(layers: Sequence[Layer]) -> list[Any]:
+    found = [layer.data["model"] for layer in layers if layer.data.get("model") is not None]
+    return found[-1] if found and isinstance(found[-1], list) else []
+
+
+def _of_one(layer: Layer, subject: Mapping[str, Any] | None) -> Layer:
+    """A layer with one model in the place of several."""
+    if not isinstance(layer.data.get("model"), list):
+        return layer
+    rest = {name: value for name, value in layer.data.items() if name != "model"}
+    return replace(layer, data={**rest, **(subject or {})})
 
 
 def older_rules(named: str | None, given: Mapping[str, Any]) -> Implied | None:
@@ -217,7 +241,7 @@ def _wrong(raw: Mapping[str, Any]) -> dict[str, str]:
         Settings.model_validate(dict(raw))
     except ValidationError as error:
         for problem in error.errors():  # behind a setting's first follow the other types that were tried
-            found.setdefault(str(problem["loc"][0]), _in_words(problem["msg"], problem["input"]))
+            found.setdefault(str(problem["loc"][0]), validator_words(problem["msg"], problem["input"]))
     for name, axes in (("lengths", (raw.get("lengths", 1), 0)), ("depths", (1, raw.get("depths", 0)))):
         try:
             make_grid(*axes)
@@ -226,24 +250,6 @@ def _wrong(raw: Mapping[str, Any]) -> dict[str, str]:
         except (TypeError, ValueError):  # no text, number or list: told above
             pass
     return found
-
-
-def _in_words(said: str, got: object) -> str:
-    """A validator's message as a sentence of ours."""
-    said = re.sub(r", unable to (parse|interpret).*", "", said.removeprefix("Value error, ").rstrip("."))
-    said = re.sub(r"^Input should be (a )?(valid )?", "must be ", said)
-    said = re.sub(r"^must be (?=(number|integer|string|boolean|list|dictionary)\b)", "must be a ", said)
-    shown = _brief(got)
-    return f"{said}." if shown in said else f"{said}, got {shown}."
-
-
-def _brief(value: object) -> str:
-    """A value as an error shows it: the beginning of a long one."""
-    try:
-        text = repr(value)
-    except ValueError:
-        return "a number of thousands of digits"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 @cache

@@ -49,7 +49,10 @@ class Settings(BaseModel):
 
     # model
     model: str = _MODEL.asked(
-        "baseline/bm25", "Who answers: BACKEND/NAME, as openai/gpt-4o or baseline/bm25.", "subject", "shared"
+        "baseline/bm25",
+        "Who answers: BACKEND/NAME, as openai/gpt-4o; several: repeat the flag, in YAML a list.",
+        "subject",
+        "shared",
     )
     label: str = _MODEL.free(
         "", "The model's short name in figures, tables and CSV; by default BACKEND/NAME.", "shared"

@@ -1,4 +1,7 @@
-"""What a run asks: the settings of its families. A preset is one; a suite, which is data, names several."""
+"""What a run asks: the settings of its families, for each model that is named.
+
+A preset is one family; a suite, which is data, names several.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,16 @@ import yaml
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import read_regular, read_yaml
-from needlemap.settings.reading import COMMAND, Unheeded, configure, configure_in_part, older_rules
-from needlemap.settings.settings import ITEM, Settings, marked, with_role
+from needlemap.settings.reading import COMMAND, Unheeded, configure_in_part, models_named, older_rules
+from needlemap.settings.settings import ITEM, Settings, marked, settings_of, with_role
 
 MARK = "suite:"
 DEFAULT = "demo"
 _KEYS = ("families", "settings")
 _STAY = ("depths",)  # flags that a family with its own does not heed: it may ask about the whole text
 _EACH = ("task", *ITEM)  # what makes a family
+_SPEED = ("prices", "concurrency", "requests_per_minute", "tokens_per_minute", "timeout_s", "retries")
+_MODEL_S_OWN = (*settings_of("Model"), *_SPEED)  # what one of several models may have to itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +44,120 @@ class Chosen:
 
 
 def choose(named: str | None, flags: Mapping[str, Any]) -> Chosen:
-    """The families of a preset, a file or a suite; of the demo without one and without a flag that matters.
+    """What `choose_each` gives, of one model. Raises SettingsError for several."""
+    return only_model(choose_each(named, flags))
+
+
+def only_model(each: Mapping[str, Chosen]) -> Chosen:
+    """What is asked of the only model. Raises SettingsError for several."""
+    if len(each) > 1:
+        raise SettingsError(f"{len(each)} models are named, and this takes one. Give one with --model.")
+    return next(iter(each.values()))
+
+
+def choose_each(named: str | None, flags: Mapping[str, Any]) -> dict[str, Chosen]:
+    """The families of a preset, a file or a suite, of the demo without one and without a flag that matters,
+    for each model that is named, by the name of its folder; for one model by ''.
 
     The same arguments mean the same trials, whichever command they are given to. Raises SettingsError.
     """
+    subjects = [_subject(each) for each in _models(named, flags)]
+    if len(subjects) < 2:
+        chosen, unheeded = _chosen(named, flags, subjects[0] if subjects else None)
+        _refuse([unheeded])
+        return {"": chosen}
+    found = {}
+    for name, subject in zip(_folder_names(subjects), subjects, strict=True):
+        try:
+            found[name] = _chosen(named, flags, subject)
+        except SettingsError as error:
+            raise SettingsError(f"Model '{subject['model']}': {error}") from None
+    _refuse([unheeded for _, unheeded in found.values()], subjects)
+    _refuse_one_address([chosen.first for chosen, _ in found.values()], subjects)
+    return {name: chosen for name, (chosen, _) in found.items()}
+
+
+def _models(named: str | None, flags: Mapping[str, Any]) -> list[Any]:
+    """The list of models that is named last."""
+    if named is None or not named.startswith(MARK):
+        return models_named(named, flags)
+    theirs = load_suite(named.removeprefix(MARK)).settings.get("model")
+    model = flags.get("model") or theirs
+    return model if isinstance(model, list) else []
+
+
+def _subject(model: Any) -> dict[str, Any]:
+    """One of several models, with settings of its own. Raises SettingsError."""
+    if isinstance(model, str):
+        return {"model": model}
+    if not isinstance(model, dict) or not isinstance(model.get("model"), str):
+        raise SettingsError(
+            f"One of several models is no model: {model!r}. Write BACKEND/NAME, or a mapping such as "
+            f"{{model: openai/NAME, base_url: URL}}."
+        )
+    for name in model:
+        if name not in _MODEL_S_OWN:
+            raise SettingsError(
+                f"'{name}' cannot be one model's own. {did_you_mean(str(name), _MODEL_S_OWN)} Give it beside "
+                f"the list: it holds for all of them."
+            )
+    return dict(model)
+
+
+def _folder_names(subjects: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A folder's name for each model: its label, else what it is called. Raises SettingsError for twins."""
+    names = [folder_name(str(each.get("label") or each["model"])) for each in subjects]
+    for name, subject in zip(names, subjects, strict=True):
+        if names.count(name) > 1:
+            raise SettingsError(
+                f"Model '{subject['model']}' is named twice. Name it once, or give each a label in a YAML "
+                f"file."
+            )
+    return names
+
+
+def folder_name(text: str) -> str:
+    """A text as the name of a folder.
+
+    >>> folder_name("openai/org/my model")
+    'openai-org-my-model'
+    """
+    return "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in text)
+
+
+def _chosen(
+    named: str | None, flags: Mapping[str, Any], subject: Mapping[str, Any] | None
+) -> tuple[Chosen, list[Unheeded]]:
+    """What is asked of one model, and what it does not read of the settings of a plain run."""
     if named is not None and named.startswith(MARK):
         suite = load_suite(named.removeprefix(MARK))
-        return Chosen(suite.name, suite.settle(flags))
+        return Chosen(suite.name, suite.settle(flags, subject)), []
     named = named or (DEFAULT if set(flags) <= {*with_role("grid", "free")} else None)
-    settings = configure(named, flags)
+    settings, unheeded = configure_in_part(named, flags, subject=subject)
     older = None if settings.quiet else older_rules(named, flags)
-    return Chosen("", {"": settings}, older.told(settings.model_dump()) if older else "")
+    told = older.told(settings.model_dump()) if older else ""
+    return Chosen("", {"": settings}, told), [each for each in unheeded if not each.replaced]
+
+
+def _refuse(models: Sequence[Sequence[Unheeded]], subjects: Sequence[Mapping[str, Any]] = ({},)) -> None:
+    """Raises SettingsError for a setting that no model reads, or that is one model's own and not read."""
+    shared = set.intersection(*({each.name for each in unheeded} for unheeded in models))
+    for unheeded, own in zip(models, subjects, strict=True):
+        for each in unheeded:
+            if each.name in shared or each.name in own:
+                raise SettingsError(each.why)
+
+
+def _refuse_one_address(each: Sequence[Settings], subjects: Sequence[Mapping[str, Any]]) -> None:
+    """Raises SettingsError where one address would be sent the keys of several vendors."""
+    pairs = zip(each, subjects, strict=True)
+    shared = [settings for settings, own in pairs if settings.base_url and "base_url" not in own]
+    asked = {settings.backend for settings in shared if settings.base_url == shared[0].base_url}
+    if len(asked) > 1:
+        raise SettingsError(
+            f"--base-url is one server, and the models have several back ends ({', '.join(sorted(asked))}). "
+            f"In a YAML file give each its own: model: [{{model: openai/NAME, base_url: URL}}, ...]"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +170,13 @@ class Suite:
     families: Mapping[str, Mapping[str, Any]]
     settings: Mapping[str, Any]
 
-    def settle(self, flags: Mapping[str, Any]) -> dict[str, Settings]:
-        """Each family's settings; later ones win: preset, suite, family, flags. Raises SettingsError."""
+    def settle(
+        self, flags: Mapping[str, Any], subject: Mapping[str, Any] | None = None
+    ) -> dict[str, Settings]:
+        """Each family's settings; later ones win: preset, suite, family, flags. Raises SettingsError.
+
+        subject: of several models the one that is meant, with settings of its own.
+        """
         for name in _EACH:
             if name in flags:
                 raise SettingsError(
@@ -74,7 +187,7 @@ class Suite:
                 raise SettingsError(
                     f"Each family of suite '{self.name}' has its own {name}: leave --{name} out."
                 )
-        settled = {family: self._settled(family, flags) for family in self.families}
+        settled = {family: self._settled(family, flags, subject) for family in self.families}
         self._refuse_unheeded([unheeded for _, unheeded in settled.values()])
         found = {family: settings for family, (settings, _) in settled.items()}
         for name in marked("shared"):
@@ -86,14 +199,16 @@ class Suite:
                 )
         return found
 
-    def _settled(self, family: str, flags: Mapping[str, Any]) -> tuple[Settings, list[Unheeded]]:
+    def _settled(
+        self, family: str, flags: Mapping[str, Any], subject: Mapping[str, Any] | None
+    ) -> tuple[Settings, list[Unheeded]]:
         """A family's settings, and what it does not read of those that it shares with others."""
         own = dict(self.families[family])
         preset, mine = own.pop("preset", None), f"family '{family}' of suite '{self.name}'"
         between = {self._place: self.settings, mine: own}
         given = {name: value for name, value in flags.items() if name not in _STAY or name not in own}
         try:
-            settings, unheeded = configure_in_part(preset, given, between)
+            settings, unheeded = configure_in_part(preset, given, between, subject)
         except SettingsError as error:
             raise SettingsError(f"Family '{family}': {error}") from None
         shared = [each for each in unheeded if each.where in (self._place, COMMAND)]
