@@ -22,6 +22,7 @@ def golden() -> ModuleType:
     return module
 
 
+@pytest.mark.timeout(1500)  # half a minute, or ten where others compute beside it
 def test_prompts_keys_records_plans_comparisons_tables_pages_and_other_tools_files_stay_as_they_are(
     golden: ModuleType,
 ) -> None:

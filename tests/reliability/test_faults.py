@@ -65,7 +65,7 @@ def cells(run: Path) -> dict[tuple[int, float], float | None]:
 def test_trials_on_a_failing_server_end_scored_or_classified_and_resumes_mend_the_map(needlemap, wires):
     sound, failing = wires("--forgets", "0.3"), wires("--forgets", "0.3")
     grid = (*GRID, *PATIENCE)
-    needlemap.run(sound, *grid, "-o", "sound")
+    needlemap.run(sound, *GRID, "--concurrency", "32", "-o", "sound")
     wanted = scores(needlemap.records("sound"))
     assert len(wanted) == TRIALS
     assert 0.6 < sum(wanted.values()) / TRIALS < 0.8  # a map with something to get wrong
