@@ -132,12 +132,11 @@ class Run:
 
         width: of a figure for a paper, as '3.25in' or 'column'. Raises SettingsError for any other.
         """
-        runs = families_of(self.path).folders
         if Path(path).suffix.lower() == ".html":
             from needlemap.reports.page.document import write_page
 
-            return write_page(runs, path, title=title, palette=palette)
-        loaded = [load_run(run) for run in runs]
+            return write_page([self.path], path, title=title, palette=palette)
+        loaded = [load_run(run) for run in families_of(self.path).folders]
         if is_table(path):
             return write_table(loaded, path)
         from needlemap.reports.figures.figure import figure_of, write_figure

@@ -115,6 +115,11 @@ class Bench:
         """A run in which every fourth answer is wrong."""
         return self.run("plain", "ok", "ok", "ok", "say:I do not know.")
 
+    def other(self) -> Path:
+        """A run of another needle."""
+        needle = {"needle": "The gate code is 4711.", "question": "What is the gate code?"}
+        return self.run("other", **needle, keywords=["4711"])
+
     def changed(self, name: str, new: str, change: Callable[[dict[str, Any]], None]) -> Path:
         """A copy of a run in which `change` was made to each record."""
         folder = self.folder / new
@@ -128,7 +133,7 @@ class Bench:
 
     def report(self, *runs: str, title: str | None = None) -> Path:
         """The page of runs."""
-        file = self.folder / f"{len(runs)} {runs[0][:20]}.html"
+        file = self.folder / f"{len(runs)} {runs[0][:20]} {runs[-1][:9]}.html"
         return file if file.exists() else write_page([self.folder / run for run in runs], file, title=title)
 
 
@@ -174,6 +179,39 @@ def three(bench: Bench) -> Path:
     """The plain run, one of the same trials that does better, and one of another needle."""
     bench.plain()
     bench.run("better")
-    needle = {"needle": "The gate code is 4711.", "question": "What is the gate code?", "keywords": ["4711"]}
-    bench.run("other", **needle)
+    bench.other()
     return bench.report("plain", "better", "other")
+
+
+@pytest.fixture(scope="session")
+def unlike(bench: Bench) -> Path:
+    """Two runs that cannot be compared."""
+    bench.run("better")
+    bench.other()
+    return bench.report("better", "other")
+
+
+@pytest.fixture(scope="session")
+def two(bench: Bench) -> Path:
+    """The plain run and one of the same trials that does better."""
+    bench.plain()
+    bench.run("better")
+    return bench.report("plain", "better")
+
+
+@pytest.fixture(scope="session")
+def suites(bench: Bench) -> tuple[Path, Path]:
+    """Two runs of one suite: all that can be found, and the last 600 tokens of it."""
+    asked = {"model": "baseline/bm25", "lengths": "600,1200", "depths": "0,100", "repeats": 1, "quiet": True}
+    for name, options in (("full", {}), ("lossy", {"model_options": {"window": 600}, "label": "lossy"})):
+        if not (bench.folder / name).exists():
+            needlemap.run(
+                "suite:ruler-niah", out=bench.folder / name, tokenizer="cl100k_base", **asked, **options
+            )
+    return bench.folder / "full", bench.folder / "lossy"
+
+
+@pytest.fixture(scope="session")
+def suite(bench: Bench, suites: tuple[Path, Path]) -> Path:
+    """The page of one of them."""
+    return bench.report(suites[0].name)

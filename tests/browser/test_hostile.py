@@ -79,6 +79,7 @@ def test_names_and_titles_are_text(visit, hostile):
 
 def test_every_trial_can_be_read_and_none_runs(visit, hostile):
     page = visit(hostile)
+    page.get_by_role("tab").nth(2).click()
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     seen = set()
     for number in range(20):

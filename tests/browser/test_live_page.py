@@ -40,6 +40,20 @@ def going(needlemap, wire):
     return start
 
 
+SEEN = """() => {
+    const count = (selector) => document.querySelectorAll(selector).length;
+    return {
+        state: document.querySelector("#live").dataset.state,
+        readings: document.querySelector("#readings").innerText,
+        legend: document.querySelector("#legend").innerText,
+        terms: count("#readings dt"),
+        provisional: count("#readings .provisional"),
+        warnings: count("#readings .warn"),
+        empty: document.querySelector("#grid .cell.unasked")?.getAttribute("aria-label") ?? null,
+    };
+}"""
+
+
 def measured(page):
     return page.locator("#grid .cell:not(.unmeasured)").count()
 
@@ -85,3 +99,27 @@ def test_when_the_run_is_gone_the_page_says_so_and_still_works(visit, going):
     assert "does not answer any more" in page.locator("#live").inner_text()
     page.locator("#grid .cell:not(.unmeasured)").first.click()
     assert page.locator(".chip").count() >= 1
+
+
+def test_while_it_goes_on_numbers_look_provisional_and_what_is_to_come_is_no_failure(visit, going):
+    """A length of 11 trials of 44 looked final, and 33 trials to come were "not measured", in red."""
+    process, address = going()
+    page = visit(address)
+    page.watch.expected = ASKED
+    page.locator("#grid .cell:not(.unmeasured)").first.wait_for()
+    before = page.evaluate(SEEN)  # at one moment, as the run goes on
+    assert before["state"] == "running"
+    assert "Mean of all prompts so far" in before["readings"]
+    assert "Still to ask" in before["readings"]
+    assert "Not measured\n0\n" in before["readings"]
+    assert before["provisional"] == before["terms"]
+    assert before["warnings"] == 0
+    assert "not asked yet" in before["legend"]
+    assert "score not asked yet" in before["empty"]
+    page.locator("#live[data-state=ended]").wait_for()
+    after = page.evaluate(SEEN)
+    assert "so far" not in after["readings"]
+    assert "Still to ask" not in after["readings"]
+    assert after["provisional"] == 0
+    assert after["empty"] is None
+    process.communicate(timeout=250)

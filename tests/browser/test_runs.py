@@ -3,44 +3,104 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
+
+from needlemap.reports.style import CHANGES, DARK_CHANGES
 
 
 def tabs(page):
     return page.locator("[role=tab]")
 
 
-def test_runs_stand_side_by_side_with_score_interval_and_n(visit, three):
-    page = visit(three)
-    names = ["openai/plain", "openai/better", "openai/other", "Difference"]
-    assert [text.split("\n")[0] for text in tabs(page).all_inner_texts()] == names
-    for text in tabs(page).all_inner_texts()[:3]:
-        assert re.search(r"[\d.]+ \[[\d.]+, [\d.]+\] n=\d+", text)
-    assert page.locator(".thumbnail").count() == 4
+def tab(page, name):
+    return tabs(page).filter(has=page.locator(".tab-name", has_text=re.compile(f"^{name}")))
 
 
-def test_a_click_on_a_run_shows_it(visit, three):
+def chosen(page):
+    return page.locator("[role=tab][aria-selected=true] .tab-name").inner_text().split("\n")[0]
+
+
+def test_several_runs_open_with_their_curves_and_each_has_score_interval_and_n(visit, three):
     page = visit(three)
+    names = ["Curves", "openai/plain", "openai/better", "openai/other", "Difference"]
+    assert [text.split("\n")[0] for text in page.locator(".tab-name").all_inner_texts()] == names
+    assert chosen(page) == "Curves"
+    for name in names[1:4]:
+        assert re.search(r"[\d.]+ \[[\d.]+, [\d.]+\] n=\d+", tab(page, name).inner_text())
+        row = page.locator("#sheet tbody tr", has_text=name).inner_text()
+        assert re.search(r"[\d.]+\s+\[[\d.]+, [\d.]+\] n=\d+", row)
+    assert page.locator("#sheet [data-curve]").count() == 3
+    assert page.locator(".end-name bdi").all_inner_texts() == names[1:4]
+    assert not page.locator("#grid").is_visible()
+
+
+def test_a_curve_holds_its_runs_scores_by_length(visit, three):
+    page = visit(three)
+    page.locator("#sheet .hover-bar").nth(1).hover()
+    told = page.locator("#tip").inner_text()
+    assert told.startswith("400 tokens")
+    page.mouse.move(5, 5)
+    for name in ("openai/plain", "openai/better"):
+        score = re.search(rf"{name}\s+([\d.]+ %)", told)[1]
+        tab(page, name).click()
+        page.locator("#by-length .hover-bar").nth(1).hover()
+        assert score in page.locator("#tip").inner_text()
+        page.mouse.move(5, 5)
+
+
+def test_names_of_curves_do_not_touch_and_a_row_lights_its_curve(visit, three):
+    page = visit(three)
+    tops = sorted(box.bounding_box()["y"] for box in page.locator(".end-name").all())
+    assert all(b - a >= 14 for a, b in pairwise(tops))
+    page.locator("#sheet tbody tr").nth(1).hover()
+    assert page.locator(".curve.lit").get_attribute("data-curve") == "1"
+
+
+def test_a_row_or_a_tab_leads_to_a_runs_map(visit, three):
+    page = visit(three)
+    page.locator("#sheet .link", has_text="openai/plain").click()
     before = page.locator("#readings").inner_text()
-    tabs(page).nth(1).click()
-    assert tabs(page).nth(1).get_attribute("aria-selected") == "true"
+    tab(page, "openai/better").click()
+    assert chosen(page) == "openai/better"
     assert page.locator("#readings").inner_text() != before
     assert "score 100.0 %" in page.locator("#grid .cell").first.get_attribute("aria-label")
 
 
 def test_keys_switch_runs_and_the_open_trial_stays(visit, three):
     page = visit(three)
+    tab(page, "openai/plain").click()
     page.locator("#grid [data-cell='7']").click()
     page.keyboard.press("n")
-    tabs(page).first.focus()
+    tab(page, "openai/plain").focus()
     page.keyboard.press("ArrowRight")
-    assert page.locator("[role=tab][aria-selected=true]").inner_text().startswith("openai/better")
+    assert chosen(page) == "openai/better"
     assert page.evaluate("document.activeElement.getAttribute('aria-selected')") == "true"
     assert page.locator("#pane-heading").inner_text() == "400 tokens at 50 %"
     assert page.locator("#trial h3").inner_text().startswith("Repeat 1")
     page.keyboard.press("End")
-    assert page.locator("[role=tab][aria-selected=true]").inner_text().startswith("Difference")
+    assert chosen(page) == "Difference"
     page.keyboard.press("ArrowRight")
-    assert page.locator("[role=tab][aria-selected=true]").inner_text().startswith("openai/plain")
+    assert chosen(page) == "Curves"
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#pane-heading").inner_text() == "400 tokens at 50 %"
+
+
+def test_two_runs_open_with_the_verdict(visit, two):
+    """They opened with the first one's map, and on a phone the verdict was off the screen."""
+    page = visit(two)
+    assert chosen(page) == "Difference"
+    assert page.locator("h1").inner_text() == "openai/better against openai/plain"
+    assert page.title() == "openai/plain · openai/better"
+    assert re.search(r"Verdict\s+better", page.locator("#readings").inner_text())
+
+
+def test_on_a_phone_every_tab_is_in_reach_and_the_verdict_in_sight(visit, two):
+    page = visit(two, viewport={"width": 400, "height": 800})
+    for each in tabs(page).all():
+        box = each.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 400
+    assert page.locator("#readings dd").first.bounding_box()["y"] < 500
 
 
 def test_the_difference_has_its_verdict_and_a_scale_about_zero(visit, three):
@@ -52,7 +112,8 @@ def test_the_difference_has_its_verdict_and_a_scale_about_zero(visit, three):
     ends = page.locator("#legend .ends").inner_text().split()
     assert ends[0].strip("−") == ends[2].strip("+")
     assert ends[1] == "0"
-    assert "verdict: better (the whole 95 % interval is a gain)" in page.locator("#verdict pre").inner_text()
+    verdict = page.locator("#verdict pre").inner_text().splitlines()[-1]
+    assert verdict == "verdict: better, of these 3 haystacks only (the whole 95 % interval is a gain)"
 
 
 def test_a_cell_of_the_difference_is_exploration_and_holds_trials_of_both(visit, three):
@@ -70,18 +131,46 @@ def test_a_cell_of_the_difference_is_exploration_and_holds_trials_of_both(visit,
     assert "Run openai/better" in page.locator("#trial").inner_text()
 
 
-def test_loss_and_gain_have_colours_that_nobody_confuses(visit, three):
+def test_loss_and_gain_have_the_figures_colours_that_nobody_confuses(visit, three):
     page = visit(three)
     tabs(page).last.click()
     ramp = page.locator("#legend .ramp").evaluate("ramp => getComputedStyle(ramp).backgroundImage")
-    assert "rgb(138, 67, 9)" in ramp
-    assert "rgb(26, 76, 134)" in ramp
+    assert f"rgb{rgb(CHANGES[0])}" in ramp
+    assert f"rgb{rgb(CHANGES[-1])}" in ramp
 
 
-def test_what_cannot_be_compared_says_why(visit, three):
-    refused = visit(three).locator("#refused").inner_text()
-    assert refused.startswith("Not compared: openai/plain with openai/other.")
-    assert "needle" in refused
+def test_in_the_dark_what_did_not_change_is_dark_and_on_paper_it_is_white(visit, three):
+    """The map of differences was glaring white on a dark page."""
+    page = visit(three, color_scheme="dark")
+    tabs(page).last.click()
+    spoken = [each.get_attribute("aria-label") for each in page.locator("#grid .cell").all()]
+    same = next(number for number, words in enumerate(spoken) if "difference +0.0 points" in words)
+    colour = "cell => getComputedStyle(cell).backgroundColor"
+    box = page.locator(f"#grid [data-cell='{same}']")
+    assert box.evaluate(colour) == f"rgb{rgb(DARK_CHANGES[2])}"
+    page.emulate_media(media="print", color_scheme="dark")
+    assert box.evaluate(colour) == f"rgb{rgb(CHANGES[2])}"
+
+
+def rgb(hex):
+    return tuple(int(hex[at : at + 2], 16) for at in (1, 3, 5))
+
+
+def test_what_cannot_be_compared_is_one_quiet_line_and_why_is_folded(visit, three):
+    page = visit(three)
+    words = "Not compared with openai/plain, as they asked or scored something else: openai/other."
+    assert page.locator("#sheet .lines").inner_text() == words
+    why = page.locator("#notes details", has_text="What is not compared, and why")
+    assert why.get_attribute("open") is None
+    why.locator("summary").click()
+    assert "needle" in why.inner_text()
+
+
+def test_runs_that_asked_something_else_open_with_curves_and_that_line(visit, unlike):
+    page = visit(unlike)
+    assert chosen(page) == "Curves"
+    assert "Not compared with openai/better" in page.locator("#sheet .lines").inner_text()
+    assert tabs(page).count() == 3
 
 
 def test_settings_that_differ_are_marked(visit, three):
@@ -111,7 +200,7 @@ def test_versions_hashes_and_totals_are_there(visit, three):
         assert words in notes, words
 
 
-def test_means_of_nobody_knows_how_many_answers_show_no_n_and_no_interval(visit, typed, tmp_path):
+def test_means_over_an_unknown_number_of_answers_show_no_n_and_no_interval(visit, typed, tmp_path):
     """An OpenCompass summary: every number is a mean of unknown size, so no interval of it is made up."""
     rows = ["dataset,version,metric,mode,first,second"]
     rows += [
@@ -123,12 +212,12 @@ def test_means_of_nobody_knows_how_many_answers_show_no_n_and_no_interval(visit,
     typed("import", "summary.csv", "-o", "runs", folder=tmp_path)
     typed("report", "runs/first", "runs/second", "-o", "page.html", folder=tmp_path)
     page = visit(tmp_path / "page.html")
-    assert "4 means" in tabs(page).first.inner_text()
-    page.locator("#grid .cell").first.click()
     shown = page.locator("#page").inner_text()
-    assert "of how many answers, nobody knows" in shown
-    assert "1 mean" in page.locator("#cell").inner_text()
-    tabs(page).last.click()
-    shown += page.locator("#page").inner_text()
     assert "+5.0 points\n4 means in both" in shown
+    tabs(page).last.click()
+    assert "4 means" in tabs(page).last.inner_text()
+    page.locator("#grid .cell").first.click()
+    shown += page.locator("#page").inner_text()
+    assert "over an unknown number of answers" in shown
+    assert "1 mean" in page.locator("#cell").inner_text()
     assert not re.search(r"\[[+−\d.]+, [+−\d.]+\]|n=\d|\d trials?\b|\bp [<\d]", shown)

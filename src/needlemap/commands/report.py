@@ -85,12 +85,12 @@ def report_command(
         alone = [path for path in runs if path not in [families.path for families in several]]
         _draw(_opened(alone, dataset_length), look)
         return
-    paths = _folders(runs)
     page = out is not None and out.suffix.lower() == ".html"  # says it where a run is given twice
-    loaded = _opened(paths if page else list(dict.fromkeys(paths)), dataset_length)
+    loaded = [] if page and not trackers else _opened(list(dict.fromkeys(_folders(runs))), dataset_length)
     if out is not None:
         new = "" if out.parent.is_dir() else f" (in a new folder, {out.parent})"
-        show(f"{_written(loaded, out, format, look)}{new}", file=sys.stderr)
+        shown = _written(_whole_runs(runs, dataset_length) if page else loaded, out, format, look)
+        show(f"{shown}{new}", file=sys.stderr)
     for tracker in trackers:
         for place in log_runs(loaded, tracker, step, title=title, palette=palette, rules=look.rules):
             show(place, file=sys.stderr)
@@ -129,6 +129,14 @@ def _folders(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
+def _whole_runs(paths: Sequence[Path], dataset_length: str) -> list[Loaded | Path]:
+    """For a page, which shows the families of one run together: runs with several are read by it."""
+    found: list[Loaded | Path] = []
+    for path in paths:
+        found += _opened([path], dataset_length) if families_of(path).is_plain else [path]
+    return found
+
+
 def _width(text: str | None) -> float | None:
     return None if text is None else parse_width(text)
 
@@ -159,14 +167,15 @@ def _draw(runs: Sequence[Loaded], look: Look) -> None:
             show(line, file=sys.stderr)
 
 
-def _written(runs: Sequence[Loaded], out: Path, format: str, look: Look) -> Path:
-    """One file, in the format that its suffix names."""
+def _written(given: Sequence[Loaded | Path], out: Path, format: str, look: Look) -> Path:
+    """One file, in the format that its suffix names. given: read, but for runs with families in a page."""
     if look.width is not None and out.suffix.lower() not in FIGURES:
         raise SettingsError(f"--width is a figure's, and {out.name} is none. Give {', '.join(FIGURES)}.")
     if format != "cells" and not is_table(out):
         raise SettingsError(f"--format is a table's, and {out.name} is none. Give .csv or .parquet.")
     if out.suffix.lower() == ".html":
-        return write_page(runs, out, title=look.title, palette=look.palette, rules=look.rules)
+        return write_page(given, out, title=look.title, palette=look.palette, rules=look.rules)
+    runs = [run for run in given if isinstance(run, Loaded)]
     for note in (note for run in runs for note in run.notes):
         show(f"note: {printable(note)}", file=sys.stderr)
     if is_table(out):

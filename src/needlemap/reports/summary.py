@@ -37,6 +37,7 @@ from needlemap.text.printable import printable
 DROP = 0.05
 FAMILY_RULES = (f"absolute:{100 * PUBLISHED:g}", "absolute:85", "relative:85", "auc")
 _WIDTH = 6
+NO_MEAN = "no mean over families yet: no length has a score of each of them"
 
 
 def summary_lines(cube: Cube, rules: tuple[str, ...] = RULES) -> list[str]:
@@ -235,12 +236,14 @@ def _mean_lines(mean: FamilyScores, lengths: Sequence[int], wide: int, rules: tu
     """The mean over families, where each of them has a score, and how far it holds."""
     means = mean.means()
     texts = [score_label(means[length].score if length in means else None) for length in lengths]
-    whole = sum(mean.score for mean in means.values()) / len(means) if means else None
-    cells = [text.rjust(_WIDTH) for text in (*texts, score_label(whole))]
+    cells = [text.rjust(_WIDTH) for text in (*texts, score_label(mean_of(means)))]
     lines = [" ".join(["mean".ljust(wide), *cells])]
-    if not means:
-        return [*lines, "no mean over families yet: no length has a score of each of them"]
-    return [*lines, _interval_line(means), *_mean_length_lines(mean, means, rules)]
+    return [*lines, *(mean_length_lines(mean, means, rules) if means else [NO_MEAN])]
+
+
+def mean_of(means: Mapping[int, Mean]) -> float | None:
+    """The mean over families and lengths; None without a length that all have."""
+    return sum(mean.score for mean in means.values()) / len(means) if means else None
 
 
 def _interval_line(means: dict[int, Mean]) -> str:
@@ -256,12 +259,14 @@ def _interval_line(means: dict[int, Mean]) -> str:
     return f"mean over families, 95 %: {' · '.join(known)}"
 
 
-def _mean_length_lines(mean: FamilyScores, means: dict[int, Mean], rules: tuple[str, ...]) -> list[str]:
+def mean_length_lines(mean: FamilyScores, means: dict[int, Mean], rules: tuple[str, ...]) -> list[str]:
+    """How sure the mean over families is, and how far it holds."""
     published, threshold = published_length(means), f"{100 * PUBLISHED:g}"
     said = _length(published, list(means))
     ours = [(rule, mean.effective(parse_rule(rule))) for rule in rules]
     shown = [f"{rule} {effective_label(each)}" for rule, each in ours if each is not None]
     return [
+        _interval_line(means),
         f"effective length as published, the largest whose mean exceeds {threshold}: {said}",
         f"effective length of the mean: {' · '.join(shown)}",
     ]

@@ -23,17 +23,20 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from needlemap.errors import SettingsError
+from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import write_report
 from needlemap.maps.effective import RULES
-from needlemap.records.loaded import Loaded, load_run
+from needlemap.records.families import families_of
+from needlemap.records.loaded import Loaded
 from needlemap.reports.labels import score_label
 from needlemap.reports.page.payload import summary
+from needlemap.reports.page.sheets import Subject
 from needlemap.reports.page.trials import FULL, Detail, trial_columns
+from needlemap.reports.summary import read_families
 
 LEVEL = 6  # of compression: higher ones take three times as long for two percent
 LIVE = '<meta name="needlemap-live" content="data">'
-SCRIPTS = ("text", "state", "map", "margins", "overview", "trial", "pane", "notes", "main")  # as they run
+SCRIPTS = ("text", "state", "map", "margins", "sheet", "overview", "trial", "pane", "main")  # as they run
 _PLACE = re.compile(r"\{\{(csp|live|title|style|script|data|noscript)\}\}")
 
 
@@ -80,10 +83,10 @@ def policy(style: str, script: str, *, live: bool = False) -> str:
 
 
 def title_of(summary: Mapping[str, Any]) -> str:
-    """What the browser's tab says: the title given, else the runs' names."""
-    runs = summary["runs"]
+    """What the browser's tab says: the title given, else what the page opens with is about."""
+    runs, sheets = summary["runs"], summary["sheets"]
     stored = runs[0]["title"] if len(runs) == 1 else None
-    return str(summary["title"] or stored or " · ".join(run["name"] for run in runs))
+    return str(summary["title"] or stored or (sheets[0]["title"] if sheets else runs[0]["name"]))
 
 
 def _blob(name: str, data: bytes) -> str:
@@ -106,8 +109,18 @@ EACH = "Each cell: score in percent (n)."
 
 
 def tables(summary: Mapping[str, Any]) -> str:
-    """HTML of all runs: name, what they come to, and their map in numbers."""
-    return "\n".join(_run(run) for run in summary["runs"])
+    """HTML of all sheets and runs: name, what they come to, and their table or their map in numbers."""
+    return "\n".join([*map(_sheet, summary["sheets"]), *map(_run, summary["runs"])])
+
+
+def _sheet(sheet: Mapping[str, Any]) -> str:
+    lines = "".join(f"<p>{escape(line)}</p>\n" for line in sheet["lines"])
+    rows = [
+        [name, *(text for text, _ in rest)]
+        for name, *rest in (row["cells"] for row in sheet["table"]["rows"])
+    ]
+    shown = "\n".join([_row(sheet["table"]["head"], "th"), *map(_row, rows)])
+    return f"<h2>{escape(sheet['title'])}</h2>\n<table>\n{shown}\n</table>\n{lines}"
 
 
 def _run(run: Mapping[str, Any]) -> str:
@@ -179,14 +192,21 @@ def write_page(
     if again is not None:
         raise SettingsError(f"Run '{again}' is given twice. Give each run once.")
     with _uncollected():
-        runs = [each if isinstance(each, Loaded) else load_run(each) for each in places]
+        runs = [each if isinstance(each, Loaded) else _read_subject(each) for each in places]
         page = make_page(runs, made=datetime.now(UTC), title=title, palette=palette, rules=rules)
     write_report(out, page.encode("utf-8", "replace"))  # a name may hold bytes that are no letter
     return out
 
 
+def _read_subject(path: Path) -> Subject:
+    families = families_of(path)
+    if not families.begun:
+        raise NeedlemapError(f"Suite '{path}' has no run yet. Type: needlemap run suite:NAME -o {path}")
+    return Subject(families, read_families(families))
+
+
 def make_page(
-    runs: Sequence[Loaded],
+    runs: Sequence[Loaded | Subject],
     *,
     made: datetime,
     title: str | None = None,
@@ -195,8 +215,9 @@ def make_page(
     limit: int = LIMIT,
 ) -> str:
     """The page, in as much detail as the limit allows. Raises SettingsError for an unknown palette."""
-    trials, notes = fitted(runs, limit)
-    each = [[*notes, *run.notes] for run in runs]
+    families = [run for each in runs for run in Subject.of(each).runs]
+    trials, notes = fitted(families, limit)
+    each = [[*notes, *run.notes] for run in families]
     found = summary(runs, made=made, title=title, palette=palette, notes=each, rules=rules)
     return page_html(found, trials)
 

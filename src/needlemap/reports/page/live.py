@@ -32,6 +32,7 @@ from needlemap.records.record import Record
 from needlemap.reports.live import Silent, Tally
 from needlemap.reports.page.document import as_json, fitted, page_html
 from needlemap.reports.page.payload import summary
+from needlemap.reports.page.sheets import Subject
 from needlemap.text.printable import show
 
 AT_LEAST_S = 1.0  # from the end of one build to the next
@@ -328,10 +329,11 @@ class LivePage(Silent):
     def _payload(self, records: Sequence[Record], live: dict[str, Any]) -> Payload:
         asked = Loaded(str(self._path), self._about, tuple(latest_records(records)))
         shown = {**self._others, self._path: asked}
-        order = [self._families.folder(name) for name in self._families.names]
-        runs = [shown[path] for path in order if path in shown] or [asked]
-        trials, notes = fitted(runs)
-        return summary(runs, made=datetime.now(UTC), notes=[notes] * len(runs), live=live), trials
+        read = {name: shown.get(self._families.folder(name)) for name in self._families.names}
+        subject = Subject(self._families, read) if any(read.values()) else Subject.of(asked)
+        trials, notes = fitted(subject.runs)
+        told = [notes] * len(subject.runs)
+        return summary([subject], made=datetime.now(UTC), notes=told, live=live), trials
 
 
 def _document(version: Version) -> str:

@@ -1,66 +1,4 @@
 "use strict";
-// A run that still goes: asks the server for what is new, and keeps the reader where they are.
-
-const LIVE_GONE_MS = 5000; // when the server does not answer
-const SPOKEN_EVERY_MS = 20000; // how often a screen reader hears of it
-
-let spoken = 0;
-
-// Begins to ask, where the page was served by a run.
-function follow(take) {
-  const address = document.querySelector('meta[name="needlemap-live"]')?.content;
-  if (address) ask(address, state.summary.live?.version ?? 0, take);
-}
-
-// The server keeps a request until it has news, and has some once a second at most. So it is asked again at once:
-// a hidden tab's timers may run but once a minute, and would miss the end.
-async function ask(address, version, take) {
-  let next = version;
-  while (state.summary.live?.state !== "ended") {
-    try {
-      const reply = await fetch(`${address}?since=${next}`, { cache: "no-store" });
-      if (reply.status === 200) next = taken(await reply.json(), take);
-      else if (reply.status !== 204) throw new Error(`status ${reply.status}`);
-      at("live").classList.remove("gone");
-    } catch {
-      gone();
-      await new Promise((done) => setTimeout(done, LIVE_GONE_MS));
-    }
-  }
-}
-
-function taken(news, take) {
-  take(news.summary, news.trials);
-  drawLive(news.summary.live);
-  at("live-updated").textContent = `updated ${clock()}`;
-  if (Date.now() - spoken > SPOKEN_EVERY_MS || news.summary.live?.state === "ended") {
-    spoken = Date.now();
-    announce(news.summary.live?.line ?? "updated");
-  }
-  return news.version;
-}
-
-function drawLive(live) {
-  at("live").hidden = !live;
-  if (!live) return;
-  at("live").dataset.state = live.state;
-  put(at("live-line"), visible(live.line));
-}
-
-// The run's process is over or cannot be reached: what is shown stays.
-function gone() {
-  const line =
-    "The run does not answer any more. The map is as it was at the last update; the run folder holds everything.";
-  if (!at("live").classList.contains("gone")) announce(line);
-  at("live").hidden = false;
-  at("live").classList.add("gone");
-  at("live-updated").textContent = line;
-}
-
-function clock() {
-  return new Date().toLocaleTimeString("en-GB");
-}
-
 // What the reader does: pointer, touch, keys, menus.
 
 const QUERY_WAIT_MS = 150; // after the last key of a search
@@ -78,6 +16,8 @@ function listen() {
   document.addEventListener("keydown", pageKey);
   document.addEventListener("scroll", hideTip, { passive: true });
   new ResizeObserver(fitMap).observe(at("grid"));
+  new ResizeObserver(fitSheet).observe(at("sheet"));
+  listenToSheet(at("sheet"));
   listenToPrint();
 }
 
@@ -111,6 +51,13 @@ function listenToMargin(margin) {
   margin.addEventListener("pointerleave", hideTip);
 }
 
+// Rows of a sheet's table light their curves; its chart tells of all curves at a length.
+function listenToSheet(sheet) {
+  const light = (event) => lightCurve(event.target.closest?.("tr")?.querySelector("[data-line]")?.dataset.line);
+  for (const type of ["pointerover", "focusin", "pointerleave"]) sheet.addEventListener(type, light);
+  listenToMargin(sheet);
+}
+
 function tipOf(cell) {
   const view = shownView();
   showTip(at("grid").boxes[cell], cellName(view, cell), view.facts(cell));
@@ -120,7 +67,7 @@ function tipOf(cell) {
 function focused(cell) {
   state.active = cell;
   const byKey = at("grid").boxes[cell].matches(":focus-visible");
-  if (byKey) tipOf(cell);
+  if (byKey && state.cell === null) tipOf(cell);
   if (byKey && state.cell !== null) openCell(cell);
   else markActive();
 }
@@ -190,11 +137,42 @@ function reveal() {
 function listenToPrint() {
   let folded = [];
   addEventListener("beforeprint", () => {
+    for (const details of document.querySelectorAll("#notes details")) details.fill();
     folded = [...document.querySelectorAll("#notes details:not([open])")];
     for (const details of folded) details.open = true;
   });
   addEventListener("afterprint", () => {
     for (const details of folded) details.open = false;
+  });
+}
+
+// The box that names what the pointer or the keyboard is on. Screen readers get the same words from the cell.
+
+const TIP_GAP = 10; // pixels
+
+function showTip(anchor, title, facts) {
+  const tip = at("tip");
+  put(tip, el("p", { class: "tip-title" }, visible(title)), factList(facts));
+  tip.hidden = false;
+  placeTip(tip, anchor.getBoundingClientRect());
+}
+
+function hideTip() {
+  at("tip").hidden = true;
+}
+
+// Beside its anchor, so that the column being read stays free; where neither side has room, under or over it.
+function placeTip(tip, anchor) {
+  const { width, height } = tip.getBoundingClientRect();
+  const [wide, high] = [document.documentElement.clientWidth, document.documentElement.clientHeight];
+  const [right, left] = [anchor.right + TIP_GAP, anchor.left - TIP_GAP - width];
+  const beside = right + width <= wide - 4 ? right : left >= 4 ? left : null;
+  const below = anchor.bottom + TIP_GAP + height <= high - 4;
+  const middle = (from, to, size, most) => Math.max(4, Math.min((from + to - size) / 2, most - size - 4));
+  const top = below ? anchor.bottom + TIP_GAP : Math.max(4, anchor.top - TIP_GAP - height);
+  styled(tip, {
+    left: `${beside ?? middle(anchor.left, anchor.right, width, wide)}px`,
+    top: `${beside === null ? top : middle(anchor.top, anchor.bottom, height, high)}px`,
   });
 }
 
@@ -214,7 +192,7 @@ async function main() {
   at("controls").hidden = at("page").hidden = false;
   follow(take);
   (window.requestIdleCallback ?? setTimeout)(() =>
-    state.summary.runs.forEach((_, number) => trialsNow(number, drawPane)),
+    shownView().runs.forEach((number) => trialsNow(number, drawPane)),
   );
 }
 
@@ -233,13 +211,14 @@ function fail(why) {
 
 // A new summary, and with it new trials. The cells are a run's from its start, so the reader's choices stand.
 function take(summary, trials) {
+  const key = state.views[state.view]?.key;
   state.summary = summary;
-  state.views = [
-    ...summary.runs.map((_, number) => runView(summary, number)),
-    ...summary.differences
-      .filter((difference) => !difference.refused)
-      .map((difference) => differenceView(summary, difference)),
-  ];
+  state.views = viewsOf(summary);
+  state.runs = summary.runs.map((_, number) => runView(summary, number));
+  state.view = Math.max(
+    0,
+    state.views.findIndex((view) => view.key === key),
+  );
   if (trials)
     trials.forEach((columns, number) => {
       state.trials[number] = null;
@@ -254,50 +233,42 @@ function draw() {
   keepingFocus(() => {
     drawHead(view);
     drawTabs(state.views, state.view, paletteStops(), chooseView);
-    drawRefused(state.summary);
-    drawGrid(at("grid"), view, paletteStops());
-    drawMargins(view);
-    drawOverview(view, paletteStops());
+    at("sheet").hidden = !view.sheet;
+    at("bench").hidden = Boolean(view.sheet);
+    if (view.sheet) drawSheet(view, paletteStops());
+    else drawMap(view);
     drawNotes(state.summary, view);
     drawLive(state.summary.live);
   });
-  at("grid").classList.toggle("valued", state.values);
   document.documentElement.dataset.theme = state.theme;
+  if (view.sheet) return;
   fitMap();
   markActive();
   drawPane();
 }
 
-function drawHead(view) {
-  const run = view.run ?? state.summary.runs[view.difference.a];
-  const title = state.summary.title ?? run.title ?? view.name;
-  put(at("title"), visible(title));
-  const words = [
-    ["", run.model],
-    ["task ", run.task],
-    ["scorer ", run.scorer],
-    ["mode ", run.mode],
-    ["tokenizer ", run.tokenizer],
-  ];
-  const named = view.difference
-    ? [
-        ["", view.name],
-        ["task ", run.task],
-        ["paired trials", " "],
-      ]
-    : words;
-  put(
-    at("subtitle"),
-    named
-      .filter(([, value]) => value)
-      .flatMap(([word, value], at) => [at ? " · " : "", word, isolated(value)]),
-  );
+function drawMap(view) {
+  drawGrid(at("grid"), view, paletteStops());
+  drawMargins(view);
+  drawOverview(view, paletteStops());
+  at("grid").classList.toggle("valued", state.values);
   at("grid").setAttribute(
     "aria-label",
     plain(`Map of ${view.name}: prompt length across${view.depthless ? "" : ", depth of the needle down"}`),
   );
   put(at("below-name"), "prompt length, tokens");
   put(at("left-name"), view.depthless ? null : el("span", {}, "depth of the needle"));
+}
+
+function drawHead(view) {
+  const { title } = state.summary;
+  put(at("title"), visible(title ?? view.run?.title ?? headOf(view)));
+  const named = title || view.run?.title ? [["", view.run ? "" : headOf(view)]] : [];
+  const words = [...named, ...subtitleOf(view)].filter(([, value]) => value);
+  put(
+    at("subtitle"),
+    words.flatMap(([word, value], at) => [at ? " · " : "", word, isolated(value)]),
+  );
   put(
     at("palette"),
     Object.keys(state.summary.palettes).map((name) =>
@@ -309,13 +280,38 @@ function drawHead(view) {
   at("theme").value = state.theme;
 }
 
+function headOf(view) {
+  if (view.sheet) return view.sheet.title;
+  return view.difference ? `${view.names[1]} against ${view.names[0]}` : view.name;
+}
+
+// What was asked and how: of several runs, what they have in common or all of it.
+function subtitleOf(view) {
+  const runs = view.sheet ? state.summary.runs : view.runs.map((number) => state.summary.runs[number]);
+  const all = (key) => [...new Set(runs.map((run) => run[key]))];
+  const shown = (key) => (all(key).length > 3 ? "" : all(key).join(", "));
+  const whose = view.difference
+    ? [
+        ["A ", view.names[0]],
+        ["B ", view.names[1]],
+        ["", "paired trials"],
+      ]
+    : [["", view.run ? view.run.model : ""]];
+  return [...whose, ...["task", "scorer", "mode", "tokenizer"].map((key) => [`${key} `, shown(key)])];
+}
+
 // Another run or difference; the same cell stays open where it has one.
 function chooseView(number) {
-  const places = [state.active, state.cell].map((cell) => maybe(cell, () => cellPlace(shownView(), cell)));
+  const before = shownView();
+  if (!before.sheet) {
+    state.places = [state.active, state.cell].map((cell) => maybe(cell, () => cellPlace(before, cell)));
+  }
   state.view = number;
-  const [active, open] = places.map((place) => maybe(place, () => cellAt(shownView(), place)));
-  state.active = Math.max(0, active);
+  const to = (place) => (place && !shownView().sheet ? cellAt(shownView(), place) : null);
+  const [active, open] = state.places.map(to);
+  state.active = Math.max(0, active ?? 0);
   state.cell = open === null || open < 0 ? null : open;
+  hideTip();
   draw();
   announce(plain(`${shownView().name}: ${tabWords(shownView())}`));
 }
@@ -331,6 +327,7 @@ function markActive() {
 
 function openCell(cell, { focus = false } = {}) {
   state.active = state.cell = cell;
+  hideTip();
   markActive();
   drawPane();
   if (focus) at("pane-heading").focus();

@@ -19,11 +19,22 @@ function runView(summary, number) {
     ticks: run.depth_ticks,
     share: (cell) => cells.score[cell],
     colours: (palette) => palette,
-    missing: (cell) => (cells.n[cell] === 0 ? "none" : cells.missing[cell] > 0 ? "some" : ""),
+    missing: (cell) => missingOf(cells, cell),
     value: (cell) => (cells.n[cell] === 0 ? "" : wholePercent(cells.score[cell])),
     facts: (cell) => cellFacts(run, cell),
     trialCells: (cell) => [[number, cell]],
   };
+}
+
+// "unasked" and "none": nothing was asked, or measured; "pending" and "some": not all of it.
+function missingOf(cells, cell) {
+  const failed = cells.missing[cell] > cells.unasked[cell];
+  if (cells.n[cell] === 0) return failed ? "none" : "unasked";
+  return failed ? "some" : cells.unasked[cell] ? "pending" : "";
+}
+
+function goesOn() {
+  return state.summary.live?.state === "running";
 }
 
 // The view of a comparison that was made.
@@ -33,7 +44,8 @@ function differenceView(summary, difference) {
   const most = symmetric(cells.difference);
   return {
     key: `difference ${first.path} ${second.path}`,
-    name: `${second.name} \u2212 ${first.name}`,
+    name: difference.name,
+    names: [first.name, second.name],
     difference,
     most,
     runs: [difference.a, difference.b],
@@ -46,6 +58,7 @@ function differenceView(summary, difference) {
     ticks: first.depth_ticks,
     share: (cell) => maybe(cells.difference[cell], (change) => (change / most + 1) / 2),
     colours: () => summary.changes.light,
+    dark: summary.changes.dark,
     missing: (cell) => (cells.difference[cell] === null ? "none" : ""),
     value: (cell) => maybe(cells.difference[cell], wholePoints) ?? "",
     facts: (cell) => differenceFacts(first, cells, cell),
@@ -58,19 +71,31 @@ function cellFacts(run, cell) {
   const { cells } = run;
   const known = (name) => cells[name]?.[cell] ?? null;
   return [
-    ["score", cells.n[cell] ? `${percent(cells.score[cell])} %` : "not measured"],
+    ["score", cells.n[cell] ? `${percent(cells.score[cell])} %` : emptyWords(cells, cell)],
     ["n", restsOn(run, cells.n[cell])],
     ["95 % interval", cells.n[cell] && run.counted ? interval(cells.low[cell], cells.high[cell]) : null],
     ["needle at", run.depthless ? null : maybe(known("realised"), depthWords)],
     ["meant for", run.depthless ? null : depthWords(cells.depth[cell])],
     ["prompt", maybe(known("tokens"), (tokens) => `${count(tokens)} tokens`)],
     ["cached", cacheWords(known("cached"), known("planned"))],
-    ["missing", cells.missing[cell] ? missingWords(cells.missing[cell], known("failures")) : null],
+    lackOf(cells, cell),
     [
       "counted once",
       known("repeated") ? `${counted(known("repeated"), "trial")} with another trial's prompt` : null,
     ],
   ].filter(([, value]) => value !== null);
+}
+
+// What a cell lacks: that it was not asked is no failure.
+function lackOf(cells, cell) {
+  const missing = cells.missing[cell];
+  if (missing > cells.unasked[cell]) return ["missing", missingWords(missing, cells.failures[cell])];
+  return [goesOn() ? "still to ask" : "not asked", missing ? counted(missing, "trial") : null];
+}
+
+function emptyWords(cells, cell) {
+  if (missingOf(cells, cell) === "none") return "not measured";
+  return goesOn() ? "not asked yet" : "not asked";
 }
 
 function differenceFacts(first, cells, cell) {
@@ -156,9 +181,10 @@ function paintCells(boxes, view, palette) {
   boxes.forEach((box, cell) => {
     const share = view.share(cell);
     const missing = view.missing(cell);
-    const colour = share === null || missing === "none" ? null : colourAt(stops, share);
-    paintBox(box, colour);
+    const colour = share === null ? null : colourAt(stops, share);
+    paintBox(box, colour, colour && view.dark ? colourAt(view.dark, share) : colour);
     box.classList.toggle("unmeasured", colour === null);
+    for (const kind of ["unasked", "pending"]) box.classList.toggle(kind, missing === kind);
     box.classList.toggle("partly", missing === "some");
     if (box.textContent !== view.value(cell)) box.textContent = view.value(cell);
   });
@@ -291,44 +317,6 @@ function offset(view, a, b) {
   return Math.abs(middle(a) - middle(b));
 }
 
-// The box that names what the pointer or the keyboard is on. Screen readers get the same words from the cell.
-
-const TIP_GAP = 10; // pixels
-
-function showTip(anchor, title, facts) {
-  const tip = at("tip");
-  put(tip, el("p", { class: "tip-title" }, visible(title)), factList(facts));
-  tip.hidden = false;
-  placeTip(tip, anchor.getBoundingClientRect());
-}
-
-function hideTip() {
-  at("tip").hidden = true;
-}
-
-// Above its anchor where there is room, else below; never outside the window.
-function placeTip(tip, anchor) {
-  const { width, height } = tip.getBoundingClientRect();
-  const left = anchor.left + anchor.width / 2 - width / 2;
-  const above = anchor.top - height - TIP_GAP;
-  const most = document.documentElement.clientWidth - width - 4;
-  styled(tip, {
-    left: `${Math.max(4, Math.min(left, most))}px`,
-    top: `${above >= 4 ? above : anchor.bottom + TIP_GAP}px`,
-  });
-}
-
-// Pairs of a word and a value as a list.
-function factList(facts, attributes = { class: "facts" }) {
-  return el(
-    "dl",
-    attributes,
-    facts.map(([word, value]) =>
-      el("div", {}, el("dt", {}, word), el("dd", {}, value instanceof Node ? value : visible(String(value)))),
-    ),
-  );
-}
-
 // Fits names to the room there is: every k-th name of an axis, and values only where they can be read.
 
 const NAME_GAP = 8; // pixels between two names
@@ -347,18 +335,8 @@ function fitMap() {
   for (const names of [grid.querySelectorAll(".depth-name"), at("by-depth").querySelectorAll(".count")]) {
     thin(names, height / names.length, ROW_HEIGHT);
   }
-  grid.classList.toggle(
-    "cramped",
-    Math.min((width / columns / digitsOf(view)) * 1.5, (height / rowCount(view)) * 0.8) < READABLE,
-  );
-}
-
-// Hides all but every k-th element, so that those of one step apart have the room they need.
-function thin(elements, step, need) {
-  const every = Math.max(1, Math.ceil(need / step));
-  elements.forEach((element, at) => element.classList.toggle("thinned", at % every !== 0));
-}
-
-function widest(elements) {
-  return Math.max(0, ...Array.from(elements, (element) => element.offsetWidth));
+  styled(at("frame"), { "--mark-rows": Math.max(1, fitMarks(width)) });
+  const size = Math.min((width / columns / digitsOf(view)) * 1.5, (height / rowCount(view)) * 0.8);
+  grid.classList.toggle("cramped", size < READABLE);
+  at("cramped-note").hidden = !state.values || size >= READABLE;
 }

@@ -138,9 +138,8 @@ function hoverBars(points, along, words) {
 
 // The two charts about the map, and the numbers along its sides.
 
-const MARK_ROOM = 0.12; // share of the width that the numbers of a mark may need
-
 function drawMargins(view) {
+  at("frame").classList.toggle("depthless", Boolean(view.difference || view.run.depthless));
   if (view.difference) drawDifferenceMargins(view);
   else drawRunMargins(view);
 }
@@ -254,30 +253,44 @@ function counts(shown, along) {
   );
 }
 
-// Where rules put the effective length; rules of one place share a line.
+// Where rules put the effective length, and what that is called; rules of one place share a line.
 function lengthMarks(view) {
   const marks = new Map();
-  view.run.effective.forEach((each, at) => {
-    if (each.tokens === null) return;
+  for (const each of view.run.effective) {
+    if (each.tokens === null) continue;
     const place = tokenPlace(view.lengths, each.tokens);
     const key = Math.round(place * 60);
-    marks.set(key, {
-      place: marks.get(key)?.place ?? place,
-      name: [...(marks.get(key)?.name ?? []), at + 1],
-    });
-  });
+    const { rules = [], value = each.value.split(" ")[0] } = marks.get(key) ?? {};
+    marks.set(key, { place: marks.get(key)?.place ?? place, rules: [...rules, each.rule], value });
+  }
   return [...marks.values()].sort((a, b) => a.place - b.place);
 }
 
-// The number of a mark, over the chart, or at its foot where another one is near.
-function markName(mark, at, marks) {
-  const near = at % 2 === 1 && mark.place - marks[at - 1].place < MARK_ROOM;
-  const name = el(
-    "span",
-    { class: near ? "mark-name low" : "mark-name", "aria-hidden": "true" },
-    mark.name.map((number) => el("span", { class: "mark-number" }, String(number))),
-  );
-  return styled(name, { left: share100(mark.place) });
+// A mark's rules and length, over its line.
+function markName(mark) {
+  const name = el("span", { class: "mark-name", "aria-hidden": "true" }, mark.rules.join(", "), " ", el("b", {}, mark.value));
+  name.place = mark.place;
+  return name;
+}
+
+// Keeps the names of marks on the chart, each in a row in which it touches no other; returns how many rows.
+function fitMarks(width) {
+  const marks = [...at("by-length").querySelectorAll(".mark-name")];
+  for (const mark of marks) {
+    const most = Math.max(0, width - mark.offsetWidth);
+    styled(mark, { left: `${Math.min(Math.max(0, mark.place * width - mark.offsetWidth / 2), most)}px` });
+  }
+  return stack(marks, "--row");
+}
+
+// Hides all but every k-th element, so that those of one step apart have the room they need.
+function thin(elements, step, need) {
+  const every = Math.max(1, Math.ceil(need / step));
+  elements.forEach((element, at) => element.classList.toggle("thinned", at % every !== 0));
+}
+
+function widest(elements) {
+  return Math.max(0, ...Array.from(elements, (element) => element.offsetWidth));
 }
 
 function marginFacts(point) {

@@ -2,22 +2,23 @@
 // What a run comes to: the readings above its map, the legend under it, effective length, words.
 
 function drawOverview(view, palette) {
-  put(
-    at("readings"),
-    readings(view).map(([word, value, note, kind]) =>
-      el(
-        "div",
-        { class: `reading-of ${kind ?? ""}` },
-        el("dt", {}, word),
-        el("dd", {}, el("b", {}, visible(value)), noteLines(note)),
-      ),
-    ),
-  );
+  put(at("readings"), readingNodes(readings(view)));
   put(at("legend"), legend(view, palette));
   at("verdict").hidden = !view.difference;
   at("effective").hidden = at("lines-section").hidden = Boolean(view.difference);
   if (view.difference) put(at("verdict"), verdictNodes(view));
   else drawRun(view.run);
+}
+
+function readingNodes(rows) {
+  return rows.map(([word, value, note, kind]) =>
+    el(
+      "div",
+      { class: `reading-of ${kind ?? ""} ${goesOn() ? "provisional" : ""}` },
+      el("dt", {}, word),
+      el("dd", {}, el("b", {}, visible(value)), noteLines(note)),
+    ),
+  );
 }
 
 function drawRun(run) {
@@ -44,19 +45,24 @@ function readings(view) {
 function runReadings(run) {
   const { overall, totals } = run;
   const [first] = run.effective;
+  const soFar = goesOn() ? " so far" : "";
+  const failed = totals.missing - totals.unasked;
   return [
     [
-      "Mean of all prompts",
+      `Mean of all prompts${soFar}`,
       overall.n ? `${percent(overall.score)} %` : "not measured",
       overallNote(overall),
       "main",
     ],
-    first ? ["Effective length", first.value, first.rule] : null,
+    first ? [`Effective length${soFar}`, first.value, first.rule] : null,
+    totals.unasked
+      ? [goesOn() ? "Still to ask" : "Not asked", count(totals.unasked), `of ${restsOn(run, totals.trials)}`]
+      : null,
     [
       "Not measured",
-      count(totals.missing),
-      `of ${restsOn(run, totals.trials)}`,
-      totals.missing ? "warn" : "",
+      count(failed),
+      `of ${restsOn(run, totals.trials - totals.unasked)}${totals.unasked ? " asked" : ""}`,
+      failed ? "warn" : "",
     ],
     totals.prompt_tokens === null
       ? null
@@ -83,7 +89,7 @@ function unitOf(effective) {
 
 function overallNote(overall) {
   if (!overall.n) return null;
-  if (overall.low === null) return `${counted(overall.n, "mean")}\nof how many answers, nobody knows`;
+  if (overall.low === null) return `${counted(overall.n, "mean")}\nover an unknown number of answers`;
   const haystacks = overall.clusters ? `, ${counted(overall.clusters, "haystack")}` : "";
   return `${interval(overall.low, overall.high)}\nn=${count(overall.n)}${haystacks}`;
 }
@@ -104,7 +110,7 @@ function legend(view, palette) {
     el(
       "span",
       { class: "scale" },
-      ramp(view.colours(palette)),
+      ramp(view.colours(palette), view.dark),
       el(
         "span",
         { class: "ends" },
@@ -114,8 +120,9 @@ function legend(view, palette) {
     el("span", {}, what),
     swatch(view, "none", "unmeasured", view.difference ? "no pair" : "nothing measured (never a zero)"),
     swatch(view, "some", "partly", "some trials missing"),
+    swatch(view, "unasked", "unmeasured unasked", goesOn() ? "not asked yet" : "not asked"),
+    swatch(view, "pending", "pending", goesOn() ? "some not asked yet" : "some not asked"),
     el("span", {}, legendWords(view)),
-    el("span", { class: "cramped-note" }, "the cells are too small for values here"),
   ];
 }
 
@@ -129,26 +136,21 @@ function legendWords(view) {
   const [least, most] = [Math.min(...n), Math.max(...n)];
   const each = least === most ? String(most) : `${least} to ${most}`;
   if (view.difference)
-    return `n = ${each} ${most === 1 ? "pair" : "pairs"} a cell: one cell is a hint where to look, the verdict is below`;
-  if (!view.run.counted) return "each cell is a mean of nobody knows how many answers: no n, no interval";
+    return `n = ${each} ${most === 1 ? "pair" : "pairs"} a cell: one cell is a hint where to look, the verdict stands above`;
+  if (!view.run.counted) return "each cell is a mean over an unknown number of answers: no n, no interval";
   const trials = most === 1 ? "trial" : "trials";
   return `n = ${each} ${trials} a cell; 95 % intervals: Wilson for a cell, by haystack for bands`;
 }
 
 function effectiveTable(run) {
-  const rows = run.effective.map((each, at) => [
+  const rows = run.effective.map((each) => [
     [
-      el("span", { class: "rule" }, markNumber(run, at), ` ${each.rule}`),
+      el("span", { class: "rule" }, each.rule),
       el("span", { class: "soft" }, visible(each.says)),
     ],
     [el("b", {}, visible(each.value)), unitOf(each)],
   ]);
   return table(["Rule", "Value [95 % interval]"], rows);
-}
-
-// The number of a rule that has a place on the length chart.
-function markNumber(run, at) {
-  return run.effective[at].tokens === null ? null : el("span", { class: "mark-number" }, String(at + 1));
 }
 
 // Two runs compared: the verdict first, then all lines as `needlemap compare` prints them.
@@ -177,7 +179,7 @@ function verdictOf({ verdict, counted: known, of_these_haystacks: ofThese }) {
   return known && ofThese ? `${verdict}, of these haystacks only` : verdict;
 }
 
-// '[-7.3, -1.2] n=54', or how many means of nobody knows how many answers.
+// '[-7.3, -1.2] n=54', or how many means over an unknown number of answers.
 function differencePrecision({ counted: known, overall }, between = " ") {
   const ends = pointsInterval(overall.low / 100, overall.high / 100);
   return known ? `${ends}${between}n=${count(overall.n)}` : `${counted(overall.n, "mean")} in both`;
@@ -195,82 +197,153 @@ function verdictNodes({ difference }) {
   ];
 }
 
-// Why some runs are not compared.
-function drawRefused(summary) {
+// Below the map: numbers, what could not be measured, settings, versions and hashes.
+
+function drawNotes(summary, view) {
+  const open = new Set(
+    [...document.querySelectorAll("#notes details[open]")].map((each) => each.dataset.keep),
+  );
+  const runs = summary.runs;
   const refused = summary.differences.filter((difference) => difference.refused);
-  at("refused").hidden = refused.length === 0;
+  const sections = [
+    view.run ? note(marginName(view.run), () => marginTables(view.run)) : null,
+    refused.length ? note("What is not compared, and why", () => refusals(summary, refused)) : null,
+    note("What could not be measured", () => failureTables(runs), !goesOn() && runs.some(failedIn)),
+    note("Tokens, cost and time", () => totalsTable(runs)),
+    note("Settings", () => settingsTable(runs, "settings")),
+    note("Versions and hashes", () => settingsTable(runs, "facts")),
+  ];
+  put(at("notes"), sections);
+  for (const details of at("notes").children) if (open.has(details.dataset.keep)) details.open = true;
   put(
-    at("refused"),
-    refused.map(({ a, b, refused: why }) =>
-      el(
-        "p",
-        {},
-        el("b", {}, "Not compared: "),
-        isolated(summary.runs[a].name),
-        " with ",
-        isolated(summary.runs[b].name),
-        ". ",
-        visible(why),
-      ),
+    at("footer"),
+    `needlemap ${plain(summary.version)} · made ${moment(plain(summary.made))} · nothing on this page came from or goes to a network`,
+  );
+}
+
+// Folded; its content is made when it is first opened or printed.
+function note(title, make, open = false) {
+  const details = el("details", { open, "data-keep": title }, el("summary", {}, el("h2", {}, title)));
+  details.fill = () => details.children.length < 2 && details.append(make());
+  details.addEventListener("toggle", () => details.open && details.fill());
+  if (open) details.fill();
+  return details;
+}
+
+function failedIn(run) {
+  return run.totals.missing > run.totals.unasked;
+}
+
+function marginName(run) {
+  return `Numbers by length${run.depthless ? "" : " and depth"}`;
+}
+
+function marginTables(run) {
+  const row = (margin, name, at) => [
+    name,
+    margin.n[at] ? percent(margin.score[at]) : "not measured",
+    interval(margin.low[at], margin.high[at]),
+    count(margin.n[at]),
+  ];
+  const head = (name) => [name, "Score, %", "95 % interval", "n"];
+  return el(
+    "div",
+    { class: "pair" },
+    table(
+      head("Length, tokens"),
+      run.lengths.map(([tokens], at) => row(run.by_length, count(tokens), at)),
+      { class: "numbers" },
+    ),
+    run.depthless
+      ? null
+      : table(
+          head("Depth"),
+          run.by_depth.label.map((label, at) => row(run.by_depth, label, at)),
+          { class: "numbers" },
+        ),
+  );
+}
+
+function failureTables(runs) {
+  if (!runs.some((run) => run.failures.length))
+    return el("p", { class: "soft" }, "Every trial was measured.");
+  const rows = runs.flatMap((run) =>
+    run.failures.map((failure) => [
+      isolated(failure.kind),
+      count(failure.count),
+      failure.examples.map((example) => prose(example)),
+      isolated(run.name),
+    ]),
+  );
+  const all = [["Kind", "Trials", "In the server's or library's words", "Run"], ...rows];
+  const [head, ...shown] = runs.length > 1 ? all : all.map((row) => row.slice(0, 3));
+  return el("div", { class: "wide" }, table(head, shown));
+}
+
+const RARE = ["thinking_tokens", "judge_usd"]; // told where there is any
+const TOTALS = [
+  ["trials", "trials", count],
+  ["scored", "scored", count],
+  ["not measured", "missing", count],
+  ["prompt tokens", "prompt_tokens", count],
+  ["of which read from a cache", "cached_tokens", count],
+  ["of which planned to be shared", "planned_tokens", count],
+  ["answer tokens", "completion_tokens", count],
+  ["of which thinking", "thinking_tokens", count],
+  ["cost, US dollars", "usd", dollars],
+  ["the judge's cost, US dollars", "judge_usd", dollars],
+  ["sum of latencies", "seconds", seconds],
+];
+
+function totalsTable(runs) {
+  const known = TOTALS.filter(([, key]) => !RARE.includes(key) || runs.some((run) => run.totals[key]));
+  const rows = known.map(([name, key, word]) => [
+    name,
+    ...runs.map((run) => maybe(run.totals[key], word) ?? "not known"),
+  ]);
+  const lines = runs.flatMap((run) =>
+    run.totals.cache_lines.map((text) => el("p", { class: "soft" }, visible(text))),
+  );
+  return el(
+    "div",
+    { class: "wide" },
+    table(["Sum", ...runs.map((run) => isolated(run.name))], rows, { class: "numbers" }),
+    lines,
+  );
+}
+
+// A row a name, a column a run; what differs between runs, or from the default, is marked.
+function settingsTable(runs, key) {
+  const names = [...new Set(runs.flatMap((run) => run[key].map(([name]) => name)))];
+  const rows = names.map((name) =>
+    settingRow(
+      name,
+      runs.map((run) => run[key].find(([other]) => other === name)),
     ),
   );
-}
-
-// Several runs side by side: small maps on one scale, one of them chosen.
-
-function drawTabs(views, chosen, palette, choose) {
-  const tabs = at("tabs");
-  tabs.hidden = views.length < 2;
-  if (tabs.hidden) return;
-  put(
-    tabs,
-    views.map((view, number) => tabOf(view, number, chosen, palette, choose)),
+  const marks = [
+    rows.some((row) => row.class.includes("changed"))
+      ? "• set for this run; without a mark: the default. "
+      : "",
+    rows.some((row) => row.class.includes("differs")) ? "≠ differs between the runs." : "",
+  ].join("");
+  return el(
+    "div",
+    { class: "wide" },
+    marks ? el("p", { class: "soft" }, marks) : null,
+    table([key === "facts" ? "What" : "Setting", ...runs.map((run) => isolated(run.name))], rows, {
+      class: key,
+    }),
   );
 }
 
-function tabOf(view, number, chosen, palette, choose) {
-  const tab = button("", () => choose(number), {
-    role: "tab",
-    class: "tab",
-    "aria-selected": String(number === chosen),
-    "aria-controls": "panel",
-    tabindex: number === chosen ? "0" : "-1",
-    "data-keep": `tab ${view.key}`,
-  });
-  tab.append(
-    view.difference
-      ? el("span", { class: "tab-name" }, "Difference", el("span", { class: "soft" }, isolated(view.name)))
-      : el("span", { class: "tab-name" }, isolated(view.name)),
-    thumbnail(view, palette),
-    el(
-      "span",
-      { class: "tab-ends soft", "aria-hidden": "true" },
-      el("span", {}, view.lengths[0]?.[1] ?? ""),
-      el("span", {}, view.lengths.at(-1)?.[1] ?? ""),
-    ),
-    el("span", { class: "tab-score" }, visible(tabWords(view))),
-  );
-  return tab;
-}
-
-function tabWords(view) {
-  if (view.difference) {
-    const all = view.difference.json.overall;
-    return `${points(all.difference / 100)} points ${differencePrecision(view.difference.json)}`;
-  }
-  const { overall } = view.run;
-  return overall.n
-    ? `${percent(overall.score)} ${precision(overall.low, overall.high, overall.n)}`
-    : "not measured";
-}
-
-// The tab that a key leads to; null for other keys.
-function tabMoved(number, many, key) {
-  const moves = {
-    ArrowLeft: (number + many - 1) % many,
-    ArrowRight: (number + 1) % many,
-    Home: 0,
-    End: many - 1,
-  };
-  return moves[key] ?? null;
+function settingRow(name, found) {
+  const differs = new Set(found.map((each) => each?.[1])).size > 1;
+  const changed = found.some((each) => each?.[2]);
+  const marks = `${differs ? "≠ " : ""}${changed ? "• " : ""}`;
+  const cells = [
+    el("span", {}, el("span", { class: "sign" }, marks), isolated(name)),
+    ...found.map((each) => prose(each ? String(each[1]) : NONE)),
+  ];
+  return { class: `${differs ? "differs" : ""} ${changed ? "changed" : ""}`, cells };
 }

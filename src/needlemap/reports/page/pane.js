@@ -4,6 +4,7 @@
 const LOWEST = 8; // cells named while none is open
 
 function drawPane() {
+  if (shownView().sheet) return;
   const open = state.cell !== null;
   document.body.classList.toggle("open", open);
   at("pane-close").hidden = !open;
@@ -94,7 +95,7 @@ function strip(view, refs, chosen) {
       "p",
       { class: "soft" },
       state.filter === "all"
-        ? "No trial of this cell was asked yet."
+        ? `No trial of this cell was asked${goesOn() ? " yet" : ""}.`
         : "No trial of this cell is of that kind.",
     );
   const step = (by, label, key) =>
@@ -165,7 +166,7 @@ function trialSign({ number, row }) {
   return JSON.stringify([
     shownView().key,
     run.path,
-    cellPlace(state.views[number], valueAt(trials, "cell", row)),
+    cellPlace(state.runs[number], valueAt(trials, "cell", row)),
     valueAt(trials, "repeat", row),
     texts,
   ]);
@@ -278,7 +279,7 @@ function foundNodes(hits) {
 function foundButton(ref) {
   const { number, row } = ref;
   const trials = state.trials[number];
-  const view = state.views[number];
+  const view = state.runs[number];
   const repeat = valueAt(trials, "repeat", row);
   const cell = valueAt(trials, "cell", row);
   const score = valueAt(trials, "score", row);
@@ -304,7 +305,7 @@ function excerpt(ref) {
 // Opens the cell of a found trial with that trial.
 function openFound(ref) {
   const view = shownView();
-  const place = cellPlace(state.views[ref.number], valueAt(state.trials[ref.number], "cell", ref.row));
+  const place = cellPlace(state.runs[ref.number], valueAt(state.trials[ref.number], "cell", ref.row));
   const cell = cellAt(view, place);
   if (cell < 0) return;
   state.cell = state.active = cell;
@@ -318,7 +319,7 @@ function dimOthers(hits) {
   const found =
     hits &&
     new Set(
-      hits.map(({ number, row }) => cellKey(state.views[number], valueAt(state.trials[number], "cell", row))),
+      hits.map(({ number, row }) => cellKey(state.runs[number], valueAt(state.trials[number], "cell", row))),
     );
   const view = shownView();
   at("grid").boxes.forEach((box, cell) =>

@@ -11,7 +11,6 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from needlemap.asking.resume import outdated
@@ -21,20 +20,21 @@ from needlemap.maps.map import Map
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import Record, outcome_counts, outcome_lines
 from needlemap.reports.closing import balance_lines, cache_lines, placeless_lines
-from needlemap.reports.labels import NOT_ASKED, Layout, length_labels, make_layout, row_labels, told_apart
+from needlemap.reports.labels import NOT_ASKED, Layout, length_labels, make_layout, row_labels
 from needlemap.reports.page.curves import by_depth, by_length, difference, effective_row, share, total
-from needlemap.reports.page.trials import cell_columns, tokens_of
+from needlemap.reports.page.sheets import Cast, Subject, make_sheets, order_views
+from needlemap.reports.page.trials import cell_columns, tokens_of, unasked_of
 from needlemap.reports.style import CHANGES, DARK_CHANGES, PALETTE, PALETTES, palette_colours
 from needlemap.reports.summary import summary_lines
 from needlemap.secrets import hidden
 from needlemap.settings.settings import ITEM, Settings
 from needlemap.version import __version__
 
-FORMAT = 1
+FORMAT = 2
 
 
 def summary(
-    runs: Sequence[Loaded],
+    runs: Sequence[Loaded | Subject],
     *,
     made: datetime,
     title: str | None = None,
@@ -43,14 +43,21 @@ def summary(
     live: Mapping[str, Any] | None = None,
     rules: tuple[str, ...] = RULES,
 ) -> dict[str, Any]:
-    """All runs and their differences from the first. notes: of each run, what the page leaves out.
+    """All runs, the differences from the first of those that may be alike, sheets of several of them, and in
+    which order they are shown. notes: of each family of each run, what the page leaves out.
 
     Raises SettingsError for an unknown palette.
     """
     palette_colours(palette)
-    names = told_apart([run.map.model for run in runs], [Path(run.path) for run in runs])
-    layouts = [make_layout(run.map) for run in runs]
-    said = notes or [()] * len(runs)
+    cast = Cast.of(runs)
+    families, names = cast.runs, cast.run_names()
+    layouts = [make_layout(run.map) for run in families]
+    said = notes or [()] * len(families)
+    differences = [
+        {"a": a, "b": b, "name": name, **difference(families[a], families[b], layouts[a])}
+        for a, b, name in cast.pairs()
+    ]
+    sheets = make_sheets(cast, differences, rules)
     return {
         "page": FORMAT,
         "made": made.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -60,13 +67,13 @@ def summary(
         "palettes": {name: list(colours) for name, colours in PALETTES.items()},
         "palette": palette or PALETTE,
         "changes": {"light": list(CHANGES), "dark": list(DARK_CHANGES)},
+        "views": order_views(cast, sheets, differences),
+        "sheets": sheets,
         "runs": [
             {"name": name, "notes": list(lines), **_run(run, layout, rules)}
-            for name, lines, run, layout in zip(names, said, runs, layouts, strict=True)
+            for name, lines, run, layout in zip(names, said, families, layouts, strict=True)
         ],
-        "differences": [
-            {"a": 0, "b": at, **difference(runs[0], run, layouts[0])} for at, run in enumerate(runs) if at
-        ],
+        "differences": differences,
     }
 
 
@@ -220,6 +227,7 @@ def totals(run: Loaded) -> dict[str, Any]:
         "trials": scored + run.map.missing,
         "scored": scored,
         "missing": run.map.missing,
+        "unasked": sum(map(unasked_of, run.map.cells)),
         "prompt_tokens": total(tokens_of(record) for record in records if record.latency_s is not None),
         "cached_tokens": total(record.cached_tokens for record in records),
         "planned_tokens": total(record.shared_tokens for record in records),

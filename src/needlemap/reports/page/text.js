@@ -297,3 +297,14 @@ function cacheWords(cached, planned) {
   const seen = cached === null ? "not said by the server" : `${count(cached)} tokens`;
   return planned === null ? seen : `${seen}; planned ${count(planned)}`;
 }
+
+// Pairs of a word and a value as a list.
+function factList(facts, attributes = { class: "facts" }) {
+  return el(
+    "dl",
+    attributes,
+    facts.map(([word, value]) =>
+      el("div", {}, el("dt", {}, word), el("dd", {}, value instanceof Node ? value : visible(String(value)))),
+    ),
+  );
+}

@@ -16,7 +16,7 @@ from typing import Any
 
 from needlemap.maps.columns import TRIALS
 from needlemap.maps.map import CellScore, Map
-from needlemap.records.record import NeedleRecord, PromptRecord, Record
+from needlemap.records.record import SKIPPED, NeedleRecord, PromptRecord, Record
 from needlemap.reports.labels import Layout
 from needlemap.reports.page.curves import mean, share
 
@@ -38,12 +38,18 @@ def cell_columns(map: Map, layout: Layout, records: Sequence[Record]) -> dict[st
         "high": [share(cell.high) for cell in map.cells],
         "realised": [share(cell.realised) for cell in map.cells],
         "missing": [cell.missing for cell in map.cells],
+        "unasked": [unasked_of(cell) for cell in map.cells],
         "failures": [dict(sorted(cell.failures.items())) for cell in map.cells],
         "repeated": [cell.repeated for cell in map.cells],
         "tokens": [mean(tokens_of(record) for record in row) for row in found],
         "cached": [mean(record.cached_tokens for record in row) for row in found],
         "planned": [mean(record.shared_tokens for record in row) for row in found],
     }
+
+
+def unasked_of(cell: CellScore) -> int:
+    """How many trials of a cell were not asked: not yet, or kept back by a limit."""
+    return cell.missing - sum(count for kind, count in cell.failures.items() if kind != SKIPPED)
 
 
 def by_cell(map: Map, records: Sequence[Record]) -> list[list[Record]]:

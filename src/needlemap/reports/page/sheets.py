@@ -1,0 +1,310 @@
+"""What a page of more than one experiment opens with: sheets of curves, a table and words.
+
+A sheet is texts and curves and knows nothing of how it is drawn, so that whatever comes to a verdict and a
+table (runs side by side, a suite's families) looks and works alike. A run's own map is no sheet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from needlemap.errors import NeedlemapError
+from needlemap.maps.effective import Effective, Mean, effective_length, parse_rule
+from needlemap.records.families import Families
+from needlemap.records.loaded import Loaded
+from needlemap.reports.comparison import comparison_json, comparison_text
+from needlemap.reports.labels import interval_label, length_labels, n_label, score_label, told_apart
+from needlemap.reports.page.curves import Columns, by_length, effective_row, share
+from needlemap.reports.paired import Names, compare_runs
+from needlemap.reports.summary import (
+    FAMILY_RULES,
+    NO_MEAN,
+    effective_label,
+    mean_length_lines,
+    mean_of,
+    scores_of,
+)
+from needlemap.secrets import hidden
+
+Sheet = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A run that the page is about, with its families. read: by name, None where one was not begun."""
+
+    families: Families
+    read: Mapping[str, Loaded | None]
+
+    @classmethod
+    def of(cls, run: Loaded | Subject) -> Subject:
+        """A run with one family is the base case."""
+        return run if isinstance(run, Subject) else cls(Families(Path(run.path)), {"": run})
+
+    @property
+    def runs(self) -> list[Loaded]:
+        """The families that were begun."""
+        return [run for run in self.read.values() if run is not None]
+
+    @property
+    def model(self) -> str:
+        """What answered; several names where families had several models."""
+        return ", ".join(dict.fromkeys(run.map.model for run in self.runs)) or "no model yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """All subjects of a page with their names. first: where each one's runs begin among all runs."""
+
+    subjects: tuple[Subject, ...]
+    names: tuple[str, ...]
+    first: tuple[int, ...]
+
+    @classmethod
+    def of(cls, runs: Sequence[Loaded | Subject]) -> Cast:
+        """Names are told apart by folder where models repeat."""
+        subjects = tuple(map(Subject.of, runs))
+        names = told_apart([each.model for each in subjects], [each.families.path for each in subjects])
+        first = (sum(len(each.runs) for each in subjects[:at]) for at in range(len(subjects)))
+        return cls(subjects, tuple(names), tuple(first))
+
+    @property
+    def runs(self) -> list[Loaded]:
+        """All families of all subjects, in their order."""
+        return [run for subject in self.subjects for run in subject.runs]
+
+    def run_names(self) -> list[str]:
+        """A family by its own name, and by its model where that does not go without saying."""
+        return [
+            name if not family else family if len(self.subjects) == 1 else f"{family} · {name}"
+            for subject, name in zip(self.subjects, self.names, strict=True)
+            for family, run in subject.read.items()
+            if run is not None
+        ]
+
+    def places(self, at: int) -> dict[str, int]:
+        """Where among all runs each begun family of a subject is."""
+        begun = [family for family, run in self.subjects[at].read.items() if run is not None]
+        return {family: self.first[at] + place for place, family in enumerate(begun)}
+
+    def suites(self) -> list[int]:
+        """Which subjects have several families."""
+        return [at for at, subject in enumerate(self.subjects) if not subject.families.is_plain]
+
+    def pairs(self) -> Iterator[tuple[int, int, str]]:
+        """Runs that may be alike: families of one name, of the first subject and another; and a name."""
+        for at in range(1, len(self.subjects)):
+            if self.subjects[at].families.is_plain == self.subjects[0].families.is_plain:
+                mine, theirs = self.places(0), self.places(at)
+                change = f"{self.names[at]} \N{MINUS SIGN} {self.names[0]}"
+                for family in [family for family in mine if family in theirs]:
+                    name = f"{family}: {change}" if family else change
+                    yield mine[family], theirs[family], name
+
+
+def make_sheets(cast: Cast, differences: Sequence[Mapping[str, Any]], rules: tuple[str, ...]) -> list[Sheet]:
+    """Of several subjects one that has them all, then one of each subject with several families."""
+    together = [_together(cast, differences, rules)] if len(cast.subjects) > 1 else []
+    return [*together, *(_suite(cast, at, rules) for at in cast.suites())]
+
+
+def order_views(
+    cast: Cast, sheets: Sequence[Sheet], differences: Sequence[Mapping[str, Any]]
+) -> list[list[Any]]:
+    """Kind and number of what the page shows, the first being what was asked: of one run its map, of two the
+    difference, of several all of them."""
+    changes = [["difference", at] for at, found in enumerate(differences) if not found["refused"]]
+    parts = [["sheet", at] for at in range(len(sheets))]
+    runs = [["run", at] for at in range(len(cast.runs))]
+    two = len(cast.subjects) == 2 and all(subject.families.is_plain for subject in cast.subjects)
+    return [*changes, *parts, *runs] if two else [*parts, *runs, *changes]
+
+
+def _together(cast: Cast, differences: Sequence[Mapping[str, Any]], rules: tuple[str, ...]) -> Sheet:
+    """All subjects: a curve and a row each; of two suites also which is better."""
+    lines = [_subject_line(cast, at, rules) for at in range(len(cast.subjects))]
+    compared = _compared(cast)
+    head = ["", "Mean, %", "95 %, n", f"Effective length ({rules[0]})", "Missing"]
+    return {
+        "key": "all",
+        "name": "Verdict" if compared else "Curves",
+        "title": _title(cast, compared),
+        "says": f"{len(lines)} runs",
+        "rule": rules[0],
+        "lengths": _lengths(lines),
+        "first": "curves",
+        "readings": [],
+        "comparison": compared,
+        "curves": lines,
+        "table": {"head": head, "rows": [_subject_row(cast, at, lines[at]) for at in range(len(lines))]},
+        "lines": _refusals(cast, differences),
+    }
+
+
+def _title(cast: Cast, compared: dict[str, Any] | None) -> str:
+    if compared and not compared["refused"]:
+        return f"{cast.names[1]} against {cast.names[0]}"
+    return " · ".join(cast.names) if len(cast.names) < 4 else f"{len(cast.names)} runs"
+
+
+def _subject_line(cast: Cast, at: int, rules: tuple[str, ...]) -> dict[str, Any]:
+    subject, rule = cast.subjects[at], parse_rule(rules[0])
+    if not subject.families.is_plain:
+        scores = scores_of(subject.read)
+        return _mean_curve(cast.names[at], scores.means(), scores.effective(rule))
+    (run,) = subject.runs
+    return _curve(cast.names[at], run, cast.first[at], effective_length(run.cube, rule))
+
+
+def _curve(name: str, run: Loaded, place: int, effective: Effective | None) -> dict[str, Any]:
+    return {
+        "name": name,
+        "run": place,
+        "at": list(run.map.lengths),
+        **by_length(run.map),
+        **_holds(effective),
+    }
+
+
+def _mean_curve(name: str, means: Mapping[int, Mean], effective: Effective | None) -> dict[str, Any]:
+    found: Columns = {
+        "score": [share(mean.score) for mean in means.values()],
+        "low": [share(mean.low) for mean in means.values()],
+        "high": [share(mean.high) for mean in means.values()],
+        "n": [None] * len(means),
+    }
+    return {"name": name, "run": None, "at": list(means), **found, **_holds(effective)}
+
+
+def _lengths(curves: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    """All lengths of some curves, with their labels."""
+    labels = length_labels(sorted({length for curve in curves for length in curve["at"]}))
+    return [[length, label] for length, label in labels.items()]
+
+
+def _holds(effective: Effective | None) -> dict[str, Any]:
+    """How far a curve holds: in words, and in tokens where that is a place on it."""
+    if effective is None:
+        return {"holds": "-", "tokens": None}
+    return {"holds": effective_label(effective), "tokens": effective_row(effective, None)["tokens"]}
+
+
+def _subject_row(cast: Cast, at: int, line: Mapping[str, Any]) -> dict[str, Any]:
+    """Name, mean, how sure, how far, what is missing."""
+    subject, missing = cast.subjects[at], sum(run.map.missing for run in cast.subjects[at].runs)
+    if subject.families.is_plain:
+        map, to = subject.runs[0].map, ["run", cast.first[at]]
+        mean = map.total
+        ends = interval_label(mean.low, mean.high) if mean and mean.low is not None else ""
+        score, sure = map.overall, f"{ends} {n_label(map.n, counted=map.counted)}".strip()
+    else:
+        score, to = mean_of(scores_of(subject.read).means()), ["sheet", 1 + cast.suites().index(at)]
+        sure = f"mean of {len(subject.runs)} families"
+    texts = [score_label(score), sure, line["holds"], f"{missing:,}"]
+    return {"to": to, "line": at, "cells": [cast.names[at], *([text, None] for text in texts)]}
+
+
+def _compared(cast: Cast) -> dict[str, Any] | None:
+    """The verdict of two suites on the mean of their families; of two plain runs it is the difference's."""
+    if len(cast.subjects) != 2 or any(subject.families.is_plain for subject in cast.subjects):
+        return None
+    first, second = cast.subjects
+    both = {
+        name: (mine, theirs)
+        for name, mine in first.read.items()
+        if mine is not None and (theirs := second.read.get(name)) is not None
+    }
+    try:
+        comparison, names = compare_runs(first.families, second.families, both)
+    except NeedlemapError as error:
+        return {"refused": hidden(str(error))}
+    said = Names(
+        hidden(names.first),
+        hidden(names.second),
+        hidden(names.differ),
+        families=names.families,
+        only_first=names.only_first,
+        only_second=names.only_second,
+    )
+    text = comparison_text(comparison, said).splitlines()
+    return {"refused": None, "text": text, "json": comparison_json(comparison, said)}
+
+
+def _refusals(cast: Cast, differences: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What could not be compared, in one line; the reasons are told below the page."""
+    names = cast.run_names()
+    refused = [names[each["b"]] for each in differences if each["refused"]]
+    if not refused:
+        return []
+    others = ", ".join(refused) if len(refused) < 4 else f"{len(refused)} runs"
+    return [f"Not compared with {names[0]}, as they asked or scored something else: {others}."]
+
+
+def _suite(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
+    """A row and a curve a family, and their mean."""
+    subject, suite = cast.subjects[at], f"suite {cast.subjects[at].families.suite}"
+    scores, places = scores_of(subject.read), cast.places(at)
+    means = scores.means()
+    effective = scores.effective(parse_rule(rules[0]))
+    runs = {name: run for name, run in subject.read.items() if run is not None}
+    families = [_curve(name, run, places[name], None) for name, run in runs.items()]
+    title = f"{suite} · {cast.names[at]}"
+    curves = [{**_mean_curve("mean", means, effective), "main": True}, *families]
+    return {
+        "key": f"suite {subject.families.path}",
+        "name": suite if len(cast.subjects) == 1 else title,
+        "title": title,
+        "says": f"{len(subject.read)} families, mean {score_label(mean_of(means))}",
+        "rule": rules[0],
+        "lengths": _lengths(curves),
+        "first": "table",
+        "readings": _readings(subject, means, effective),
+        "comparison": None,
+        "curves": curves,
+        "table": _family_table(subject, means, places),
+        "lines": mean_length_lines(scores, means, FAMILY_RULES) if means else [NO_MEAN],
+    }
+
+
+def _readings(subject: Subject, means: Mapping[int, Mean], effective: Effective | None) -> list[list[str]]:
+    """Rows of word, value, note, kind."""
+    waiting = len(subject.read) - len(subject.runs)
+    score = score_label(mean_of(means))
+    rows: list[list[str]] = [
+        ["Mean over families", f"{score} %" if means else "none yet", "each family counts the same", "main"],
+        ["Families", str(len(subject.read)), f"{waiting} not begun" if waiting else "", ""],
+    ]
+    if effective is not None:
+        rows.insert(
+            1, ["Effective length", effective_label(effective), f"{effective.rule.name}, of the mean", ""]
+        )
+    return rows
+
+
+def _family_table(subject: Subject, means: Mapping[int, Mean], places: Mapping[str, int]) -> dict[str, Any]:
+    """Scores by length of each family and of their mean."""
+    lengths = sorted({length for run in subject.runs for length in run.map.lengths})
+    mean = [means[length].score if length in means else None for length in lengths]
+    rows: list[dict[str, Any]] = [
+        {"to": None, "line": 0, "cells": ["mean", *_scored([*mean, mean_of(means)]), ["", None]]}
+    ]
+    for name, run in subject.read.items():
+        margins = run.map.margins if run else {}
+        scores = [margins[length].score if length in margins else None for length in lengths]
+        line = 1 + list(places).index(name) if run else None
+        cells = [name, *_scored([*scores, run.map.overall if run else None]), [_count(run), None]]
+        rows.append({"to": ["run", places[name]] if run else None, "line": line, "cells": cells})
+    return {"head": ["Family", *length_labels(lengths).values(), "all", "n"], "rows": rows}
+
+
+def _scored(scores: Sequence[float | None]) -> list[list[Any]]:
+    return [[score_label(score), share(score)] for score in scores]
+
+
+def _count(run: Loaded | None) -> str:
+    if run is None:
+        return "not begun"
+    return f"{run.map.n:,}, {run.map.missing:,} missing" if run.map.missing else f"{run.map.n:,}"

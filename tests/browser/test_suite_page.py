@@ -1,0 +1,90 @@
+"""The page of a suite: its table, the mean over families and their curves first, then each family."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+FAMILIES = [f"{kind}-{number}" for kind in ("single", "multikey") for number in (1, 2, 3)]
+FAMILIES += ["multivalue", "multiquery"]
+
+
+def rows(page):
+    return page.locator("#sheet tbody tr")
+
+
+def test_a_suite_opens_with_its_table_the_mean_and_curves_and_no_refusals(visit, suite):
+    """It opened with seven paragraphs of what cannot be compared, and had no table at all."""
+    page = visit(suite)
+    assert page.locator("h1").inner_text() == "suite ruler-niah \u00b7 baseline/bm25"
+    assert page.locator("#sheet thead th").all_inner_texts() == ["Family", "600", "1.2k", "all", "n"]
+    names = page.locator("#sheet .row-name > :last-child").all_inner_texts()
+    assert names == ["mean", *FAMILIES]
+    assert page.locator("#sheet [data-curve]").count() == 9
+    assert "Not compared" not in page.locator("#page").inner_text()
+    assert "not compared" not in page.locator("#notes").inner_text()
+
+
+def test_its_numbers_are_those_of_the_terminal(visit, suite, typed, suites):
+    lines = typed("report", str(suites[0])).stdout.splitlines()
+    told = {line.split()[0]: line.split()[1:] for line in lines[2:11]}
+    for row in rows(visit(suite)).all():
+        name = row.locator(".row-name > :last-child").inner_text()
+        cells = row.locator("td").all_inner_texts()
+        assert [cell for cell in cells if cell] == told[name], name
+
+
+def test_a_family_is_called_by_its_own_name_and_its_row_leads_to_its_map(visit, suite):
+    page = visit(suite)
+    assert page.locator(".tab-name").all_inner_texts() == ["suite ruler-niah", *FAMILIES]
+    page.locator("#sheet .link", has_text="multikey-2").click()
+    assert page.locator("h1").inner_text() == "multikey-2"
+    assert page.locator("#grid [role=gridcell]").count() == 4
+    assert not page.locator("#sheet").is_visible()
+
+
+def test_what_a_cell_of_the_table_says_can_be_read_on_its_colour(visit, suite):
+    page = visit(suite)
+    for box in page.locator(".tint").all()[:4]:
+        ink, ground = box.evaluate(
+            "box => [getComputedStyle(box).color, getComputedStyle(box).backgroundColor]"
+        )
+        assert ink != ground
+        assert re.search(r"[\d.]+", box.inner_text())
+
+
+@pytest.fixture
+def both(bench, suites):
+    return bench.report(*(path.name for path in suites))
+
+
+def test_two_suites_open_with_the_verdict_on_their_mean(visit, both):
+    page = visit(both)
+    assert page.locator("h1").inner_text() == "lossy against baseline/bm25"
+    readings = page.locator("#sheet .readings").inner_text()
+    assert re.search(r"Verdict\s+\S", readings)
+    assert re.search(r"Difference\s+\u2212[\d.]+ points", readings)
+    assert "verdict: " in page.locator("#sheet .verdict pre").inner_text()
+    assert page.locator("#sheet [data-curve]").count() == 2
+    assert "Not compared" not in page.locator("#page").inner_text()
+    page.locator("#sheet .link", has_text="lossy").click()
+    assert page.locator("h1").inner_text() == "suite ruler-niah \u00b7 lossy"
+
+
+def test_a_difference_of_two_suites_is_of_families_of_one_name(visit, both):
+    page = visit(both)
+    last = page.get_by_role("tab").last
+    assert last.locator(".soft").inner_text() == "multiquery: lossy \u2212 baseline/bm25"
+    last.click()
+    assert "multiquery" in page.locator("h1").inner_text()
+    assert re.search(r"Verdict\s+\S", page.locator("#readings").inner_text())
+
+
+def test_where_scripts_do_not_run_the_table_stands_all_the_same(suite, browser):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(suite.as_uri())
+    assert "suite ruler-niah" in page.locator("noscript").inner_text()
+    assert re.search(r"multivalue\s+[\d.]+\s+[\d.]+", page.locator("noscript").inner_text())
+    context.close()
