@@ -24,7 +24,7 @@ def test_without_a_file_it_prints_a_line_per_length_of_every_run(reports):
     assert (
         shown.count("baseline/bm25 · single · tokenizer cl100k_base · scorer substring · mode exact\n") == 2
     )
-    assert "500  100.0  n=6 [61.0, 100.0]\n" in shown
+    assert "500  100.0  n=6 [58.7, 100.0]\n" in shown
     assert shown.count("overall ") == 2
 
 
@@ -150,12 +150,17 @@ def test_what_cannot_be_drawn_is_said_in_a_line(reports, typed, flags, said):
 
 
 def test_under_the_map_it_says_what_the_run_comes_to(reports, typed):
-    lines = typed("report", "r", folder=reports.folder).stdout.splitlines()[-5:]
-    assert lines[0].startswith("all prompts: 100.0 [75.8, 100.0] (n=12, 2 haystacks: too few to see ")
-    assert lines[1] == "effective length: absolute:85 >=900 · relative:85 >=900 · auc 100.0"
-    assert lines[2].strip() == "no intervals from fewer than 5 haystacks: --repeats 5 or more"
-    assert lines[3] == "by depth: 100.0 at every depth"
-    assert lines[4] == "power: to see a drop of 5 points you need about 218 paired trials; you have 12"
+    lines = typed("report", "r", folder=reports.folder).stdout.splitlines()[-6:]
+    assert lines[0].startswith("2 repeats cannot tell how haystacks differ: intervals are wide, ")
+    assert lines[0].endswith("--repeats 5 tells: 18 more prompts, 13k tokens")
+    assert lines[1].startswith("all prompts: 100.0 [71.4, 100.0] (n=12, 2 haystacks: prompts of one are ")
+    assert lines[2] == "effective length: absolute:85 >=900 · relative:85 >=900 · auc 100.0"
+    assert lines[3].strip() == "no intervals from fewer than 5 haystacks: --repeats 5 or more"
+    assert lines[4] == "by depth: 100.0 at every depth"
+    assert lines[5] == (
+        "power: a loss of 5 points of these haystacks is called worse 80 times in 100 with about 218 paired "
+        "trials where losses fall singly; you have 12"
+    )
 
 
 def test_no_file_of_ones_own_is_written_over_by_the_summarys_text(reports, typed):

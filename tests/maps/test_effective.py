@@ -10,7 +10,8 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.maps.clusters import expanded_interval, weights
-from needlemap.maps.effective import effective_length, parse_rule, parse_rules, rule_values
+from needlemap.maps.curves import falling
+from needlemap.maps.effective import effective_length, outward, parse_rule, parse_rules, rule_values
 
 LENGTHS = (1_000, 2_000, 4_000, 8_000)
 
@@ -49,9 +50,12 @@ def test_a_share_of_what_a_model_hardly_knows_is_no_length(cube):
 
 
 def test_worst_depth_goes_by_the_worst_depth(cube):
-    map = cube([[[1.0, 1.0], [1.0, 0.0]]] * 6, (1_000, 2_000))
-    assert effective_length(map, parse_rule("absolute:40")).value == inf
-    assert effective_length(map, parse_rule("worst-depth:50")).value == pytest.approx(1_000 * 2**0.5)
+    few, many = (cube([[[1.0, 1.0], [1.0, 0.0]]] * repeats, (1_000, 2_000)) for repeats in (19, 20))
+    assert effective_length(many, parse_rule("absolute:40")).value == inf
+    rule = parse_rule("worst-depth:50")
+    assert effective_length(many, rule).value == pytest.approx(1_000 * 2**0.5)
+    found = effective_length(few, rule)  # the least of noisy cells is no point: a model right in 97 % had <1k
+    assert (found.value, found.low, found.high) == (None, 1_000, 2_000)
 
 
 def test_a_map_that_never_falls_is_only_as_sure_as_its_trials(cube):
@@ -78,13 +82,14 @@ def test_the_interval_is_that_of_a_bootstrap_by_hand(cube, random):
     for row in weights(8):
         drawn = np.repeat(scores, row.astype(int), axis=0)
         again.append(value(drawn.mean(axis=(0, 2)).tolist(), "absolute:70"))
-    assert (found.low, found.high) == pytest.approx(expanded_interval(np.array(again), 8))
+    ends = outward(*expanded_interval(np.array(again), 8), np.array(LENGTHS[:2]))
+    assert (found.low, found.high) == ends == (1_000, 2_000)
     assert found.low <= found.value <= found.high
 
 
 def test_the_same_seed_gives_the_same_interval(cube, random):
-    map = cube((random.random((6, 3, 4)) < 0.8).astype(float).tolist(), LENGTHS[:3])
-    rule = parse_rule("relative:85")
+    map = cube(random.random((6, 3, 4)).tolist(), LENGTHS[:3])
+    rule = parse_rule("auc")
     assert effective_length(map, rule) == effective_length(map, rule)
     assert effective_length(map, rule, seed=1) != effective_length(map, rule)
 
@@ -106,7 +111,7 @@ def test_an_unknown_rule_is_told_how_to_be_written(text):
 @pytest.mark.parametrize("rule", ["absolute:85", "relative:85", "worst-depth:85", "auc"])
 def test_an_interval_holds_its_value(cube, random, rule):
     map = cube(
-        (random.random((6, 4, 5)) < np.array([1, 0.95, 0.9, 0.7])[:, None]).astype(float).tolist(), LENGTHS
+        (random.random((20, 4, 5)) < np.array([1, 0.95, 0.9, 0.7])[:, None]).astype(float).tolist(), LENGTHS
     )
     found = effective_length(map, parse_rule(rule))
     assert found.low <= found.value <= found.high
@@ -138,10 +143,59 @@ def test_every_prompt_counts_once_in_the_curve(cube):
     assert effective_length(map, parse_rule("auc")).value == pytest.approx((1.0 + 0.9) / 2)
 
 
-def test_repeats_of_one_haystack_give_no_interval(cube):
-    map = replace(cube([[[1.0], [0.0]]] * 8, LENGTHS[:2]), one_haystack=True)
+def test_of_one_haystack_the_interval_is_as_if_cells_were_independent(cube, random):
+    """Published maps have one haystack, and their lengths were told as if certain."""
+    scores = (random.random((1, 4, 30)) < np.array([0.97, 0.93, 0.8, 0.5])[:, None]).astype(float)
+    map = replace(cube(scores.tolist(), LENGTHS), one_haystack=True)
     found = effective_length(map, parse_rule("absolute:85"))
-    assert (found.clusters, found.low, found.high) == (1, None, None)
+    assert (found.clusters, found.cells, found.low, found.high) == (1, True, 2_000, 8_000)
+    assert effective_length(map, parse_rule("worst-depth:85")).high is None
+
+
+def test_between_tested_lengths_nobody_looked_so_the_interval_reaches_to_them(cube, random):
+    """A cliff at 2,600: the interval of the straight line between 2k and 4k left it out in 83 of 100 maps."""
+    lengths, held = (1_000, 2_000, 4_000, 8_000), 0
+    for _ in range(30):
+        scores = random.random((5, 4, 11)) < np.array([0.985, 0.985, 0.01, 0.01])[:, None]
+        found = effective_length(cube(scores.astype(float).tolist(), lengths), parse_rule("absolute:85"))
+        held += found.low <= 2_600 <= found.high
+    assert held == 30
+
+
+def test_noise_on_a_plateau_is_no_fall_and_a_clear_dip_is_one(cube, random):
+    """90 % up to 16k, then a fall: the first noisy length below 85 was taken for it, 3k in the median."""
+    lengths = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
+    chances = {"plateau": [0.9] * 5 + [0.4], "dip": [0.97, 0.97, 0.97, 0.6, 0.97, 0.97]}
+    points: dict[str, list[float]] = {name: [] for name in chances}
+    for name, chance in chances.items():
+        for _ in range(40):
+            scores = (random.random((3, 6, 11)) < np.array(chance)[:, None]).astype(float)
+            found = effective_length(cube(scores.tolist(), lengths), parse_rule("absolute:85"))
+            points[name].append(found.value)
+    assert 12_000 < np.median(points["plateau"]) < 24_000
+    assert np.quantile(points["plateau"], 0.2) > 8_000
+    assert 4_000 < np.median(points["dip"]) < 8_000
+
+
+def test_a_falling_fit_pools_what_rises_and_leaves_what_falls():
+    curve = np.array([[0.9, 0.8, 0.9, 0.4, 0.6], [0.9, 0.8, 0.7, 0.6, 0.5]])
+    sizes, never, soon = np.array([10, 10, 30, 10, 10]), np.full(5, 9.0), np.full(5, 0.3)
+    found = falling(curve, sizes, never)
+    assert found == pytest.approx(np.array([[0.9, 0.875, 0.875, 0.5, 0.5], [0.9, 0.8, 0.7, 0.6, 0.5]]))
+    stopped = falling(
+        curve - 0.85, sizes, soon
+    )  # clearly below at the fourth: what comes after is none of it
+    assert stopped[0] == pytest.approx([0.05, 0.025, 0.025, -0.45, -1.0])
+
+
+def test_a_curve_that_crawls_through_the_threshold_says_so(cube, random):
+    lengths = tuple(1_000 * 2**at for at in range(8))
+    scores = random.random((10, 8, 11)) < np.linspace(0.9, 0.8, 8)[:, None]
+    found = effective_length(cube(scores.astype(float).tolist(), lengths), parse_rule("absolute:85"))
+    assert found.crawls
+    steep = random.random((10, 8, 11)) < np.array([0.98] * 4 + [0.2] * 4)[:, None]
+    for other, rule in ((steep.astype(float), "absolute:85"), (np.ones((5, 8, 2)), "absolute:95")):
+        assert not effective_length(cube(other.tolist(), lengths), parse_rule(rule)).crawls
 
 
 def test_the_interval_of_the_worst_depth_holds_the_truth(cube, random):

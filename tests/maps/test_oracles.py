@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from needlemap.maps.clusters import cluster_mean, robust_error
+from needlemap.maps.curves import agreed
 from needlemap.maps.difference import holm, mcnemar, paired_difference, sign_flip
-from needlemap.maps.effective import agreed, effective_length, parse_rule
+from needlemap.maps.effective import effective_length, parse_rule
 from needlemap.maps.intervals import t_cdf, t_quantile, tango, trials_needed, wilson
 
 stats = pytest.importorskip("scipy.stats", reason="pip install '.[test]'")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from needlemap.errors import SettingsError
@@ -32,8 +33,8 @@ def test_nothing_measured_says_nothing():
 
 def test_every_rule_has_its_value_and_interval():
     found = line(summary_lines(cube(8, wrong_from=16_000), (*RULES, "worst-depth:85")), "effective length:")
-    assert found.startswith("effective length: absolute:85 5k [<1k, 5.2k] ")
-    assert "worst-depth:85 4.9k [" in found
+    assert found.startswith("effective length: absolute:85 5k [<1k, 16k] ")
+    assert "worst-depth:85 [<1k, 16k]" in found  # no point, of so few haystacks
     assert "auc 76.6 [" in found
 
 
@@ -46,11 +47,29 @@ def test_missing_trials_are_bounded_not_wrong():
     lines = summary_lines(cube(5, missing=3))
     assert line(lines, "all prompts:").startswith("all prompts: 100.0 [")
     assert "3 missing prompts: 90.0 if all were wrong, 100.0 if all were right" in lines
+    assert "  by length, and how many: 1k 80.0 to 100.0 (2) · 4k 90.0 to 100.0 (1)" in lines
+
+
+def test_what_is_missing_may_be_right_or_wrong_and_a_length_without_a_score_is_named():
+    """All prompts of the longest length failed: `>=4k` was read as a pass."""
+    known = cube(6)
+    scores = known.scores.copy()
+    scores[:, 2] = np.nan
+    lines = summary_lines(replace(known, scores=scores, spread=scores))
+    assert line(lines, "effective length:").endswith("; nothing was scored at 16k")
+    assert line(lines, "effective length:").startswith("effective length: absolute:85 >=4k ")
+    assert "  by length, and how many: 16k 0.0 to 100.0 (12)" in lines
+    bounds = line(lines, "  with what is missing wrong, and right:")
+    assert " absolute:85 4.9k to >=16k" in bounds
 
 
 def test_few_haystacks_say_so():
     lines = summary_lines(cube(2))
-    assert "2 haystacks: too few to see how they differ" in lines[0]
+    assert lines[0] == (
+        "2 repeats cannot tell how haystacks differ: intervals are wide, effective lengths have none, a "
+        "comparison is about these only. --repeats 5 tells: 18 more prompts, 126k tokens"
+    )
+    assert "(n=12, 2 haystacks: prompts of one are taken to correlate by 0.05)" in lines[1]
     assert "  no intervals from fewer than 5 haystacks: --repeats 5 or more" in lines
 
 
@@ -80,6 +99,8 @@ def test_prompts_asked_again_give_the_noise_floor():
     assert (
         f"differ by up to {100 * 1.96 * (25 / 105 / 48) ** 0.5:.1f} points 95 times in 100" in found
     )  # a mean of 48
+    part = line(summary_lines(replace(noisy, again_at=(4_000,) * 40 + (16_000,) * 65)), "asked again:")
+    assert part.endswith("; seen at 2 of 3 lengths, 4k to 16k: others may be more or less noisy")
     calm = replace(noisy, again=((1.0, 1.0),) * 3)
     silent = line(summary_lines(calm), "asked again:")
     assert silent == "asked again: 0 of 3 prompts scored otherwise the second time (0.0 % [0.0, 56.1])"
@@ -87,8 +108,9 @@ def test_prompts_asked_again_give_the_noise_floor():
 
 def test_repeats_of_one_haystack_say_so():
     lines = summary_lines(replace(cube(8), one_haystack=True))
-    assert "(n=48, 1 haystack: too few to see how they differ" in lines[0]
-    assert "  no intervals: all repeats count as of one haystack" in lines
+    assert "all prompts: 100.0 [78.9, 100.0] (n=48, 1 haystack: " in lines[0]
+    assert lines[1] == "  were all prompts independent: [92.6, 100.0]"
+    assert "  intervals as if cells were independent: all repeats count as of one haystack" in lines
 
 
 def test_means_of_nobody_knows_how_many_answers_have_no_interval_and_no_power():

@@ -98,7 +98,7 @@ def test_a_map_without_cells_is_printed(make_map: Any) -> None:
 def test_plain_summary_has_a_line_per_length(mixed: Map) -> None:
     assert plain_summary(mixed).splitlines() == [
         "a-model · single · tokenizer cl100k_base · scorer levenshtein · mode exact",
-        "  1k   91.7  n=12 [64.6, 98.5]",
+        "  1k   91.7  n=12 [63.0, 98.6]",
         "  4k   50.0  n=8 [21.5, 78.5] missing 4 (3 timed out, 1 not asked)",
         "128k   33.3  n=6 [9.7, 70.0] missing 6 (2 rate limited, 4 not asked)",
         "overall 65.4 (n=26, 10 missing)",

@@ -19,6 +19,7 @@ from needlemap.maps.intervals import NORMAL, Z, t_quantile, wilson
 DRAWS = 2_000
 SEED = 0
 FEWEST = 5  # haystacks: fewer have so few different draws that their interval means little
+ASSUMED = 0.05  # correlation of trials of one haystack, where too few show it; see docs/statistics.md
 
 
 def weights(clusters: int, draws: int = DRAWS, seed: int = SEED) -> Array:
@@ -52,8 +53,8 @@ class ClusterMean:
     """A mean in [0, 1] over n trials in so many clusters (haystacks).
 
     standard_error, design_effect: None with fewer than FEWEST clusters: too few to see how haystacks
-    differ. low, high: 95 %, then as of independent trials; None where nobody knows how many answers n stands
-    for.
+    differ. low, high: 95 %, then with a correlation of ASSUMED within a haystack; None where nobody knows how
+    many answers n stands for.
     """
 
     score: float
@@ -94,16 +95,28 @@ def cluster_mean(scores: Array) -> ClusterMean | None:
     error = robust_error(sums, counts) if clusters >= FEWEST else None
     plain = score * (1 - score) / n
     effect = None if error is None else max(1.0, error**2 / plain) if plain > 1e-12 else 1.0
-    low, high = effective_wilson(score, n, effect or 1.0, clusters)
+    low, high = effective_wilson(score, n, effect or assumed_effect(counts), clusters)
     return ClusterMean(score, n, clusters, error, effect, low, high)
+
+
+def assumed_effect(counts: Array) -> float:
+    """1 + (m - 1) ASSUMED for so many trials of each haystack, m being the mean over trials of that number.
+
+    Kish 1965, Survey Sampling, section 5.4, for clusters of one size.
+
+    >>> assumed_effect(np.array([88.0]))
+    5.35
+    """
+    return 1 + (float((counts**2).sum() / counts.sum()) - 1) * ASSUMED
 
 
 def effective_wilson(score: float, n: int, design_effect: float, clusters: int) -> tuple[float, float]:
     """Wilson interval as of n / design_effect independent trials; clusters give t's degrees of freedom.
 
-    A design effect of 1 shows no clustering: then it is the plain Wilson interval.
+    A design effect of 1 shows no clustering, and that of fewer than FEWEST clusters is assumed and not seen:
+    then it is Wilson's with 1.96.
     """
-    z = t_quantile(0.975, clusters - 1) if design_effect > 1 else Z
+    z = t_quantile(0.975, clusters - 1) if design_effect > 1 and clusters >= FEWEST else Z
     effective = n / design_effect
     interval = wilson(score * effective, effective, z)
     assert interval is not None  # n is at least 1

@@ -79,7 +79,7 @@ class Cube:
     places: what is said of one depth or cell is taken of it, as there no prompt counts twice that matters.
     asked: same shape, whether it was to be asked. lengths, depths and repeats' numbers ascend. one_haystack:
     whether all repeats have the same. again: the first two scores of each prompt that was asked more than
-    once. counted: False where a score is a mean of nobody knows how many answers.
+    once; again_at: their lengths. counted: False where a score is a mean of nobody knows how many answers.
     """
 
     repeats: tuple[int, ...]
@@ -90,6 +90,7 @@ class Cube:
     asked: NDArray[np.bool_]
     one_haystack: bool = False
     again: tuple[Pair, ...] = ()
+    again_at: tuple[int, ...] = ()
     counted: bool = True
 
     @property
@@ -135,7 +136,7 @@ def make_cube(
     found = latest_records(records)
     scores: dict[Place, float] = {}
     copies: dict[Place, float] = {}
-    again: list[Pair] = []
+    again: list[tuple[int, Pair]] = []
     for group in by_prompt(found):
         first, known = place_of(group[0]), known_scores(group)
         asked.difference_update(map(place_of, group[1:]))
@@ -143,11 +144,12 @@ def make_cube(
         if known:
             scores[first] = sum(known) / len(known)
             copies.update(dict.fromkeys(one_a_cell(map(place_of, group)), scores[first]))
-        again += [(known[0], known[1])] if len(known) > 1 else []
+        again += [(first[1], (known[0], known[1]))] if len(known) > 1 else []
     unknown = bool(found) and all(record.prompt is None for record in found)
     counted = not any(record.scorer is not None and record.scorer.mean for record in found)
     made = cube_of(scores, asked, copies)
-    return replace(made, one_haystack=one_haystack or unknown, again=tuple(again), counted=counted)
+    twice, at = tuple(pair for _, pair in again), tuple(length for length, _ in again)
+    return replace(made, one_haystack=one_haystack or unknown, again=twice, again_at=at, counted=counted)
 
 
 def known_scores(records: Iterable[Record]) -> list[float]:

@@ -1,10 +1,10 @@
 """Effective length: how far a model's score holds, by four named rules, each with a bootstrap interval.
 
-The score at a length is that of `position.length_scores`, each prompt counting once; between tested lengths
-it is taken to be straight over the logarithm of the length. It fits no model of the surface, and never
-extrapolates. Of several families it is their mean: every family counts the same, however many prompts it has,
-and repeats are drawn for all of them together, since those of one number share a haystack wherever families
-use the same one.
+The curve is fitted as falling up to the first length that is clearly below the threshold (`curves.falling`),
+so that noise on a plateau is no fall and a clear dip is one. The interval reaches to tested lengths, as
+nobody looked between them. No surface is fitted, and nothing extrapolated. Of several families it is their
+mean: every family counts the same, and repeats are drawn for all of them together, since those of one number
+share a haystack wherever families use the same one.
 """
 
 from __future__ import annotations
@@ -19,14 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.maps.clusters import DRAWS, FEWEST, SEED, expanded_interval, weights
+from needlemap.maps.clusters import DRAWS, FEWEST, SEED, cluster_mean, expanded_interval, weights
 from needlemap.maps.cube import Array, Cube
+from needlemap.maps.curves import area, column, crossing, falling
 from needlemap.maps.intervals import NORMAL, wilson
 
 Kind = Literal["absolute", "relative", "worst-depth", "auc"]
 RULES = ("absolute:85", "relative:85", "auc")  # those that are shown unless others are asked for
 KINDS = ("absolute", "relative", "worst-depth", "auc")
 PUBLISHED = 0.856  # Llama-2-7B's mean over RULER's 13 tasks at 4k (Hsieh et al. 2024, arXiv 2404.06654)
+POINT_FROM = 20  # haystacks: the least of few noisy depths lies far below the least true one
+FLAT = 0.1  # of the threshold: a curve this near to it over CRAWL octaves crawls through it
+CRAWL = 2
+SURE = 0.65  # of the upper half of a 95 % interval: below by that, it has fallen nine times in ten
 LEAST_BASE = 0.5  # at the shortest length, for a share of it to say how far a model can read
 
 
@@ -43,10 +48,12 @@ class Rule:
 class Effective:
     """What a rule gives: tokens, or for auc a score in [0, 1]. low, high: 95 %, None with too few haystacks.
 
-    value, low and high are infinite where the score never falls below the threshold up to the longest length
-    tested, and 0 where it is below it at the shortest. value: None where it has none: of a relative rule, for
-    a score at the shortest length below LEAST_BASE, as a model that knows little there holds it as far as it
-    likes. shortest, longest: lengths tested, in tokens.
+    low and high are tested lengths. All three are infinite where the score never falls below the threshold up
+    to the longest, and 0 where it is below it at the shortest. value: None where it has none: of a relative
+    rule, for a score at the shortest length below LEAST_BASE, as a model that knows little there holds it as
+    far as it likes; of worst-depth, with fewer than POINT_FROM haystacks, where it is noise. shortest,
+    longest: lengths tested, in tokens. crawls: whether the curve is so flat near the threshold that only the
+    interval tells. cells: whether the interval is as if cells were independent, there being one haystack.
     """
 
     rule: Rule
@@ -56,6 +63,8 @@ class Effective:
     shortest: int
     longest: int
     clusters: int
+    crawls: bool = False
+    cells: bool = False
 
 
 def parse_rule(text: str) -> Rule:
@@ -116,6 +125,7 @@ class FamilyScores:
         one = bool(cubes) and all(cube.one_haystack for cube in cubes)
         self.haystacks = 1 if one else len(self._repeats)
         self._counted = all(cube.counted for cube in cubes)
+        self._one = one and len(cubes) == 1 and self._counted
 
     def means(self) -> dict[int, Mean]:
         """The mean by length, with its interval."""
@@ -153,15 +163,38 @@ class FamilyScores:
         curve, ends = self._curve(rule), (self.lengths[0], self.lengths[-1])
         if baseless(rule, curve):
             return Effective(rule, None, None, None, *ends, self.haystacks)
-        point = float(rule_values(curve, lengths, rule)[0])
-        low, high = around(point, *self._interval(rule, lengths))
-        return Effective(rule, None if isnan(point) else point, low, high, *ends, self.haystacks)
+        fit = self._fit(rule)
+        point = float(rule_values(curve, lengths, rule, fit)[0])
+        low, high = self._interval(rule, lengths, fit)
+        crawls = 0 < point < inf and _crawls(low, high, curve[0], lengths, rule)
+        if rule.kind != "auc" and low is not None and high is not None:
+            low, high = outward(low, high, lengths)
+        low, high = around(point, low, high)
+        noise = isnan(point) or (rule.kind == "worst-depth" and self.haystacks < POINT_FROM)
+        value = None if noise else point
+        return Effective(rule, value, low, high, *ends, self.haystacks, crawls, self._one)
 
-    def _interval(self, rule: Rule, lengths: Array) -> tuple[float | None, float | None]:
+    def _fit(self, rule: Rule) -> Fit | None:
+        """How a curve is to be fitted; None where it is not: of other rules, and of unknown means."""
+        if rule.kind not in ("absolute", "relative") or not self._counted:
+            return None
+        pooled = np.concatenate(
+            [scores.reshape(*scores.shape[:2], -1) for scores in self._scores(rule)], axis=2
+        )
+        means = [cluster_mean(self._clusters(pooled[:, at])) for at in range(len(self.lengths))]
+        up = np.array([mean.high - mean.score for mean in means if mean and mean.high is not None])
+        return Fit((~np.isnan(pooled)).sum(axis=(0, 2)), SURE * up)
+
+    def _clusters(self, scores: Array) -> Array:
+        """Scores (repeats, trials) by what is independent: haystacks, or where there is one, cells."""
+        return scores.reshape(-1, 1) if self._one else scores
+
+    def _interval(self, rule: Rule, lengths: Array, fit: Fit | None) -> tuple[float | None, float | None]:
         again = self._again(rule)
         if again is None:
             return None, None
-        found = expanded_interval(rule_values(again, lengths, rule), len(self._repeats))
+        units = min(map(len, self._cells())) if self._one else len(self._repeats)
+        found = expanded_interval(rule_values(again, lengths, rule, fit), units)
         low, high = found or (None, None)
         if high is None or rule.kind != "worst-depth":
             return low, high
@@ -169,15 +202,34 @@ class FamilyScores:
 
     def _again(self, rule: Rule) -> Array | None:
         """Curves of draws of repeats, (draws, lengths); None with too few, or of unknown means."""
-        if self.haystacks < FEWEST or not self._counted:
+        if not self._counted or (self.haystacks < FEWEST and not self._one):
             return None
         order = np.random.default_rng(self._seed).permutation(self._draws)
-        return self._curve(rule, weights(len(self._repeats), self._draws, self._seed), order)
+        if not self._one:
+            return self._curve(rule, weights(len(self._repeats), self._draws, self._seed), order)
+        if rule.kind == "worst-depth":
+            return None
+        drawn = [
+            column(cells, weights(len(cells), self._draws, self._seed + at), order=order)
+            for at, cells in enumerate(self._cells())
+        ]
+        return np.stack(drawn, axis=1)
+
+    def _cells(self) -> list[Array]:
+        """The scores of each length as (cells, 1), of one haystack."""
+        of = [
+            scores[:, at].reshape(-1, 1) for scores in self._scores(_MEAN) for at in range(len(self.lengths))
+        ]
+        return [cells[~np.isnan(cells[:, 0])] for cells in of]
 
     def _curve(self, rule: Rule, drawn: Array | None = None, order: NDArray[np.intp] | None = None) -> Array:
         """The mean over families for each draw, (draws, lengths); without draws, of what was measured."""
         drawn = np.ones((1, len(self._repeats))) if drawn is None else drawn
-        each = [curves(scores, drawn, rule, order) for scores in self._scores(rule)]
+        worst = rule.kind == "worst-depth"
+        each = [
+            np.stack([column(scores[:, at], drawn, worst, order) for at in range(scores.shape[1])], axis=1)
+            for scores in self._scores(rule)
+        ]
         return np.asarray(np.mean(each, axis=0), dtype=np.float64)
 
     def _scores(self, rule: Rule) -> list[Array]:
@@ -241,86 +293,53 @@ def _least_end(cells: Array) -> float:
     return min(end[1] for end in ends if end is not None)
 
 
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """sizes: trials by length. doubt: how far below the threshold a length's score has clearly fallen."""
+
+    sizes: NDArray[np.intp]
+    doubt: Array
+
+
+def rule_values(by_length: Array, lengths: Array, rule: Rule, fit: Fit | None = None) -> Array:
+    """The rule applied to curves (draws, lengths): tokens, infinite or 0 as `Effective` says, or scores."""
+    if rule.kind == "auc":
+        return area(by_length, lengths)
+    base = by_length[:, :1] if rule.kind == "relative" else np.ones((len(by_length), 1))
+    above = by_length - rule.threshold * base
+    above = np.where(base > 0, above, np.where(np.isnan(above), np.nan, -1.0))
+    return crossing(falling(above, fit.sizes, fit.doubt) if fit else above, lengths)
+
+
+def outward(low: float, high: float, lengths: Array) -> tuple[float, float]:
+    """The ends moved to the next tested lengths: between these nobody looked.
+
+    >>> outward(1_500.0, 3_000.0, np.array([1_000.0, 2_000.0, 4_000.0]))
+    (1000.0, 4000.0)
+    """
+    if 0 < low < inf:
+        low = float(lengths[lengths <= low].max())
+    if 0 < high < inf:
+        high = float(lengths[lengths >= high].min())
+    return low, high
+
+
+def _crawls(low: float | None, high: float | None, curve: Array, lengths: Array, rule: Rule) -> bool:
+    """Whether an interval spans more than CRAWL octaves, over which the curve stays near the threshold."""
+    if low is None or high is None or rule.kind not in ("absolute", "relative"):
+        return False
+    base = curve[0] if rule.kind == "relative" else 1.0
+    start, end = max(low, lengths[0]), min(high, lengths[-1])
+    inside = (lengths >= start) & (lengths <= end)
+    near = np.abs(curve[inside] - rule.threshold * base) < FLAT
+    return bool(log2(end / start) > CRAWL and near.all())
+
+
 def around(point: float, low: float | None, high: float | None) -> tuple[float | None, float | None]:
     """An interval that holds the point."""
     if low is None or high is None or isnan(point):
         return None, None
     return min(low, point), max(high, point)
-
-
-def curves(scores: Array, drawn: Array, rule: Rule, order: NDArray[np.intp] | None = None) -> Array:
-    """Score by length for each draw: (clusters, lengths, depths), NaN missing, to (draws, lengths).
-
-    order: a permutation of the draws. With it, a length (for worst-depth: a cell) at which all haystacks
-    agree gets the spread of `agreed`, as the bootstrap would see no doubt there however few the trials.
-    """
-    return np.stack([_column(scores[:, at], drawn, rule, order) for at in range(scores.shape[1])], axis=1)
-
-
-def rule_values(by_length: Array, lengths: Array, rule: Rule) -> Array:
-    """The rule applied to curves (draws, lengths): tokens, infinite or 0 as `Effective` says, or scores."""
-    if rule.kind == "auc":
-        return _area(by_length, lengths)
-    base = by_length[:, :1] if rule.kind == "relative" else np.ones((len(by_length), 1))
-    above = by_length - rule.threshold * base
-    return _crossing(np.where(base > 0, above, np.where(np.isnan(above), np.nan, -1.0)), lengths)
-
-
-def _column(cells: Array, drawn: Array, rule: Rule, order: NDArray[np.intp] | None) -> Array:
-    """One length: (clusters, depths) to (draws,)."""
-    if rule.kind != "worst-depth":
-        return _doubted(_means(cells, drawn), cells, order)
-    measured = [cells[:, at : at + 1] for at in range(cells.shape[1]) if not np.isnan(cells[:, at]).all()]
-    columns = [_doubted(_means(cell, drawn), cell, order) for cell in measured]
-    return np.asarray(np.fmin.reduce(columns), dtype=np.float64)
-
-
-def _doubted(drawn_means: Array, scores: Array, order: NDArray[np.intp] | None) -> Array:
-    """Drawn means, or where none differs from another, those of `agreed` in the order of the draws."""
-    if order is None or np.ptp(drawn_means) > 1e-12:
-        return drawn_means
-    return agreed(float(np.nansum(scores)), int((~np.isnan(scores)).sum()), len(order))[order]
-
-
-@lru_cache(maxsize=1_000)
-def agreed(total: float, n: int, draws: int) -> Array:
-    """Ascending draws of the rate behind n scores that sum to total: the Jeffreys posterior.
-
-    Beta(total + 1/2, n - total + 1/2); Brown, Cai and DasGupta 2001, Statistical Science 16:101. Ascending,
-    so that one order for all lengths makes them doubtful together and not one by one.
-    """
-    return np.sort(np.random.default_rng(SEED).beta(total + 0.5, max(0.0, n - total) + 0.5, draws))
-
-
-def _means(cells: Array, drawn: Array) -> Array:
-    """(clusters, depths) to (draws,), each score counting the same; NaN where a draw holds none."""
-    counts = drawn @ (~np.isnan(cells)).sum(axis=1).astype(np.float64)
-    sums = drawn @ np.nansum(cells, axis=1)
-    return np.asarray(np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0))
-
-
-def _crossing(above: Array, lengths: Array) -> Array:
-    """Where curves (draws, lengths) first fall below 0, straight over log2 of the length."""
-    above = np.where(np.abs(above) < 1e-12, 0.0, above)
-    below = above < 0
-    first = below.argmax(axis=1)
-    rows = np.arange(len(above))
-    right, left = above[rows, first], above[rows, np.maximum(first - 1, 0)]
-    fall = np.where(left - right > 0, left - right, 1.0)
-    logs = np.log2(lengths)
-    start = logs[np.maximum(first - 1, 0)]
-    found = 2 ** (start + (logs[first] - start) * left / fall)
-    found = np.where(first == 0, 0.0, found)
-    return np.where(np.isnan(above).any(axis=1), np.nan, np.where(below.any(axis=1), found, inf))
-
-
-def _area(by_length: Array, lengths: Array) -> Array:
-    """Trapezoids over log2 of the length, divided by its range; one length is its own mean."""
-    if len(lengths) == 1:
-        return by_length[:, 0]
-    widths = np.diff(np.log2(lengths))
-    heights = (by_length[:, 1:] + by_length[:, :-1]) / 2
-    return np.asarray(heights @ widths / log2(lengths[-1] / lengths[0]), dtype=np.float64)
 
 
 def _percent(text: str) -> float | None:

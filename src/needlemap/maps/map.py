@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from needlemap.maps.clusters import ClusterMean, cluster_mean
+from needlemap.maps.clusters import ClusterMean, assumed_effect, cluster_mean, effective_wilson
 from needlemap.maps.cube import Array, Cube, is_ragged, known_scores, latest_records, make_cube, prompt_of
-from needlemap.maps.intervals import wilson
 from needlemap.records.record import SKIPPED, Record
 
 PARTS = 10  # of the haystack, where every length has depths of its own
@@ -201,8 +200,11 @@ def make_map(
         cells[record.length_tokens, record.depth].append(record)
     seen: set[Hashable] = set()
     places = sorted({*expected, *cells})
-    rows = tuple(_cell(place, cells.get(place, []), expected.get(place, 0), seen) for place in places)
     cube = cube or make_cube(found, ())
+    rows = tuple(
+        _cell(place, cells.get(place, []), expected.get(place, 0), seen, one=cube.one_haystack)
+        for place in places
+    )
     means = total_score(cube), length_scores(cube), cube.counted
     by_depth = () if depthless else depth_scores(cube)
     return Map(rows, *means, model, tokenizer, task, scorer, mode, depthless, by_depth)
@@ -218,8 +220,11 @@ def with_skipped(map: Map) -> Map:
     return replace(map, cells=tuple(rows))
 
 
-def _cell(place: tuple[int, float], records: list[Record], expected: int, seen: set[Hashable]) -> CellScore:
-    """One cell. seen: the prompts that cells before it asked, by `prompt_of`; grows."""
+def _cell(
+    place: tuple[int, float], records: list[Record], expected: int, seen: set[Hashable], *, one: bool
+) -> CellScore:
+    """One cell. seen: the prompts that cells before it asked, by `prompt_of`; grows. one: whether all repeats
+    share a haystack, so that they are not independent."""
     prompts = {prompt_of(record) for record in records if record.scored}
     repeated = len(prompts & seen)
     seen |= prompts
@@ -232,7 +237,8 @@ def _cell(place: tuple[int, float], records: list[Record], expected: int, seen: 
     realised = [record.needles[0].realised for record in records if record.needles]
     score = sum(scores) / len(scores) if scores else None
     means = any(record.scorer is not None and record.scorer.mean for record in records)
-    interval = None if score is None or means else wilson(score * n, n)
+    effect = assumed_effect(np.array([float(n)])) if one and n else 1.0
+    interval = None if score is None or means else effective_wilson(score, n, effect, 1)
     return CellScore(
         place[0],
         place[1],

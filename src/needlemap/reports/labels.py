@@ -6,12 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import copysign, floor
+from math import copysign, floor, inf
 from pathlib import Path
 from typing import TypeVar
 
 from needlemap.maps.clusters import NoiseFloor
 from needlemap.maps.difference import Difference
+from needlemap.maps.effective import LEAST_BASE, Effective
 from needlemap.maps.map import CellScore, DepthScore, Map
 from needlemap.settings.grid import percent
 
@@ -279,3 +280,32 @@ def thinned(values: Sequence[T], most: int) -> list[T]:
     step = max(1, -(-len(values) // most))
     inner = list(values[::step])
     return inner if not values or (len(values) - 1) % step == 0 else [*inner[:-1], values[-1]]
+
+
+def effective_label(effective: Effective) -> str:
+    """A rule's value with its interval, as '11k [8k, 18k]' or '>=128k [64k, >=128k]'; auc in percent."""
+    if effective.rule.kind == "relative" and effective.value is None:
+        return f"- (below {100 * LEAST_BASE:g} at {tokens_label(effective.shortest)})"
+    if effective.low is None or effective.high is None:
+        return effective_value(effective, effective.value)
+    low, high = effective_value(effective, effective.low), effective_value(effective, effective.high)
+    if effective.crawls:
+        share = f"{100 * effective.rule.threshold:g}{' % of the first' * (effective.rule.kind == 'relative')}"
+        return f"crawls through {share} between {low} and {high}"
+    if effective.value is None:
+        return f"[{low}, {high}]"
+    return f"{effective_value(effective, effective.value)} [{low}, {high}]"
+
+
+def effective_value(effective: Effective, value: float | None) -> str:
+    """A value or an end of a rule, with a bound where it lies beyond what was tested."""
+    if value is None or effective.rule.kind == "auc":
+        return score_label(value)
+    if value == inf:
+        return f">={tokens_label(effective.longest)}"
+    return tokens_label(value) if value else f"<{tokens_label(effective.shortest)}"
+
+
+def tokens_label(length: float) -> str:
+    """A number of tokens, as `length_labels` has it."""
+    return length_labels([round(length)])[round(length)]

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
-from needlemap.maps.clusters import FEWEST, ClusterMean, noise_floor
-from needlemap.maps.cube import Cube
+import numpy as np
+
+from needlemap.maps.clusters import ASSUMED, FEWEST, ClusterMean, effective_wilson, noise_floor
+from needlemap.maps.cube import Array, Cube
 from needlemap.maps.difference import missing_bounds
 from needlemap.maps.effective import (
-    LEAST_BASE,
     PUBLISHED,
     RULES,
-    Effective,
     FamilyScores,
     Mean,
+    Rule,
     effective_length,
     parse_rule,
     published_length,
@@ -26,11 +28,14 @@ from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.reports.labels import (
     depth_score_labels,
+    effective_label,
+    effective_value,
     floor_label,
     interval_label,
     length_labels,
     n_label,
     score_label,
+    tokens_label,
 )
 from needlemap.text.printable import printable
 
@@ -46,8 +51,9 @@ def summary_lines(cube: Cube, rules: tuple[str, ...] = RULES) -> list[str]:
     if mean is None:
         return []
     return [
-        _mean_line(mean) if cube.counted else _means_line(mean),
-        *_missing_lines(mean, cube.missing),
+        *_few_lines(cube, mean.clusters),
+        *(_all_prompts_lines(cube, mean) if cube.counted else [_means_line(mean)]),
+        *_missing_lines(cube, mean),
         *_effective_lines(cube, rules),
         *_depth_lines(cube),
         *_again_lines(cube),
@@ -55,36 +61,39 @@ def summary_lines(cube: Cube, rules: tuple[str, ...] = RULES) -> list[str]:
     ]
 
 
-def effective_label(effective: Effective) -> str:
-    """A rule's value with its interval, as '11k [8k, 18k]' or '>=128k [64k, >=128k]'; auc in percent."""
-    if effective.rule.kind == "relative" and effective.value is None:
-        return f"- (below {100 * LEAST_BASE:g} at {_tokens(effective.shortest)})"
-    value = _value(effective, effective.value)
-    if effective.low is None or effective.high is None:
-        return value
-    return f"{value} [{_value(effective, effective.low)}, {_value(effective, effective.high)}]"
+def _few_lines(cube: Cube, clusters: int) -> list[str]:
+    """What so few repeats cannot tell, and what enough would cost; nothing where they are enough."""
+    if clusters >= FEWEST or cube.one_haystack or not cube.counted:
+        return []
+    more = FEWEST / len(cube.repeats) - 1
+    prompts, tokens = (
+        round(more * int(count)) for count in (cube.asked.sum(), cube.asked.sum(axis=(0, 2)) @ cube.lengths)
+    )
+    return [
+        f"{counted(clusters, 'repeat')} cannot tell how haystacks differ: intervals are wide, effective "
+        f"lengths have none, a comparison is about {'this' if clusters == 1 else 'these'} only. "
+        f"--repeats {FEWEST} tells: {prompts:,} more prompts, {tokens_label(tokens)} tokens"
+    ]
 
 
-def _value(effective: Effective, value: float | None) -> str:
-    if value is None or effective.rule.kind == "auc":
-        return score_label(value)
-    if value == inf:
-        return f">={_tokens(effective.longest)}"
-    return _tokens(value) if value else f"<{_tokens(effective.shortest)}"
+def _all_prompts_lines(cube: Cube, mean: ClusterMean) -> list[str]:
+    haystacks = counted(mean.clusters, "haystack")
+    line = f"all prompts: {_score(mean)} (n={mean.n}, {haystacks}"
+    if mean.standard_error is not None and mean.design_effect is not None:
+        error = f"standard error {score_label(mean.standard_error)}"
+        return [f"{line}, {error} by haystack, design effect {mean.design_effect:.1f})"]
+    few = f"{line}: prompts of one are taken to correlate by {ASSUMED:g})"
+    alone = interval_label(*effective_wilson(mean.score, mean.n, 1.0, 1))
+    return [few, f"  were all prompts independent: {alone}"] if cube.one_haystack else [few]
 
 
-def _tokens(length: float) -> str:
-    return length_labels([round(length)])[round(length)]
+def counted(n: int, what: str) -> str:
+    """A number of things.
 
-
-def _mean_line(mean: ClusterMean) -> str:
-    haystacks = f"{mean.clusters} haystack{'s' * (mean.clusters != 1)}"
-    interval = interval_label(mean.low, mean.high)
-    line = f"all prompts: {score_label(mean.score)} {interval} (n={mean.n}, {haystacks}"
-    if mean.standard_error is None or mean.design_effect is None:
-        return f"{line}: too few to see how they differ, so the interval is as of independent prompts)"
-    error = f"standard error {score_label(mean.standard_error)}"
-    return f"{line}, {error} by haystack, design effect {mean.design_effect:.1f})"
+    >>> counted(1, "repeat"), counted(3, "repeat")
+    ('1 repeat', '3 repeats')
+    """
+    return f"{n} {what}{'s' * (n != 1)}"
 
 
 def _means_line(mean: ClusterMean) -> str:
@@ -95,27 +104,65 @@ def _means_line(mean: ClusterMean) -> str:
     )
 
 
-def _missing_lines(mean: ClusterMean, missing: int) -> list[str]:
-    bounds = missing_bounds(mean.score * mean.n, mean.n, missing)
-    if not missing or bounds is None:
+def _missing_lines(cube: Cube, mean: ClusterMean) -> list[str]:
+    """Bounds of what missing prompts leave open: of all, and of each length that misses some."""
+    bounds = missing_bounds(mean.score * mean.n, mean.n, cube.missing)
+    if not cube.missing or bounds is None:
         return []
     low, high = map(score_label, bounds)
-    what = f"{missing} missing prompt{'s' * (missing != 1)}"
-    return [f"{what}: {low} if all were wrong, {high} if all were right"]
+    what = counted(cube.missing, "missing prompt")
+    labels, lost = length_labels(cube.lengths), cube.asked & ~cube.known
+    by_length = [
+        f"{labels[length]} {low} to {high} ({missing})"
+        for at, length in enumerate(cube.lengths)
+        if (missing := int(lost[:, at].sum()))
+        for low, high in [_ends(cube.scores[:, at], missing)]
+    ]
+    return [
+        f"{what}: {low} if all were wrong, {high} if all were right",
+        f"  by length, and how many: {' · '.join(by_length)}",
+    ]
+
+
+def _ends(scores: Array, missing: int) -> tuple[str, str]:
+    bounds = missing_bounds(float(np.nansum(scores)), int((~np.isnan(scores)).sum()), missing)
+    low, high = bounds or (0.0, 1.0)
+    return score_label(low), score_label(high)
 
 
 def _effective_lines(cube: Cube, rules: tuple[str, ...]) -> list[str]:
     found = [effective_length(cube, parse_rule(rule)) for rule in rules]
     known = [each for each in found if each is not None]
     shown = [f"{each.rule.name} {effective_label(each)}" for each in known]
-    lines = [f"effective length: {' · '.join(shown)}"]
+    unscored = [length for at, length in enumerate(cube.lengths) if not cube.known[:, at].any()]
+    none = f"; nothing was scored at {', '.join(length_labels(unscored).values())}" if unscored else ""
+    lines = [f"effective length: {' · '.join(shown)}{none}"]
     if not cube.counted:
         return lines
     if cube.one_haystack:
-        lines.append("  no intervals: all repeats count as of one haystack")
+        lines.append("  intervals as if cells were independent: all repeats count as of one haystack")
     elif any(each.clusters < FEWEST for each in known):
         lines.append(f"  no intervals from fewer than {FEWEST} haystacks: --repeats {FEWEST} or more")
-    return lines
+    return [*lines, *_missing_lengths(cube, [each.rule for each in known])]
+
+
+def _missing_lengths(cube: Cube, rules: Sequence[Rule]) -> list[str]:
+    """Effective lengths if all that is missing were wrong, and if it were right."""
+    lost = cube.asked & ~cube.known
+    if not lost.any():
+        return []
+    ends = [
+        replace(cube, scores=np.where(lost, end, cube.scores), spread=np.where(lost, end, cube.spread))
+        for end in (0.0, 1.0)
+    ]
+    shown = []
+    for rule in rules:
+        low, high = (effective_length(each, rule) for each in ends)
+        if low and high and rule.kind != "worst-depth":
+            shown.append(
+                f"{rule.name} {effective_value(low, low.value)} to {effective_value(high, high.value)}"
+            )
+    return [f"  with what is missing wrong, and right: {' · '.join(shown)}"]
 
 
 def _depth_lines(cube: Cube) -> list[str]:
@@ -144,15 +191,29 @@ def _again_lines(cube: Cube) -> list[str]:
     line = f"asked again: {noise.differing} of {noise.n} prompts scored otherwise the second time"
     share = f"{score_label(noise.differing / noise.n)} % {interval_label(noise.low, noise.high)}"
     floor = "" if not noise.differing else f"; {floor_label(noise, cube.n)}"
-    return [f"{line} ({share}){floor}"]
+    return [f"{line} ({share}){floor}{_where_seen(cube)}"]
+
+
+def _where_seen(cube: Cube) -> str:
+    """At which lengths prompts were asked again, where it was not at all of them."""
+    seen = sorted(set(cube.again_at))
+    if not seen or len(seen) == len(cube.lengths):
+        return ""
+    labels = length_labels(seen)
+    where = labels[seen[0]] if len(seen) == 1 else f"{labels[seen[0]]} to {labels[seen[-1]]}"
+    return f"; seen at {len(seen)} of {len(cube.lengths)} lengths, {where}: others may be more or less noisy"
 
 
 def _power_line(mean: ClusterMean) -> str:
-    """In a paired comparison; its differences are taken to cluster as the scores do."""
-    needed = trials_needed(DROP, design_effect=mean.design_effect or 1.0)
+    """For a comparison's verdict, where losses fall singly, and where they cluster as scores do."""
+    clusters = mean.clusters if mean.clusters >= FEWEST else None
+    effect = mean.design_effect or 1.0
+    singly, together = (trials_needed(DROP, design_effect=each, clusters=clusters) for each in (1.0, effect))
+    to = f", {together:,} where they fall by haystack as scores do" if together > 1.1 * singly else ""
+    only = "" if clusters else " of these haystacks"
     return (
-        f"power: to see a drop of {100 * DROP:g} points you need about {needed:,} paired trials; "
-        f"you have {mean.n:,}"
+        f"power: a loss of {100 * DROP:g} points{only} is called worse 80 times in 100 with about {singly:,} "
+        f"paired trials where losses fall singly{to}; you have {mean.n:,}"
     )
 
 

@@ -158,7 +158,7 @@ def test_a_dash_is_missing_and_never_zero(shared, typed):
 def test_means_of_nobody_knows_how_many_answers_are_compared_without_a_verdict(shared, typed):
     folder = shared / "vectors" / "opencompass" / "summary_example"
     typed("import", folder / "viz_input_cdme8k.csv", "-o", "oc")
-    shown = typed("compare", "oc/other-7b", "oc/internlm-chat-20b-hf", "--fail-if-worse", "2").stdout
+    shown = typed("compare", "oc/other-7b", "oc/internlm-chat-20b-hf", "--margin", "2").stdout
     assert "A 74.3, B 59.8: difference -14.6 points\n" in shown
     assert "the files do not say of how many answers: no n, no interval" in shown
     assert shown.endswith("verdict: cannot tell (margin 2 points)\n")

@@ -17,9 +17,8 @@ from needlemap.maps.effective import Effective, Rule
 from needlemap.maps.map import Map, depth_scores
 from needlemap.records.loaded import Loaded
 from needlemap.reports.comparison import comparison_json, comparison_text
-from needlemap.reports.labels import Layout, depth_score_labels
+from needlemap.reports.labels import Layout, depth_score_labels, effective_label
 from needlemap.reports.paired import Names, compare_loaded
-from needlemap.reports.summary import effective_label
 from needlemap.secrets import hidden
 
 

@@ -16,13 +16,19 @@ from needlemap.maps.effective import Effective, Mean, effective_length, parse_ru
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
 from needlemap.reports.comparison import comparison_json, comparison_text
-from needlemap.reports.labels import interval_label, length_labels, n_label, score_label, told_apart
+from needlemap.reports.labels import (
+    effective_label,
+    interval_label,
+    length_labels,
+    n_label,
+    score_label,
+    told_apart,
+)
 from needlemap.reports.page.curves import Columns, by_length, effective_row, share
 from needlemap.reports.paired import Names, compare_runs
 from needlemap.reports.summary import (
     FAMILY_RULES,
     NO_MEAN,
-    effective_label,
     mean_length_lines,
     mean_of,
     scores_of,
