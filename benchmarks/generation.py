@@ -32,7 +32,7 @@ from needlemap.tasks.base import Draw
 from needlemap.text.tokens import TokenText
 from needlemap.trials.build import Experiment, prepare
 from needlemap.trials.leaks import Held
-from needlemap.trials.resolve import make_background, resolve
+from needlemap.trials.resolve import resolve
 from table import rounded, show
 
 RULER = tuple(
@@ -139,7 +139,7 @@ def floor(settings: Settings, experiment: Experiment) -> float:
     sizes = {trial.repeat: len(haystack_of(trial.prompt).data) for trial in experiment.trials}
     start, before = process_time(), None
     for repeat, size in sizes.items():
-        background = make_background(settings, resolved.task, repeat)
+        background = resolved.task.background(repeat, settings.seed)
         if background is None or background != before:
             source = background.source if background else resolved.source
             tokenizer.index(written(source.documents(0 if background else repeat * 1000), size))

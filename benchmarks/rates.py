@@ -23,7 +23,7 @@ from urllib.request import urlopen
 from machine import machine
 from needlemap.asking.run import run_coroutine
 from needlemap.asking.session import Session, make_model
-from needlemap.reports.live import Silent
+from needlemap.reports.live import View
 from needlemap.settings.reading import configure
 from needlemap.trials.build import prepare
 from table import rounded, show
@@ -104,7 +104,7 @@ def measure(case: Case, options: argparse.Namespace) -> tuple[float, float, int]
             **case.settings,
         }
         session = Session.open(prepare(configure(None, settings)), Path(folder) / "run")
-        outcome = run_coroutine(session.run(make_model(session.experiment.settings), Silent()))
+        outcome = run_coroutine(session.run(make_model(session.experiment.settings), View()))
         if outcome.scored != options.trials or outcome.failures:
             raise RuntimeError(f"{case.name}: {outcome}")
         with urlopen(f"{root}/log") as reply:

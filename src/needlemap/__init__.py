@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 from needlemap.version import __version__
 
 if TYPE_CHECKING:
-    from needlemap.api import arun, compare, load, make_plan, run
-    from needlemap.reports.compared import Compared, Run
+    from needlemap.api import Run, compare, load, make_plan, run
+    from needlemap.reports.compared import Compared
 
 __all__ = [
     "Compared",
     "Run",
     "__version__",
-    "arun",
     "compare",
     "load",
     "make_plan",
@@ -29,8 +28,8 @@ __all__ = [
 ]
 
 _LATE = {
-    **dict.fromkeys(("arun", "compare", "load", "make_plan", "run"), "needlemap.api"),
-    **dict.fromkeys(("Compared", "Run"), "needlemap.reports.compared"),
+    **dict.fromkeys(("Run", "compare", "load", "make_plan", "run"), "needlemap.api"),
+    "Compared": "needlemap.reports.compared",
 }
 
 

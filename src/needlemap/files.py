@@ -187,3 +187,17 @@ def read_yaml(text: str) -> Any:
         raise yaml.YAMLError("it is nested too deeply") from None
     except (ValueError, OverflowError) as error:  # a number of thousands of digits, a date that is none
         raise yaml.YAMLError(f"it holds a value that is none: {str(error)[:_SHOWN]}") from None
+
+
+def plain_name(family: str) -> bool:
+    """Whether a family's name may be that of a folder in a run."""
+    return family[:1].isalnum() and all(letter.isalnum() or letter in "-_." for letter in family)
+
+
+def folder_name(text: str) -> str:
+    """A text as the name of a folder.
+
+    >>> folder_name("openai/org/my model")
+    'openai-org-my-model'
+    """
+    return "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in text)

@@ -18,7 +18,8 @@ from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding, Model
 from needlemap.prompts.prompt import Prompt
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
-from needlemap.reports.live import Silent, Tally
+from needlemap.reports.closing import Tally
+from needlemap.reports.live import View
 from needlemap.settings.prices import Prices
 from needlemap.settings.reading import configure
 from needlemap.settings.settings import Settings
@@ -89,7 +90,7 @@ def limited(folder: Path, **settings: Any) -> Session:
 
 def asked(session: Session, script: Callable[[int], Awaitable[Answer]]) -> tuple[Scripted, Outcome]:
     model = Scripted(script)
-    return model, asyncio.run(session.run(model, Silent()))
+    return model, asyncio.run(session.run(model, View()))
 
 
 def test_time_stops_a_run_and_the_same_command_goes_on(needlemap, wire):

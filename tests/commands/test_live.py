@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from needlemap.records.record import Record
-from needlemap.reports.live import Lines, Tally
+from needlemap.reports.closing import Tally
+from needlemap.reports.live import Lines
 
 CODES = re.compile(rb"\x1b\[(\??)(\d*)(?:;[\d;]*)?([A-Za-z])|\r|\n|[^\x1b\r\n]+")
 

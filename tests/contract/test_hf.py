@@ -22,7 +22,7 @@ from needlemap.models.base import Answer, Decoding
 from needlemap.plan.summary import Walked, summarise
 from needlemap.prompts.prompt import Prompt
 from needlemap.records.loaded import load_map
-from needlemap.reports.live import Silent
+from needlemap.reports.live import View
 from needlemap.settings.reading import configure
 from needlemap.trials.build import prepare
 from needlemap.trials.repeat import Trial
@@ -88,7 +88,7 @@ def test_a_record_holds_both_counts_where_another_vocabulary_counts_lengths(
     given = {"model": f"hf/{folder}", "tokenizer": "gpt-4", "lengths": "200", "depths": "0,50,100"}
     settings = configure(None, {**given, "max_answer_tokens": 8})
     session = Session.open(prepare(settings), tmp_path / "run")
-    asyncio.run(session.run(make_model(settings), Silent()))
+    asyncio.run(session.run(make_model(settings), View()))
     records = list(session.folder.records())
     assert [record.prompt.tokens for record in records if record.prompt] == [192] * 3
     fed = [record.prompt.fed_tokens for record in records if record.prompt]
@@ -188,7 +188,7 @@ def test_what_is_sampled_hangs_on_what_is_asked_and_not_on_how_it_is_scored(
     ):
         settings = configure(None, given | scoring)
         session = Session.open(prepare(settings), tmp_path / str(number))
-        asyncio.run(session.run(make_model(settings), Silent()))
+        asyncio.run(session.run(make_model(settings), View()))
         records = list(session.folder.records())
         said.append({(record.repeat, record.depth): record.answer for record in records})
     assert len(set(said[0].values())) > 1  # drawn, each for itself
@@ -378,7 +378,7 @@ def test_a_run_caches_what_its_plan_promised(folders: Folders, tmp_path: Path, a
     grid = {"lengths": "300:500:3", "depths": "0:100:3", "max_answer_tokens": 4}
     settings = configure(None, {"model": f"hf/{folders(architecture)}", **grid})
     session = Session.open(prepare(settings), tmp_path / "run")
-    asyncio.run(session.run(make_model(settings), Silent()))
+    asyncio.run(session.run(make_model(settings), View()))
     records = list(session.folder.records())
     assert sum(record.shared_tokens or 0 for record in records) > 1000
     assert [record.cached_tokens for record in records] == [record.shared_tokens for record in records]
@@ -390,7 +390,7 @@ def test_what_a_model_told_stands_in_run_json(folders: Folders, tmp_path: Path) 
         {"model": f"hf/{folders('mamba')}", "lengths": "300", "depths": "0,50", "max_answer_tokens": 4},
     )
     session = Session.open(prepare(settings), tmp_path / "run")
-    asyncio.run(session.run(make_model(settings), Silent()))
+    asyncio.run(session.run(make_model(settings), View()))
     assert [record.shared_tokens for record in session.folder.records()] == [0, 0]
     note, *_ = json.loads((tmp_path / "run" / "run.json").read_text())["model_notes"]
     assert "every prompt is computed in full" in note
@@ -445,7 +445,7 @@ def test_a_run_scored_by_logprob_records_probabilities_and_no_answer(folder: Pat
     settings = configure(None, {"model": f"hf/{folder}", **given})
     session = Session.open(prepare(settings), tmp_path / "run")
     model = make_model(settings)
-    outcome = asyncio.run(session.run(model, Silent()))
+    outcome = asyncio.run(session.run(model, View()))
     assert (outcome.scored, outcome.failures) == (6, {})
     records = list(session.folder.records())
     assert len(records) == 6

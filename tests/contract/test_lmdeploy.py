@@ -25,7 +25,7 @@ from tokenizers import Tokenizer
 from needlemap.asking.session import Session, make_model
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding
-from needlemap.reports.live import Silent
+from needlemap.reports.live import View
 from needlemap.settings.reading import configure
 from needlemap.settings.registry import checked
 from needlemap.trials.build import prepare
@@ -457,7 +457,7 @@ def test_a_whole_run_is_scored(folder: Path, tmp_path: Path) -> None:
     engine = {"engine": "pytorch", "session_len": 1024, "max_batch_size": 2}
     settings = configure(None, {"model": f"lmdeploy/{folder}", "model_options": engine, **given})
     session = Session.open(prepare(settings), tmp_path / "run")
-    outcome = asyncio.run(session.run(make_model(settings), Silent()))
+    outcome = asyncio.run(session.run(make_model(settings), View()))
     assert (outcome.scored, outcome.failures) == (6, {})
     records = list(session.folder.records())
     assert all(record.cached_tokens is not None for record in records)

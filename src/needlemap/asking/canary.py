@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
@@ -22,18 +22,17 @@ from needlemap.asking.budget import Budget
 from needlemap.asking.resume import to_be_scored
 from needlemap.asking.runner import Runner, Watcher
 from needlemap.errors import Failure
-from needlemap.files import is_regular, open_inside
+from needlemap.files import open_inside
 from needlemap.models.base import Model
 from needlemap.plan.cover import ALONE
 from needlemap.plan.lanes import make_lanes
 from needlemap.prompts.prompt import TEXT, Message, Prompt
-from needlemap.records.folder import RunFolder, scorer_of
+from needlemap.records.folder import CLOSED_BOOK, RunFolder
+from needlemap.records.loaded import closed_book_records, kept
 from needlemap.records.record import ANSWER_SPENT, REFUSED, THINKING_SPENT, Record
-from needlemap.records.run_file import ruled
 from needlemap.secrets import scrub
 from needlemap.settings.grid import Cell, percent
 from needlemap.settings.settings import Settings
-from needlemap.text.printable import printable
 from needlemap.trials.build import Experiment
 from needlemap.trials.repeat import Trial
 
@@ -55,9 +54,6 @@ _REMEDIES = (
     (r"model.*(not exist|not found|unknown|invalid)|no such model|404", "Is --model right, and --base-url?"),
     (r"no connection", "Is a server running at --base-url?"),
 )
-FILE = "closed-book.jsonl"
-RIGHT = 0.5  # of a score, from which an answer counts as right
-_SHOWN = 3  # questions that are named
 
 
 @dataclass(slots=True)
@@ -202,50 +198,13 @@ def unasked(experiment: Experiment, folder: RunFolder) -> list[Trial]:
 async def ask(experiment: Experiment, folder: RunFolder, model: Model | None, budget: Budget) -> None:
     """Ask what is still to be asked. Raises as `Runner.run` does."""
     trials = unasked(experiment, folder)
-    keeper = _Keeper(folder.path / FILE)
-    answers = to_be_scored(every_record(folder))
+    keeper = _Keeper(folder.path / CLOSED_BOOK)
+    answers = to_be_scored(closed_book_records(folder))
     runner = Runner(
         model, experiment.scorer, experiment.settings, budget, keeper, Watcher(), len(trials), answers
     )
     sizes = [trial.prompt.tokens for trial in trials]
     await runner.run((trials, make_lanes(sizes, [0] * len(sizes), experiment.workers)))
-
-
-def every_record(folder: RunFolder) -> Iterator[Record]:
-    """All records, as they were written: for limits, since each was paid for."""
-    if is_regular(file := folder.path / FILE):
-        yield from folder.records_in(file, folder.about() if folder.exists else {})
-
-
-def kept(folder: RunFolder) -> list[Record]:
-    """The last record of each question, scored ones first."""
-    found: dict[str, Record] = {}
-    for record in every_record(folder):
-        if record.scored or record.key not in found:
-            found[record.key] = record
-    return list(found.values())
-
-
-def closed_book_lines(folder: RunFolder) -> list[str]:
-    """What the control found, in a line; nothing where it was not asked for."""
-    scorer = ruled(folder.about()["scorer"])
-    return said([record for record in kept(folder) if scorer_of(record) == scorer])
-
-
-def said(records: Iterable[Record]) -> list[str]:
-    """How many questions were answered right without a haystack, and which."""
-    rows = list(records)
-    if not rows:
-        return []
-    known = [record for record in rows if (record.score or 0.0) >= RIGHT]
-    scored = sum(record.scored for record in rows)
-    missing = f", {len(rows) - scored} not measured" if scored < len(rows) else ""
-    line = f"closed book: {len(known)}/{scored} right without a haystack{missing}"
-    if not known:
-        return [line]
-    named = ", ".join(repr(printable(record.question, line=True)) for record in known[:_SHOWN])
-    more = " ..." if len(known) > _SHOWN else ""
-    return [f"{line}: {named}{more}. Hide something that nobody can know: their scores prove nothing."]
 
 
 class _Keeper:

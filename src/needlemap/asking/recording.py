@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import Unmeasured
 from needlemap.models.base import Answer
@@ -20,7 +20,9 @@ from needlemap.settings.prices import Prices
 from needlemap.settings.settings import Settings
 from needlemap.text.tokens import Span
 from needlemap.trials.keys import run_hash
-from needlemap.trials.repeat import Trial
+
+if TYPE_CHECKING:
+    from needlemap.trials.repeat import Trial
 
 LETTERS = 300  # characters kept either side
 _BYTES = 4 * (LETTERS + 1)  # as many characters at least, and one that may be cut in two

@@ -10,8 +10,8 @@ Also from ordinary code, where a loop may run already, as in a notebook's cell: 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
@@ -19,7 +19,6 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from needlemap.asking.budget import Budget
-from needlemap.asking.canary import every_record
 from needlemap.asking.resume import GRID_MODES, check_same, is_unanswered, unscored
 from needlemap.asking.runner import Outcome, Watcher
 from needlemap.asking.session import Session, check_judge, check_price, make_model
@@ -27,6 +26,7 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models.base import Model, find_backend
 from needlemap.records.families import Families, begin_families
 from needlemap.records.folder import RunFolder
+from needlemap.records.loaded import closed_book_records
 from needlemap.settings.grid import setting
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
@@ -227,7 +227,7 @@ def spent_in(settings: Settings, folders: Iterable[Path], started_s: float | Non
     """The limits of several runs, and what all their starts have spent together."""
     budget = Budget.of(settings, started_s)
     for folder in map(RunFolder, folders):
-        for record in [*folder.every_record(), *every_record(folder)]:
+        for record in [*folder.every_record(), *closed_book_records(folder)]:
             budget.add(record)
     return budget
 
@@ -288,35 +288,16 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def _run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
     """An interrupt here cancels it there, and waits until it has put its things away."""
-    with _other_loop() as loop:
+    loop = asyncio.new_event_loop()
+    thread = Thread(target=loop.run_forever, name="needlemap", daemon=True)
+    thread.start()
+    try:
         future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:
             return future.result()
         finally:
             future.cancel()
             asyncio.run_coroutine_threadsafe(_settle_loop(), loop).result()
-
-
-async def await_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Its result, while the loop that waits for it is free. Who is cancelled here cancels it there, and waits
-    until it has put its things away."""
-    with _other_loop() as loop:
-        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
-        try:
-            return await asyncio.wrap_future(future)
-        finally:
-            future.cancel()
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_settle_loop(), loop))
-
-
-@contextmanager
-def _other_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """A loop that runs in a thread of its own."""
-    loop = asyncio.new_event_loop()
-    thread = Thread(target=loop.run_forever, name="needlemap", daemon=True)
-    thread.start()
-    try:
-        yield loop
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from zlib import crc32
 
 from needlemap.asking.budget import Budget, Reserved
@@ -27,7 +27,9 @@ from needlemap.records.record import Record, UnreadRecord
 from needlemap.scorers.base import Score, Scorer
 from needlemap.settings.prices import Prices
 from needlemap.settings.settings import Settings
-from needlemap.trials.repeat import Trial
+
+if TYPE_CHECKING:
+    from needlemap.trials.repeat import Trial
 
 
 class Watcher:

@@ -15,10 +15,10 @@ from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from needlemap.asking.budget import Budget, Reserved
-from needlemap.asking.canary import ask, every_record, send, unasked
+from needlemap.asking.canary import ask, send, unasked
 from needlemap.asking.lent import check_lent
 from needlemap.asking.resume import GRID_MODES, is_replaced, scorer_about, set_aside, to_be_scored, unscored
 from needlemap.asking.runner import Outcome, Runner, Watcher, raised
@@ -33,15 +33,17 @@ from needlemap.plan.lanes import Lanes
 from needlemap.plan.order import Side, by_length, cut, ordered, promised, with_breakpoints, with_partings
 from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
-from needlemap.records.record import SCHEMA
+from needlemap.records.loaded import closed_book_records
 from needlemap.scorers.base import Scorer
 from needlemap.settings.prices import Prices
 from needlemap.settings.settings import Settings
-from needlemap.trials.build import Experiment
 from needlemap.trials.keys import run_hash
-from needlemap.trials.repeat import Trial
 from needlemap.trials.resolve import model_options
-from needlemap.version import __version__
+from needlemap.version import SCHEMA, __version__
+
+if TYPE_CHECKING:
+    from needlemap.trials.build import Experiment
+    from needlemap.trials.repeat import Trial
 
 _PACKAGES = ("httpx", "quicktok-v1", "tokenizers", "rapidfuzz", "numpy")
 
@@ -87,7 +89,7 @@ class Session:
     @property
     def asks(self) -> bool:
         """Whether the model is needed for what is left."""
-        closed_book = to_be_scored(every_record(self.folder))
+        closed_book = to_be_scored(closed_book_records(self.folder))
         unknown = [trial for trial in unasked(self.experiment, self.folder) if trial.asked not in closed_book]
         return bool(self.unanswered or unknown)
 
@@ -124,7 +126,7 @@ class Session:
                 await model.open(len(left), watcher.told, watcher.said)
                 self.budget.leave_out(model.waited_s)
             writer.describe(about(self.experiment, self.folder, model))
-            for record in (*self.folder.every_record(), *every_record(self.folder)):
+            for record in (*self.folder.every_record(), *closed_book_records(self.folder)):
                 self.budget.add(record)
             answers = to_be_scored(self.folder.every_record())
             walk = marked(self.experiment, [trial for trial in self.todo if trial.key in left])
@@ -155,7 +157,7 @@ class Session:
         budget = replace(self.budget)
         if not self.done and is_replaced(self.folder, self.experiment):
             return budget
-        for record in (*self.folder.every_record(), *every_record(self.folder)):
+        for record in (*self.folder.every_record(), *closed_book_records(self.folder)):
             budget.add(record)
         return budget
 

@@ -10,13 +10,13 @@ import re
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
-from needlemap.asking.resume import phrase, scorer_about
+from needlemap.asking.resume import scorer_about
 from needlemap.errors import SettingsError
 from needlemap.maps.cube import Place, latest_records, place_of
 from needlemap.maps.sequential import Found, Gate, interleaved, pair_at, scored_places
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
-from needlemap.records.run_file import ruled
+from needlemap.records.run_file import phrase, ruled
 from needlemap.settings.grid import percent
 from needlemap.trials.build import Experiment
 from needlemap.trials.repeat import Trial

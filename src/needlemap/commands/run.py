@@ -39,9 +39,8 @@ from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import load_map, load_run, map_of
 from needlemap.records.record import Record
-from needlemap.reports.closing import ended_lines, judge_lines, usage_lines
-from needlemap.reports.face import ShowingFace
-from needlemap.reports.live import Lines, LiveMap, Silent, Tally, View
+from needlemap.reports.closing import Tally, ended_lines, judge_lines, usage_lines
+from needlemap.reports.live import Lines, LiveMap, ShowingFace, View
 from needlemap.reports.results import Judged, check_threshold, fields_of, judge, results
 from needlemap.reports.sequential import Sequential, judge_runs
 from needlemap.reports.summary import model_lines
@@ -279,7 +278,7 @@ class Terminal(ShowingFace):
 def view_of(session: Session) -> View:
     settings = session.experiment.settings
     if settings.quiet:
-        return Silent()
+        return View()
     tally = Tally(len(session.experiment.trials), session.done, session.budget.state)
     if not sys.stderr.isatty():
         return Lines(tally)

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from needlemap.maps.cube import Array
 from needlemap.maps.intervals import NORMAL, Z, t_quantile, wilson
+
+if TYPE_CHECKING:
+    from needlemap.maps.cube import Array
 
 DRAWS = 2_000
 SEED = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +27,9 @@ from needlemap.maps.difference import (
     verdict,
 )
 from needlemap.maps.intervals import trials_needed
-from needlemap.maps.pairs import Pairs
+
+if TYPE_CHECKING:
+    from needlemap.maps.pairs import Pairs
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from needlemap.records.record import Record
+if TYPE_CHECKING:
+    from needlemap.records.record import Record
+
 
 Place = tuple[int, int, float]  # repeat, length in tokens, depth
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, comb, inf, sqrt
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from needlemap.maps.clusters import FEWEST, SEED, expanded_interval, robust_error
 from needlemap.maps.clusters import weights as draws
-from needlemap.maps.cube import Array
 from needlemap.maps.intervals import Z, least_pairs, t_quantile, tango
+
+if TYPE_CHECKING:
+    from needlemap.maps.cube import Array
 
 EXACT_UP_TO = 12  # clusters, whose 4,096 sign patterns are all gone through
 PATTERNS = 20_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +24,9 @@ from needlemap.maps.cube import (
     place_of,
     prompt_of,
 )
-from needlemap.records.record import Record
+
+if TYPE_CHECKING:
+    from needlemap.records.record import Record
 
 Cells = Iterable[Sequence[Any]]  # rows of run.json: length in tokens, depth, repeats
 

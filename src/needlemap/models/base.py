@@ -15,8 +15,10 @@ from math import fsum
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.http.faults import Allowance
 from needlemap.settings.registry import Checked, find
+
+if TYPE_CHECKING:
+    from needlemap.http.faults import Allowance
 
 if TYPE_CHECKING:  # arrays: not for those who only ask for help
     from needlemap.prompts.prompt import Prompt

@@ -11,16 +11,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from needlemap.errors import SettingsError
 from needlemap.models.base import MARK, Render
-from needlemap.prompts.placement import Frame
 from needlemap.prompts.prompt import TEXT, Prompt
 from needlemap.text.cuts import Cuts, index_behind
 from needlemap.text.seams import MARGIN, adds_up
 from needlemap.text.tokens import Span, Tokenizer, TokenText
+
+if TYPE_CHECKING:
+    from needlemap.prompts.placement import Frame
 
 _SAMPLE = 64  # tokens of a haystack that stand for it
 _ENDS = 4  # tokens at either end of a window that must be the haystack's own

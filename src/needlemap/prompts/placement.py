@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,9 +30,11 @@ from needlemap.prompts.positions import (
     touch,
 )
 from needlemap.prompts.prompt import Message, Prompt
-from needlemap.tasks.base import Needle
 from needlemap.text.seams import SeamCounter, SpanCounter
 from needlemap.text.tokens import Span, Tokenizer
+
+if TYPE_CHECKING:
+    from needlemap.tasks.base import Needle
 
 _PADS = ("\n", " .", "\n\n", " . .", "\n\n\n", " . . .", "。", "……")
 _TRIES = 8

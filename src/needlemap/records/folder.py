@@ -36,8 +36,9 @@ from needlemap.files import (
     read_regular,
     write_whole,
 )
-from needlemap.records.record import SCHEMA, Record
+from needlemap.records.record import Record
 from needlemap.records.run_file import is_ruled_otherwise, ruled, what_is_wrong
+from needlemap.version import SCHEMA
 
 LOCK = ".lock"
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
@@ -79,6 +80,7 @@ def is_held(folder: Path) -> bool:
 
 RUN_FILE = "run.json"
 RECORDS = "records-*.jsonl"
+CLOSED_BOOK = "closed-book.jsonl"
 _TIES = ("seed", "model", "task")
 _SHOWN = 3  # runs that stand in a folder that is none
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from needlemap.files import is_regular
 from needlemap.maps.cube import Cube, latest_records, make_cube
 from needlemap.maps.map import Map, make_map, with_skipped
-from needlemap.records.folder import RunFolder
+from needlemap.records.folder import CLOSED_BOOK, RunFolder
 from needlemap.records.record import Record
 from needlemap.text.printable import printable
 
@@ -87,3 +88,18 @@ def cube_of_run(about: Mapping[str, Any], records: Iterable[Record]) -> Cube:
 def one_haystack(about: Mapping[str, Any]) -> bool:
     """Whether all repeats have the same: documents taken as they are listed."""
     return bool(about["settings"].get("order") == "listed")
+
+
+def closed_book_records(folder: RunFolder) -> Iterator[Record]:
+    """Every record of questions without a haystack, as written: for limits, since each was paid for."""
+    if is_regular(file := folder.path / CLOSED_BOOK):
+        yield from folder.records_in(file, folder.about() if folder.exists else {})
+
+
+def kept(folder: RunFolder) -> list[Record]:
+    """The last record of each question without a haystack, scored ones first."""
+    found: dict[str, Record] = {}
+    for record in closed_book_records(folder):
+        if record.scored or record.key not in found:
+            found[record.key] = record
+    return list(found.values())

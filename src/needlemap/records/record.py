@@ -25,10 +25,9 @@ from needlemap.maps.intervals import wilson
 from needlemap.models.base import Logprobs, logprobs_kept
 from needlemap.scorers.base import FIRST_RULE
 from needlemap.settings.prices import summed
+from needlemap.settings.units import MOST, MOST_TOKENS
+from needlemap.version import SCHEMA
 
-SCHEMA = 2  # 1: keys held the cell and seeded the sampling, and each equal prompt was asked
-MOST = 2**53  # of a whole number: what JSON, tables and figures of any program hold exactly
-MOST_TOKENS = 10**12  # of a length
 _DEEPEST = 40  # lists in lists that are kept of what a provider said
 
 

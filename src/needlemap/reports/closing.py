@@ -1,4 +1,4 @@
-"""What is worth saying of a run besides its scores: false answers, failures, what a server counted.
+"""What is worth saying of a run besides its scores: false answers, failures, counts, the tally so far.
 
 False answers are told where a scorer says whether the text held what was asked for (`scorer.why.present`,
 by `only`): balanced accuracy. Of what a server counted, only what records hold is said: a server that
@@ -7,21 +7,26 @@ reports nothing has neither cached nor computed anything here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import median
 from typing import Any
 
-from needlemap.asking.canary import closed_book_lines
-from needlemap.asking.resume import outdated
 from needlemap.maps.cube import by_prompt, known_scores, latest_records
 from needlemap.maps.intervals import wilson
-from needlemap.records.folder import RunFolder
+from needlemap.records.folder import RunFolder, scorer_of
+from needlemap.records.loaded import kept
 from needlemap.records.record import Record, outcome_counts, outcome_lines
+from needlemap.records.run_file import outdated, ruled
 from needlemap.reports.labels import interval_label, score_label
 from needlemap.settings.settings import LEAST_FRAMING
+from needlemap.settings.units import duration_label
+from needlemap.text.printable import printable
 
+_RIGHT = 0.5  # of a score, from which an answer without a haystack counts as right
+_SHOWN = 3  # questions that are named
 _TOLERANCE = 0.02  # share by which a server's count may differ from the length asked
 _ALIKE_TOKENS = 2  # differences that vary by no more than this are a chat template's
 _LONG_TEMPLATE_TOKENS = 100  # more is another tokenizer, where there is one length only to tell by
@@ -42,6 +47,28 @@ def ended_lines(folder: RunFolder) -> list[str]:
         *closed_book_lines(folder),
         *outcome_lines(outcome_counts(records), skipped),
     ]
+
+
+def closed_book_lines(folder: RunFolder) -> list[str]:
+    """What the control found, in a line; nothing where it was not asked for."""
+    scorer = ruled(folder.about()["scorer"])
+    return said([record for record in kept(folder) if scorer_of(record) == scorer])
+
+
+def said(records: Iterable[Record]) -> list[str]:
+    """How many questions were answered right without a haystack, and which."""
+    rows = list(records)
+    if not rows:
+        return []
+    known = [record for record in rows if (record.score or 0.0) >= _RIGHT]
+    scored = sum(record.scored for record in rows)
+    missing = f", {len(rows) - scored} not measured" if scored < len(rows) else ""
+    line = f"closed book: {len(known)}/{scored} right without a haystack{missing}"
+    if not known:
+        return [line]
+    named = ", ".join(repr(printable(record.question, line=True)) for record in known[:_SHOWN])
+    more = " ..." if len(known) > _SHOWN else ""
+    return [f"{line}: {named}{more}. Hide something that nobody can know: their scores prove nothing."]
 
 
 def balance_lines(records: Iterable[Record]) -> list[str]:
@@ -230,3 +257,50 @@ def _remedy(
 
 def _asked(record: Record) -> int:
     return record.prompt.tokens if record.prompt else record.length_tokens
+
+
+class Tally:
+    """Counts of a run under way. total, already: trials in all, and those scored before this start.
+
+    limits: what is used of the run's limits, in words; '' without limits. family: its name, if it has one.
+    """
+
+    def __init__(self, total: int, already: int, limits: Callable[[], str] = str, family: str = "") -> None:
+        self.total, self.already, self._limits, self._family = total, already, limits, family
+        self.scored = self.failed = self.tokens = self.cached = self.promised = 0
+        self.usd: float | None = 0.0
+        self.started = time.monotonic()
+
+    def add(self, record: Record) -> None:
+        """Count one record."""
+        self.scored += record.scored
+        self.failed += not record.scored
+        self._paid(record.judge_usd)
+        if record.rescored:
+            return
+        self.tokens += record.prompt_tokens or 0
+        self.cached += record.cached_tokens or 0
+        self.promised += (record.shared_tokens or 0) if record.cached_tokens is not None else 0
+        if record.answer is not None or record.unread.attempts:
+            self._paid(record.asked_usd)
+
+    def _paid(self, usd: float | None) -> None:
+        self.usd = None if self.usd is None or usd is None else self.usd + usd
+
+    def line(self, *, over: bool = False) -> str:
+        """Done of total, failures, tokens, money, and while it goes on rate and time left: what is known."""
+        ended = self.scored + self.failed
+        seconds = max(time.monotonic() - self.started, 1e-6)
+        rate = ended / seconds
+        left = self.total - self.already - ended
+        parts = [self._family] if self._family else []
+        parts += [f"{self.already + self.scored}/{self.total} scored"]
+        parts += [f"{self.failed} failed"] if self.failed else []
+        parts += [f"{self.tokens:,} tokens"] if self.tokens else []
+        plan = f" of {self.promised:,} planned" if self.promised else ""
+        parts += [f"{self.cached:,} cached{plan}"] if self.cached or plan else []
+        limits = self._limits()
+        parts += [limits] if limits else [f"${self.usd:.4f}"] if self.usd else []
+        goes_on = ended and left and not over
+        parts += [f"{rate:.1f}/s", f"{duration_label(left / rate)} left"] if goes_on else []
+        return " · ".join(parts)

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from needlemap.maps.comparison import CellChange, Comparison, FamilyComparison, LengthDifference
-from needlemap.maps.difference import Difference
 from needlemap.reports.labels import (
     depth_labels,
     floor_label,
@@ -30,6 +28,8 @@ from needlemap.reports.verdict import (
 from needlemap.text.printable import printable
 
 if TYPE_CHECKING:
+    from needlemap.maps.comparison import CellChange, Comparison, FamilyComparison, LengthDifference
+    from needlemap.maps.difference import Difference
     from needlemap.reports.paired import Names
 
 EXPLORED = 5  # cells shown

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import copysign, floor, inf
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from needlemap.maps.clusters import NoiseFloor
 from needlemap.maps.difference import Difference
 from needlemap.maps.effective import LEAST_BASE, Effective
-from needlemap.maps.map import CellScore, DepthScore, Map
 from needlemap.settings.grid import percent
+
+if TYPE_CHECKING:
+    from needlemap.maps.map import CellScore, DepthScore, Map
 
 T = TypeVar("T")
 NOT_ASKED = "not asked"

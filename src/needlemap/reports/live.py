@@ -1,79 +1,105 @@
-"""What a run shows while it goes on: the map filling in on a terminal, plain lines elsewhere, or nothing."""
+"""What any face shows while a run is asked: the map filling in, plain lines, the live page, contexts.
+
+Contexts are text files, for people who want to read what was asked (setting save_contexts).
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from needlemap.asking.run import Face
 from needlemap.asking.runner import Watcher
+from needlemap.asking.session import Session
+from needlemap.files import make_inside, write_whole
 from needlemap.maps.map import Map
+from needlemap.records.families import Families
 from needlemap.records.record import Record
+from needlemap.reports.closing import Tally
 from needlemap.reports.terminal import terminal_map
-from needlemap.settings.units import duration_label
+from needlemap.settings.grid import percent
 from needlemap.text.printable import show
 from needlemap.trials.repeat import Trial
+
+if TYPE_CHECKING:
+    from needlemap.reports.page.live import LivePage
+
 
 _PLAIN_EVERY_S = 10.0
 _REDRAW_EVERY_S = 0.5
 _LINES_AROUND = 12  # around the depth rows: the map's own lines, the last failure, replicas, the tally
 
 
-class Tally:
-    """Counts of a run under way. total, already: trials in all, and those scored before this start.
+class ShowingFace(Face):
+    """Entered before a run and left after it. live: also serve the page, as long as something is asked."""
 
-    limits: what is used of the run's limits, in words; '' without limits. family: its name, if it has one.
-    """
+    def __init__(self, families: Families, live: bool = False) -> None:
+        self.families = families
+        self._live = live
+        self._page: LivePage | None = None
+        self._stack = ExitStack()
 
-    def __init__(self, total: int, already: int, limits: Callable[[], str] = str, family: str = "") -> None:
-        self.total, self.already, self._limits, self._family = total, already, limits, family
-        self.scored = self.failed = self.tokens = self.cached = self.promised = 0
-        self.usd: float | None = 0.0
-        self.started = time.monotonic()
+    def __enter__(self) -> Self:
+        return self
 
-    def add(self, record: Record) -> None:
-        """Count one record."""
-        self.scored += record.scored
-        self.failed += not record.scored
-        self._paid(record.judge_usd)
-        if record.rescored:
-            return
-        self.tokens += record.prompt_tokens or 0
-        self.cached += record.cached_tokens or 0
-        self.promised += (record.shared_tokens or 0) if record.cached_tokens is not None else 0
-        if record.answer is not None or record.unread.attempts:
-            self._paid(record.asked_usd)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
 
-    def _paid(self, usd: float | None) -> None:
-        self.usd = None if self.usd is None or usd is None else self.usd + usd
+    def view(self, name: str, session: Session) -> View:
+        """What shows a family's trials as they end."""
+        return View()
 
-    def line(self, *, over: bool = False) -> str:
-        """Done of total, failures, tokens, money, and while it goes on rate and time left: what is known."""
-        ended = self.scored + self.failed
-        seconds = max(time.monotonic() - self.started, 1e-6)
-        rate = ended / seconds
-        left = self.total - self.already - ended
-        parts = [self._family] if self._family else []
-        parts += [f"{self.already + self.scored}/{self.total} scored"]
-        parts += [f"{self.failed} failed"] if self.failed else []
-        parts += [f"{self.tokens:,} tokens"] if self.tokens else []
-        plan = f" of {self.promised:,} planned" if self.promised else ""
-        parts += [f"{self.cached:,} cached{plan}"] if self.cached or plan else []
-        limits = self._limits()
-        parts += [limits] if limits else [f"${self.usd:.4f}"] if self.usd else []
-        goes_on = ended and left and not over
-        parts += [f"{rate:.1f}/s", f"{duration_label(left / rate)} left"] if goes_on else []
-        return " · ".join(parts)
+    @contextmanager
+    def watch(self, name: str, session: Session) -> Iterator[Watcher]:
+        """The view, the page and the contexts, together."""
+        page = self._page_of(name, session) if self._live and session.todo else None
+        saves = session.experiment.settings.save_contexts
+        saving = SavingContexts(session.folder.path) if saves else None
+        with self.view(name, session) as view:
+            yield Together(*(each for each in (view, page, saving) if each is not None))
+
+    def tell_unserved(self) -> None:
+        """Say so where a page was wanted and nothing was left to ask."""
+        if self._live and self._page is None:
+            make = f"needlemap report {self.families.path} -o report.html"
+            show(f"live: nothing is left to ask, so no page is served. To make one: {make}", file=sys.stderr)
+
+    def _page_of(self, name: str, session: Session) -> LivePage:
+        from needlemap.reports.page.live import LivePage  # late: a run without it needs no server
+
+        if self._page is None:
+            self._page = self._stack.enter_context(LivePage(self.families, name, session))
+        else:
+            self._page.begin(name, session)
+        return self._page
+
+
+class SavingContexts(Watcher):
+    """A watcher that writes contexts/len_L_depth_D_repeat_R.txt into a run's folder as prompts go out."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "contexts"
+
+    def asked(self, trial: Trial) -> None:
+        """Write the context."""
+        make_inside(self._folder)
+        name = f"len_{trial.cell.length_tokens}_depth_{percent(trial.cell.depth):g}_repeat_{trial.repeat}.txt"
+        write_whole(self._folder / name, trial.prompt.context_text.encode())
 
 
 class View(Watcher):
-    """A watcher that is entered before a run and left after it."""
+    """A watcher that is entered before a run and left after it; this one shows nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -84,11 +110,7 @@ class View(Watcher):
         return None
 
 
-class Silent(View):
-    """Shows nothing."""
-
-
-class Together(Silent):
+class Together(View):
     """Several watchers as one."""
 
     def __init__(self, *watchers: Watcher) -> None:
@@ -115,7 +137,7 @@ class Together(Silent):
             watcher.told(standing)
 
 
-class Lines(Silent):
+class Lines(View):
     """A line every ten seconds, for logs; and each kind of failure once."""
 
     def __init__(self, tally: Tally) -> None:
@@ -145,7 +167,7 @@ class Lines(Silent):
         show(event, file=sys.stderr, flush=True)
 
 
-class LiveMap(Silent):
+class LiveMap(View):
     """The map filling in, and why the last trial failed. make: a map of the records so far."""
 
     def __init__(self, tally: Tally, before: list[Record], make: Callable[[list[Record]], Map]) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from needlemap.asking.resume import contrast, how_to_score, outdated, phrase, prompt_contrast
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.maps.comparison import Comparison, compare_families
 from needlemap.maps.pairs import Pairs, pair_up
-from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded, called, load_run, one_haystack
+from needlemap.records.run_file import contrast, how_to_score, outdated, phrase, prompt_contrast
 from needlemap.settings.grid import percent
+
+if TYPE_CHECKING:
+    from needlemap.records.families import Families
 
 MARGIN = 2.0  # points
 _ASKS = "logprob"  # reads probabilities, which no kept answer has

@@ -21,8 +21,8 @@ from needlemap.maps.effective import RULES, effective_length, parse_rule
 from needlemap.records.loaded import Loaded
 from needlemap.reports.figures.figure import Figure, Shown, figure_bytes
 from needlemap.reports.labels import told_apart
-from needlemap.reports.page.curves import total
 from needlemap.reports.page.payload import fact_rows, value_text
+from needlemap.reports.page.trials import total
 from needlemap.reports.table import Table, cells_table
 from needlemap.settings.grid import percent
 

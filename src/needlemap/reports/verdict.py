@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from needlemap.maps.clusters import FEWEST
-from needlemap.maps.comparison import Comparison
-from needlemap.maps.difference import Difference, Unanswered, Verdict
 from needlemap.maps.intervals import least_pairs
 from needlemap.reports.labels import p_label, score_label
+
+if TYPE_CHECKING:
+    from needlemap.maps.comparison import Comparison
+    from needlemap.maps.difference import Difference, Unanswered, Verdict
 
 
 def verdict_word(verdict: Verdict, margin: float) -> str:

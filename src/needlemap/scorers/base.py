@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import SettingsError
 from needlemap.settings.registry import Checked
-from needlemap.tasks.base import Reference
 
 if TYPE_CHECKING:
     from needlemap.models.base import Forced
+    from needlemap.tasks.base import Reference
 
 
 @dataclass(frozen=True, slots=True)

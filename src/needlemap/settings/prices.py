@@ -9,9 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from needlemap.settings.settings import Settings
 
 PARTS = ("input", "cached_input", "output")
 

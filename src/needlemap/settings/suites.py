@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.files import read_regular, read_yaml
+from needlemap.files import folder_name, plain_name, read_regular, read_yaml
 from needlemap.settings.reading import COMMAND, Unheeded, configure_in_part, models_named, older_rules
 from needlemap.settings.settings import ITEM, Settings, marked, settings_of, with_role
 
@@ -114,15 +114,6 @@ def _folder_names(subjects: Sequence[Mapping[str, Any]]) -> list[str]:
                 f"file."
             )
     return names
-
-
-def folder_name(text: str) -> str:
-    """A text as the name of a folder.
-
-    >>> folder_name("openai/org/my model")
-    'openai-org-my-model'
-    """
-    return "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in text)
 
 
 def _chosen(
@@ -278,7 +269,3 @@ def _check(name: str, data: Any) -> None:
             raise SettingsError(
                 f"Suite '{name}': '{family}' names a folder: use letters, digits, '-', '_' and '.'."
             )
-
-
-def plain_name(family: str) -> bool:
-    return family[:1].isalnum() and all(letter.isalnum() or letter in "-_." for letter in family)

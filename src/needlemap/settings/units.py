@@ -17,6 +17,8 @@ from pydantic.config import JsonDict
 
 from needlemap.errors import SettingsError
 
+MOST = 2**53  # of a whole number: what JSON, tables and figures of any program hold exactly
+MOST_TOKENS = 10**12  # of a length
 _SHOWN = 60  # characters of what is no number
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _PART = r"(\d+(?:\.\d+)?)\s*(?:({units})[a-z]*)\s*".format(units="|".join(_UNITS_S))

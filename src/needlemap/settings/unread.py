@@ -19,8 +19,7 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models.base import Model
 from needlemap.settings.registry import find, installed, option_names
 from needlemap.settings.settings import Settings, known_of, marked
-from needlemap.tasks.base import Background
-from needlemap.trials.resolve import make_background, make_task
+from needlemap.tasks.base import Background, make_task
 
 _ANSWERED = marked("sampled")  # void where answers are weighed, not asked for
 
@@ -75,7 +74,7 @@ class Facts:
         if self.task is None or self.ready:
             return None
         with suppress(NeedlemapError):
-            return make_background(self.settings, make_task(self.settings), self.settings.first_repeat)
+            return make_task(self.settings).background(self.settings.first_repeat, self.settings.seed)
         return None
 
     def takes(self, extension: Any, name: str) -> bool:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from needlemap.errors import SettingsError
 from needlemap.settings.grid import Cell
-from needlemap.settings.registry import Checked
+from needlemap.settings.registry import Checked, find_kind, option_names
+from needlemap.settings.settings import Settings, settings_of
 
 if TYPE_CHECKING:
     from needlemap.haystacks.base import Source
@@ -185,6 +186,22 @@ class Task(metaclass=Checked):
     def source(self) -> tuple[str, str]:
         """Where these come from: a name, and a sha256."""
         return "", ""
+
+
+def make_task(settings: Settings) -> Task:
+    """The task, with the settings that it names. Raises SettingsError for those that it lacks."""
+    kind = find_kind("tasks", settings.task, Task)
+    if settings.task == "multi":
+        if not settings.needles:
+            raise SettingsError("The multi task needs --needles (twice or more).")
+        if settings.spread == "chain-as-coded" and settings.placement != "token":
+            raise SettingsError("--spread chain-as-coded is OpenCompass's way: give --placement token too.")
+    named, options = option_names(kind), dict(settings.task_options)
+    for name in settings_of("Task"):
+        if name in named:
+            options.setdefault(name, getattr(settings, name))
+    made: Task = kind(**options)
+    return made
 
 
 Order = Literal["forward", "backward", "random"]

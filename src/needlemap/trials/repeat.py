@@ -18,7 +18,7 @@ from needlemap.settings.settings import Settings
 from needlemap.tasks.base import Background, Draw, Item, holds_nothing
 from needlemap.trials.keys import Keys
 from needlemap.trials.leaks import Held, collided, collisions, hidden_words
-from needlemap.trials.resolve import Resolved, make_background, make_builder
+from needlemap.trials.resolve import Resolved, make_builder
 
 TASKS_OWN = "{task}"  # as setting answer_prefix: the beginning that the task has for its answers
 
@@ -70,7 +70,7 @@ class Ground:
     @classmethod
     def of(cls, resolved: Resolved, number: int, before: Ground | None) -> Ground:
         """The ground of a repeat: the one before again where nothing in it would change."""
-        background = make_background(resolved.settings, resolved.task, number)
+        background = resolved.task.background(number, resolved.settings.seed)
         same = before is not None and before.background == background
         if before is not None and same and (background is not None or resolved.settings.order == "listed"):
             return before

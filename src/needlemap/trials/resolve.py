@@ -17,11 +17,10 @@ from needlemap.prompts.placement import Builder
 from needlemap.prompts.prompt import TEXT
 from needlemap.prompts.templates import Template, load_template
 from needlemap.scorers.base import Scorer
-from needlemap.scorers.python import find_scorer
 from needlemap.settings.grid import Grid, check_size, make_grid
-from needlemap.settings.registry import find, find_kind, installed, option_names
-from needlemap.settings.settings import Settings, lender_of, settings_of
-from needlemap.tasks.base import Background, Task
+from needlemap.settings.registry import find, find_kind, installed
+from needlemap.settings.settings import Settings, lender_of
+from needlemap.tasks.base import Background, Task, make_task
 from needlemap.text.tokens import Tokenizer
 from needlemap.tokenizers.catalogue import BUNDLED, load
 from needlemap.trials.keys import Keys, settings_hash
@@ -229,22 +228,6 @@ def _server_tokenizer(settings: Settings) -> Tokenizer:
     return made
 
 
-def make_task(settings: Settings) -> Task:
-    """The task, with the settings that it names. Raises SettingsError for those that it lacks."""
-    kind = find_kind("tasks", settings.task, Task)
-    if settings.task == "multi":
-        if not settings.needles:
-            raise SettingsError("The multi task needs --needles (twice or more).")
-        if settings.spread == "chain-as-coded" and settings.placement != "token":
-            raise SettingsError("--spread chain-as-coded is OpenCompass's way: give --placement token too.")
-    named, options = option_names(kind), dict(settings.task_options)
-    for name in settings_of("Task"):
-        if name in named:
-            options.setdefault(name, getattr(settings, name))
-    made: Task = kind(**options)
-    return made
-
-
 def check_depths(settings: Settings, task: Task, grid: Grid) -> None:
     """Raises SettingsError for several depths of a task to which they mean nothing."""
     if task.depthless and len(grid.depths) > 1:
@@ -263,7 +246,7 @@ def make_scorer(settings: Settings, task: Task, traits: Traits) -> Scorer:
     """The scorer that the settings, or else the task, name. SettingsError if the model cannot feed it."""
     name = task.scorer if settings.scorer == "auto" else settings.scorer
     own = task.scorer_options if name == task.scorer else {}
-    made = find_scorer(name)(**{**own, **settings.scorer_options})
+    made = find_kind("scorers", name, Scorer)(**{**own, **settings.scorer_options})
     if made.weighs and not traits.teacher:
         raise SettingsError(
             f"Scorer '{name}' needs the model's own probabilities of an answer, which '{settings.model}' "
@@ -290,11 +273,6 @@ def make_source(settings: Settings) -> Source:
     options = {"file_list": settings.file_list} if settings.file_list else {}
     made: Source = kind(settings.haystack_path, **options)
     return made
-
-
-def make_background(settings: Settings, task: Task, repeat: int) -> Background | None:
-    """The haystack that the task brings for a repeat, None for the settings' own."""
-    return task.background(repeat, settings.seed)
 
 
 def make_builder(resolved: Resolved, repeat: int, background: Background | None = None) -> Builder:

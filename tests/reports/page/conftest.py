@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from needlemap.records.loaded import Loaded
-from needlemap.records.record import SCHEMA, NeedleRecord, PromptRecord, Record, ScorerRecord
+from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
+from needlemap.version import SCHEMA
 
 MakeRecord = Callable[..., Record]
 MakeRun = Callable[..., Loaded]

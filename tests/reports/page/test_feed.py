@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from needlemap.records.record import Record
-from needlemap.reports.live import Tally
+from needlemap.reports.closing import Tally
 from needlemap.reports.page import live as module
 from needlemap.reports.page.document import packed
 from needlemap.reports.page.live import Feed, Payload

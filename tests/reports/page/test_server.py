@@ -13,7 +13,7 @@ from threading import Thread
 import pytest
 
 from needlemap.records.record import Record
-from needlemap.reports.live import Tally
+from needlemap.reports.closing import Tally
 from needlemap.reports.page import live as feed_module
 from needlemap.reports.page import live as module
 from needlemap.reports.page.live import Feed, PageServer

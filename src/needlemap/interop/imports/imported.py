@@ -23,8 +23,8 @@ from needlemap.interop.imports.row import SCORERS, Row, Scale, native_mean, scal
 from needlemap.interop.imports.sources import Source
 from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
-from needlemap.records.record import SCHEMA, NeedleRecord, Record, ScorerRecord
-from needlemap.version import __version__
+from needlemap.records.record import NeedleRecord, Record, ScorerRecord
+from needlemap.version import SCHEMA, __version__
 
 MODE = "imported"
 UNKNOWN = "unknown"

@@ -5,7 +5,7 @@ Numbers have as few digits as are worth their bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
@@ -18,26 +18,9 @@ from needlemap.maps.map import Map, depth_scores
 from needlemap.records.loaded import Loaded
 from needlemap.reports.comparison import comparison_json, comparison_text
 from needlemap.reports.labels import Layout, depth_score_labels, effective_label
+from needlemap.reports.page.trials import share
 from needlemap.reports.paired import Names, compare_loaded
 from needlemap.secrets import hidden
-
-
-def share(value: float | None, digits: int = 6) -> float | None:
-    """A share, or another small number, to so many decimals; None stays None."""
-    return None if value is None else round(value, digits)
-
-
-def mean(values: Iterable[float | None]) -> float | None:
-    """Mean of what is known, to one decimal; None when nothing is."""
-    known = [value for value in values if value is not None]
-    return round(sum(known) / len(known), 1) if known else None
-
-
-def total(values: Iterable[float | None]) -> float | None:
-    """Sum of what is known, to six decimals; None when nothing is."""
-    known = [value for value in values if value is not None]
-    return round(sum(known), 6) if known else None
-
 
 Columns = dict[str, list[Any]]
 

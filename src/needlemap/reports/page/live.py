@@ -24,12 +24,13 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
+from needlemap.asking.runner import Watcher
 from needlemap.asking.session import Session, about
 from needlemap.maps.cube import latest_records
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.record import Record
-from needlemap.reports.live import Silent, Tally
+from needlemap.reports.closing import Tally
 from needlemap.reports.page.document import as_json, fitted, page_html
 from needlemap.reports.page.payload import summary
 from needlemap.reports.page.sheets import Subject
@@ -278,7 +279,7 @@ class _Handler(BaseHTTPRequestHandler):
 GRACE_S = 2.0  # for which an open page may fetch the end
 
 
-class LivePage(Silent):
+class LivePage(Watcher):
     """Says its address on standard error when it is entered; left, it lets an open page fetch the end.
 
     It shows the family that is asked, and beside it those that were begun before.

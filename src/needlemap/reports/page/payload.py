@@ -13,17 +13,17 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from needlemap.asking.resume import outdated
 from needlemap.maps.cube import Cube
 from needlemap.maps.effective import RULES, effective_length, parse_rule
 from needlemap.maps.map import Map
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import Record, outcome_counts, outcome_lines
+from needlemap.records.run_file import outdated
 from needlemap.reports.closing import balance_lines, cache_lines, placeless_lines
 from needlemap.reports.labels import NOT_ASKED, Layout, length_labels, make_layout, row_labels
-from needlemap.reports.page.curves import by_depth, by_length, difference, effective_row, share, total
+from needlemap.reports.page.curves import by_depth, by_length, difference, effective_row
 from needlemap.reports.page.sheets import Cast, Subject, make_sheets, order_views
-from needlemap.reports.page.trials import cell_columns, tokens_of, unasked_of
+from needlemap.reports.page.trials import cell_columns, share, tokens_of, total, unasked_of
 from needlemap.reports.style import CHANGES, DARK_CHANGES, PALETTE, PALETTES, palette_colours
 from needlemap.reports.summary import summary_lines
 from needlemap.secrets import hidden

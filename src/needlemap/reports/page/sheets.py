@@ -24,7 +24,8 @@ from needlemap.reports.labels import (
     score_label,
     told_apart,
 )
-from needlemap.reports.page.curves import Columns, by_length, effective_row, share
+from needlemap.reports.page.curves import Columns, by_length, effective_row
+from needlemap.reports.page.trials import share
 from needlemap.reports.paired import Names, compare_runs
 from needlemap.reports.summary import (
     FAMILY_RULES,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -18,7 +18,6 @@ from needlemap.maps.columns import TRIALS
 from needlemap.maps.map import CellScore, Map
 from needlemap.records.record import SKIPPED, NeedleRecord, PromptRecord, Record
 from needlemap.reports.labels import Layout
-from needlemap.reports.page.curves import mean, share
 
 Place = tuple[int, float]  # length in tokens, depth
 
@@ -322,3 +321,20 @@ def _seen(needle: NeedleRecord, around: bool) -> tuple[str, Window]:
     if after.startswith(" ") and (not before or before[-1].isspace()):
         return f"{text} ", (before, after[1:])
     return text, (before, after)
+
+
+def share(value: float | None, digits: int = 6) -> float | None:
+    """A share, or another small number, to so many decimals; None stays None."""
+    return None if value is None else round(value, digits)
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Mean of what is known, to one decimal; None when nothing is."""
+    known = [value for value in values if value is not None]
+    return round(sum(known) / len(known), 1) if known else None
+
+
+def total(values: Iterable[float | None]) -> float | None:
+    """Sum of what is known, to six decimals; None when nothing is."""
+    known = [value for value in values if value is not None]
+    return round(sum(known), 6) if known else None
