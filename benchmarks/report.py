@@ -6,6 +6,7 @@
 run would keep them. `needlemap report RUN -o page.html` is a process of its own, its start included. The
 limit beside it is what no page can do without: to read the records as JSON, and to compress and encode its
 data. Where Chromium and playwright are installed, the page is opened from the disk and a cell clicked.
+A second page holds 100 runs of 15 x 15 trials: one sheet of curves, and 99 differences.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from sides.browser import Opened, open_page
 from sides.filled import fill
 from table import rounded, show
 
+MANY = {"lengths": "1000:16000:15", "depths": "0:100:15", "repeats": 1}
 _START = "import needlemap.cli, needlemap.maps.map, needlemap.settings.settings"
 
 
@@ -61,12 +63,44 @@ def main() -> None:
         parts = _limits(folder, page.read_bytes())
         limits = {name: _least([work() for _ in range(options.rounds)]) for name, work in parts.items()}
         opened = open_page(page, options.rounds)
-        _report(about, built, limits, opened, trials, page.stat().st_size)
+        many = _many(haystack, options, Path(scratch))
+        _report(about, built, limits, opened, trials, page.stat().st_size, many)
 
 
-def _report_command(folder: Path, page: Path) -> list[str]:
+def _report_command(folder: Path, page: Path, *more: Path) -> list[str]:
     """What a user types."""
-    return [str(Path(sys.executable).with_name("needlemap")), "report", str(folder), "-o", str(page)]
+    command = Path(sys.executable).with_name("needlemap")
+    return list(map(str, (command, "report", folder, *more, "-o", page)))
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """The page of many runs: its bytes, what it took to build, seconds to open it."""
+
+    runs: int
+    size: int
+    built: Took
+    open_s: float | None
+
+
+def _many(haystack: Path, options: argparse.Namespace, scratch: Path) -> Many:
+    """Runs of one grid with other answers each."""
+    experiment = prepare(_settings(haystack, replaced(options, options.many)))
+    folders = [scratch / f"run-{number}" for number in range(options.runs)]
+    for seed, folder in enumerate(folders):
+        fill(experiment, folder, seed)
+    page = scratch / "many.html"
+    built = _ran(_report_command(folders[0], page, *folders[1:]))
+    data = _data(page.read_bytes())
+    if len(data) != 1 + len(folders) or not json.loads(gzip.decompress(data[0]))["sheets"]:
+        raise RuntimeError("The page does not hold all runs and their sheet.")
+    opened = open_page(page, 1, clicks=False)
+    return Many(len(folders), page.stat().st_size, built, opened and opened.open_s)
+
+
+def replaced(options: argparse.Namespace, more: dict[str, Any]) -> argparse.Namespace:
+    """Options with others in their place."""
+    return argparse.Namespace(**{**vars(options), **more})
 
 
 def check(page: bytes, folder: Path) -> int:
@@ -134,7 +168,13 @@ def _settings(haystack: Path, options: argparse.Namespace) -> Settings:
 
 
 def _report(
-    about: str, built: list[Took], limits: dict[str, Took], opened: Opened | None, trials: int, size: int
+    about: str,
+    built: list[Took],
+    limits: dict[str, Took],
+    opened: Opened | None,
+    trials: int,
+    size: int,
+    many: Many,
 ) -> None:
     ours = Took(median(each.wall_s for each in built), median(each.cpu_s for each in built))
     limit = Took(sum(each.wall_s for each in limits.values()), sum(each.cpu_s for each in limits.values()))
@@ -157,13 +197,18 @@ def _report(
         [
             f"The page has {size / 1e6:.2f} MB and holds every answer. {says}",
             f"Medians of {len(built)} builds, the least of as many limits; shares of CPU seconds.",
+            f"{many.runs} runs in one page: {many.size / 1e6:.2f} MB, built in {many.built.cpu_s:.1f} CPU s"
+            + (f", opened in {many.open_s:.2f} s." if many.open_s else "."),
         ],
         {
             "benchmark": "report",
             "build_s": rounded(ours.wall_s),
             "build_cpu_s": rounded(ours.cpu_s),
             "limit_cpu_s": rounded(limit.cpu_s),
+            "build_over_limit": rounded(ours.cpu_s / limit.cpu_s),
             "mb": rounded(size / 1e6),
+            "mb_100": rounded(many.size / 1e6),
+            "build_100_cpu_s": rounded(many.built.cpu_s),
             "trials": trials,
             **seen,
         },
@@ -182,8 +227,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--smoke", action="store_true", help="a few short cells: does it work at all?")
     options: Any = parser.parse_args()
     options.lengths, options.depths, options.repeats = "1000:128000:35", "0:100:35", 10
+    options.runs, options.many = 100, MANY
     if options.smoke:
         options.lengths, options.depths, options.repeats, options.rounds = "1000:2000:3", "0:100:4", 2, 1
+        options.runs, options.many = 3, {}
     return options
 
 

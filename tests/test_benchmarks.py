@@ -21,7 +21,7 @@ PROMISED = {
     "gate": {"pairs_5_points", "pairs_no_worse_2"},
     "generation": {"ruler_items_per_min", "built_times_most", "floor_times_most", "items_per_s_least"},
     "prompts": {"times_peer_cold", "times_peer_cold_settings", "times_peer_build", "times_memcpy"},
-    "report": {"build_s", "build_cpu_s", "limit_cpu_s", "mb", "trials"},
+    "report": {"build_s", "build_cpu_s", "limit_cpu_s", "build_over_limit", "mb", "mb_100", "trials"},
     "statistics": {"coverage_cell", "coverage_margin", "coverage_effective", "coverage_paired"},
     "rates": {"times_floor"},
     "memory": {"peak_gb_1m", "peak_gb_1m_one_cell", "peer_gb_1m", "limit_gb_1m"},

@@ -24,7 +24,7 @@ const until = async (there) => {
   await frame();
   return performance.now();
 };
-const mapped = () => document.querySelector("#page:not([hidden]) #grid .cell");
+const mapped = () => document.querySelector("#page:not([hidden]) :is(#grid .cell, #sheet .curve)");
 window.opened = until(mapped);
 addEventListener("pointerdown", (event) => {
   const trial = document.querySelector("#trial");
@@ -43,8 +43,12 @@ class Opened:
     click_ms: float
 
 
-def open_page(page: Path, rounds: int) -> Opened | None:
-    """Medians over fresh browser contexts; None where Chromium or playwright is not installed."""
+def open_page(page: Path, rounds: int, *, clicks: bool = True) -> Opened | None:
+    """Medians over fresh browser contexts; None where Chromium or playwright is not installed.
+
+    clicks: whether cells are clicked; a page that opens with a sheet has none in sight, and is open when its
+    curves are there.
+    """
     program = next(filter(None, map(shutil.which, _NAMES)), None)
     try:
         from playwright.sync_api import sync_playwright
@@ -55,18 +59,20 @@ def open_page(page: Path, rounds: int) -> Opened | None:
     with sync_playwright() as playwright:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=program, args=arguments)
-        found = [_opened(browser, page) for _ in range(rounds)]
+        found = [_opened(browser, page, clicks) for _ in range(rounds)]
         browser.close()
     return Opened(median(each.open_s for each in found), median(each.click_ms for each in found))
 
 
-def _opened(browser: Any, page: Path) -> Opened:
+def _opened(browser: Any, page: Path, clicks: bool) -> Opened:
     """One fresh context. Trials are unpacked while nobody clicks, so the clicks come a second later."""
     with browser.new_context(viewport={"width": 1400, "height": 1000}) as context:
         shown = context.new_page()
         shown.add_init_script(_WATCH)
         shown.goto(page.resolve().as_uri())
         open_ms = shown.evaluate("opened")
+        if not clicks:
+            return Opened(open_ms / 1000, float("nan"))
         shown.wait_for_timeout(1000)
         cells = shown.locator("#grid .cell")
         step = max(1, cells.count() // _CLICKS)

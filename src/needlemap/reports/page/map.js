@@ -321,7 +321,7 @@ function offset(view, a, b) {
 
 const NAME_GAP = 8; // pixels between two names
 const ROW_HEIGHT = 13; // of a name of the depth axis
-const READABLE = 7; // pixels of the smallest digits
+const READABLE = 7.5; // pixels of the smallest digits
 
 function fitMap() {
   const grid = at("grid");
@@ -336,7 +336,7 @@ function fitMap() {
     thin(names, height / names.length, ROW_HEIGHT);
   }
   styled(at("frame"), { "--mark-rows": Math.max(1, fitMarks(width)) });
-  const size = Math.min((width / columns / digitsOf(view)) * 1.5, (height / rowCount(view)) * 0.8);
+  const size = Math.min((width / columns / digitsOf(view)) * 1.3, (height / rowCount(view)) * 0.8);
   grid.classList.toggle("cramped", size < READABLE);
   at("cramped-note").hidden = !state.values || size >= READABLE;
 }

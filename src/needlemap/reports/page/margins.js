@@ -283,10 +283,13 @@ function fitMarks(width) {
   return stack(marks, "--row");
 }
 
-// Hides all but every k-th element, so that those of one step apart have the room they need.
+// Hides all but the last and every k-th element, so that those of one step apart have the room they need.
 function thin(elements, step, need) {
-  const every = Math.max(1, Math.ceil(need / step));
-  elements.forEach((element, at) => element.classList.toggle("thinned", at % every !== 0));
+  const [every, last] = [Math.max(1, Math.ceil(need / step)), elements.length - 1];
+  elements.forEach((element, at) => {
+    const shown = at === last || (at % every === 0 && last - at >= every);
+    element.classList.toggle("thinned", !shown);
+  });
 }
 
 function widest(elements) {

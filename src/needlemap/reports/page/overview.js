@@ -277,7 +277,7 @@ function failureTables(runs) {
   );
   const all = [["Kind", "Trials", "In the server's or library's words", "Run"], ...rows];
   const [head, ...shown] = runs.length > 1 ? all : all.map((row) => row.slice(0, 3));
-  return el("div", { class: "wide" }, table(head, shown));
+  return wide("What could not be measured", table(head, shown));
 }
 
 const RARE = ["thinking_tokens", "judge_usd"]; // told where there is any
@@ -304,9 +304,8 @@ function totalsTable(runs) {
   const lines = runs.flatMap((run) =>
     run.totals.cache_lines.map((text) => el("p", { class: "soft" }, visible(text))),
   );
-  return el(
-    "div",
-    { class: "wide" },
+  return wide(
+    "Tokens, cost and time",
     table(["Sum", ...runs.map((run) => isolated(run.name))], rows, { class: "numbers" }),
     lines,
   );
@@ -327,9 +326,8 @@ function settingsTable(runs, key) {
       : "",
     rows.some((row) => row.class.includes("differs")) ? "≠ differs between the runs." : "",
   ].join("");
-  return el(
-    "div",
-    { class: "wide" },
+  return wide(
+    key === "facts" ? "Versions and hashes" : "Settings",
     marks ? el("p", { class: "soft" }, marks) : null,
     table([key === "facts" ? "What" : "Setting", ...runs.map((run) => isolated(run.name))], rows, {
       class: key,

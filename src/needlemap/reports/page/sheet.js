@@ -99,7 +99,7 @@ function drawSheet({ sheet }, palette) {
   const words = el(
     "div",
     { class: "sheet-words" },
-    el("div", { class: "wide" }, sheetTable(sheet, palette)),
+    wide("Table", sheetTable(sheet, palette)),
     lines.length ? el("ul", { class: "lines" }, lines) : null,
     comparison && !comparison.refused
       ? el("section", { class: "verdict" }, verdictNodes({ difference: comparison }))
@@ -328,5 +328,5 @@ function refusals(summary, refused) {
     el("span", {}, isolated(summary.runs[a].name), " with ", isolated(summary.runs[b].name)),
     isolated(why),
   ]);
-  return el("div", { class: "wide" }, table(["Runs", "Why"], rows));
+  return wide("What is not compared, and why", table(["Runs", "Why"], rows));
 }

@@ -134,7 +134,7 @@ def _together(cast: Cast, differences: Sequence[Mapping[str, Any]], rules: tuple
     """All subjects: a curve and a row each; of two suites also which is better."""
     lines = [_subject_line(cast, at, rules) for at in range(len(cast.subjects))]
     compared = _compared(cast)
-    head = ["", "Mean, %", "95 %, n", f"Effective length ({rules[0]})", "Missing"]
+    head = ["Run", "Mean, %", "95 %, n", f"Effective length ({rules[0]})", "Missing"]
     return {
         "key": "all",
         "name": "Verdict" if compared else "Curves",

@@ -79,6 +79,11 @@ function tableRow(row) {
   );
 }
 
+// What may be wider than the screen: it scrolls by itself, and with the keys too.
+function wide(label, ...children) {
+  return el("div", { class: "wide", tabindex: "0", role: "group", "aria-label": label }, ...children);
+}
+
 // Text that a model or a server wrote: shown as it is, with what cannot be seen made visible.
 
 // Control, format and unpaired characters; joiners stay, as scripts and emoji need them.

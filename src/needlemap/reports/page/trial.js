@@ -103,7 +103,7 @@ function needleBlock(needle, number) {
     where,
     el(
       "div",
-      { class: "prose surroundings", dir: "auto" },
+      { class: "prose surroundings", dir: "auto", tabindex: "0", role: "group", "aria-label": where },
       visible(needle.before),
       el("mark", { class: "needle" }, visible(needle.needle)),
       visible(needle.after),
