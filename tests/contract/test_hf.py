@@ -37,9 +37,9 @@ Trials = Callable[..., list[Trial]]
 SHORT = Decoding(max_answer_tokens=6)
 
 
-async def _ask(model: HuggingFaceModel, prompts: list[Prompt], decoding: Decoding) -> list[Answer]:
+async def _ask(model: HuggingFaceModel, questions: list[tuple[Prompt, Decoding]]) -> list[Answer]:
     try:
-        return await asyncio.gather(*(model.answer(prompt, decoding) for prompt in prompts))
+        return await asyncio.gather(*(model.answer(*question) for question in questions))
     finally:
         await model.close()
 
@@ -48,7 +48,8 @@ def ask(
     folder: Path, asked: list[Trial] | list[Prompt], decoding: Decoding = SHORT, **options: Any
 ) -> list[Answer]:
     prompts = [each.prompt if isinstance(each, Trial) else each for each in asked]
-    return asyncio.run(_ask(HuggingFaceModel(str(folder), **options), prompts, decoding))
+    questions = [(prompt, decoding) for prompt in prompts]
+    return asyncio.run(_ask(HuggingFaceModel(str(folder), **options), questions))
 
 
 def failure(folder: Path, prompt: Prompt, decoding: Decoding = SHORT, **options: Any) -> Unmeasured:
@@ -275,27 +276,29 @@ def test_an_answer_ends_where_transformers_own_stop_strings_end_it(folder: Path,
 
     long = Decoding(max_answer_tokens=24)
     tokenizer, theirs = AutoTokenizer.from_pretrained(folder), load_model(str(folder), Loading(device="cpu"))
-    plain = [answer.text for answer in ask(folder, asked, long)]
-    tried = 0
-    for trial, said in zip(asked, plain, strict=True):
-        for stop in {said[start : start + size] for start in (3, 9, 20) for size in (1, 3, 7)}:
-            if not stop or "\ufffd" in stop:
-                continue
-            ids = torch.from_numpy(trial.prompt.ids.astype(np.int64))[None]
-            made = theirs.generate(
-                ids,
-                attention_mask=torch.ones_like(ids),
-                max_new_tokens=24,
-                do_sample=False,
-                pad_token_id=0,
-                stop_strings=[stop],
-                tokenizer=tokenizer,
-            )[0, ids.shape[1] :].tolist()
-            ours = ask(folder, [trial], replace(long, request={"stop": [stop, "never said"]}))[0]
-            assert ours.completion_tokens == len(made)
-            assert (ours.text, ours.finish) == (said[: said.index(stop)], "stop")
-            tried += 1
-    assert tried > 20
+    cases = [
+        (trial.prompt, answer.text, answer.text[start : start + size])
+        for trial, answer in zip(asked, ask(folder, asked, long), strict=True)
+        for start in (3, 9, 20)
+        for size in (1, 3, 7)
+    ]
+    cases = [(prompt, said, stop) for prompt, said, stop in cases if stop and "\ufffd" not in stop]
+    assert len(cases) > 20
+    ended = [(prompt, replace(long, request={"stop": [stop, "never said"]})) for prompt, _, stop in cases]
+    answers = asyncio.run(_ask(HuggingFaceModel(str(folder)), ended))
+    for (prompt, said, stop), ours in zip(cases, answers, strict=True):
+        ids = torch.from_numpy(prompt.ids.astype(np.int64))[None]
+        made = theirs.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=24,
+            do_sample=False,
+            pad_token_id=0,
+            stop_strings=[stop],
+            tokenizer=tokenizer,
+        )[0, ids.shape[1] :].tolist()
+        assert ours.completion_tokens == len(made)
+        assert (ours.text, ours.finish) == (said[: said.index(stop)], "stop")
 
 
 def test_a_stop_string_may_be_a_special_token(folder: Path) -> None:
