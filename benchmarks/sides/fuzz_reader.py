@@ -17,8 +17,7 @@ import atheris
 
 with atheris.instrument_imports(include=["needlemap", "yaml", "json", "csv"]):
     from needlemap.errors import NeedlemapError
-    from needlemap.interop.imports.imported import Said, imported
-    from needlemap.interop.imports.sources import read
+    from needlemap.interop.imported import Said, imported, read
     from needlemap.prompts.templates import load_template
     from needlemap.records.loaded import cube_of_run, load_run
     from needlemap.reports.terminal import plain_summary

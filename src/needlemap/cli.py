@@ -228,8 +228,8 @@ def import_(
 ) -> None:
     """Make runs of other tools' results. Of needlehaystack 1 and 2, and OpenCompass summaries."""
     from needlemap.commands.report import import_command
-    from needlemap.interop.imports.imported import Said
-    from needlemap.interop.imports.row import parsed_scale
+    from needlemap.interop.imported import Said
+    from needlemap.interop.row import parsed_scale
 
     said = Said(model, parsed_scale(scale) if scale else None, tokenizer, dataset_length)
     raise typer.Exit(import_command(files, out, said))

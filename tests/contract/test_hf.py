@@ -303,7 +303,7 @@ def test_an_answer_ends_where_transformers_own_stop_strings_end_it(folder: Path,
 
 def test_a_stop_string_may_be_a_special_token(folder: Path) -> None:
     """OpenCompass's end_str '<eoa>' is one: text without special tokens never holds it."""
-    from needlemap.models.sampling import Stops
+    from needlemap.models.decoding import Stops
 
     vocabulary = Tokenizer.from_file(str(folder / "tokenizer.json"))
     stops = Stops(("<|im_start|>",), vocabulary)

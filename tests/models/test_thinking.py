@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from needlemap.models.base import Answer, Decoding
-from needlemap.models.thinking import opens, parted, told_apart
+from needlemap.models.decoding import opens, parted, told_apart
 
 THOUGHT = "Let me see. The question asks for a code; the text holds one."
 NEEDLE = "The locker code for Turin is 51328."

@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from needlemap.errors import NeedlemapError
-from needlemap.interop.imports.imported import Said, imported
-from needlemap.interop.imports.sources import read
+from needlemap.interop.imported import Said, imported, read
 from needlemap.prompts.templates import fill, load_template
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import load_run

@@ -16,9 +16,17 @@ from rich.console import Console
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_run_folder
-from needlemap.interop.imports.imported import Imported, Said, imported, refuse_taken, write
-from needlemap.interop.imports.imported import title as their_title
-from needlemap.interop.imports.sources import Found, holds_results, read
+from needlemap.interop.imported import (
+    Found,
+    Imported,
+    Said,
+    holds_results,
+    imported,
+    read,
+    refuse_taken,
+    write,
+)
+from needlemap.interop.imported import title as their_title
 from needlemap.maps.effective import RULES, parse_rules
 from needlemap.maps.map import Map
 from needlemap.records.families import Families, families_of

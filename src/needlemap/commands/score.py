@@ -24,7 +24,7 @@ from needlemap.asking.session import make_ready
 from needlemap.commands.run import show_result
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured, did_you_mean
 from needlemap.files import write_report
-from needlemap.models.thinking import parted
+from needlemap.models.decoding import parted
 from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import load_map

@@ -32,8 +32,8 @@ from threadpoolctl import ThreadpoolController
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
 from needlemap.http import faults
 from needlemap.models.base import MARK, Answer, Decoding, Forced, Model, Render, Traits
+from needlemap.models.decoding import spelt_out
 from needlemap.models.model_files import weights_fingerprint
-from needlemap.models.sampling import spelt_out
 from needlemap.models.walk import Ids, Walk
 from needlemap.prompts.prompt import TEXT, Prompt
 from needlemap.text.tokens import Tokenizer, TokenText

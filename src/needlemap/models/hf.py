@@ -20,13 +20,20 @@ from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.http import faults
 from needlemap.models.base import Answer, Decoding, Forced, Model, Traits, touch
 from needlemap.models.chat import Chat
+from needlemap.models.decoding import (
+    STOP_FIELDS,
+    Sampler,
+    Stops,
+    opened_in,
+    spelt_out,
+    stop_strings,
+    told_apart,
+)
 from needlemap.models.hf_check import settle
 from needlemap.models.hf_engine import HuggingFaceEngine
 from needlemap.models.hf_loading import Loading, load_model, position_limit, stop_tokens
 from needlemap.models.hf_positions import configured_switch
 from needlemap.models.model_files import ModelFiles, weights_fingerprint
-from needlemap.models.sampling import STOP_FIELDS, Sampler, Stops, spelt_out, stop_strings
-from needlemap.models.thinking import opened_in, told_apart
 from needlemap.models.walk import Ids, Logits, Walk, greedy
 from needlemap.prompts.prompt import Prompt
 from needlemap.secrets import scrub

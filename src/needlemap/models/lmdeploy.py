@@ -18,9 +18,8 @@ from needlemap.http import faults
 from needlemap.http.faults import OUT_OF_MEMORY
 from needlemap.models.base import Answer, Decoding, Model, Traits
 from needlemap.models.chat import Chat
+from needlemap.models.decoding import STOP_FIELDS, Stops, opened_in, stop_strings, told_apart
 from needlemap.models.model_files import ModelFiles, weights_fingerprint
-from needlemap.models.sampling import STOP_FIELDS, Stops, stop_strings
-from needlemap.models.thinking import opened_in, told_apart
 from needlemap.models.walk import Ids
 from needlemap.prompts.prompt import Prompt
 from needlemap.secrets import scrub

@@ -50,12 +50,6 @@ def load_map(folder: RunFolder | str | Path) -> Map:
     return load_run(folder).map
 
 
-def stored_title(path: str | Path) -> str | None:
-    """The figure's title that a run was given; None for the one made from its settings."""
-    title = RunFolder(path).about().get("title")
-    return None if title is None else str(title)
-
-
 def map_of(about: Mapping[str, Any], records: Iterable[Record], cube: Cube | None = None) -> Map:
     """The map of records, with what run.json says about them. cube: theirs, where it was made already."""
     records = records if cube else tuple(records)

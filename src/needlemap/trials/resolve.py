@@ -10,8 +10,8 @@ from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
 from needlemap.haystacks.base import Haystack, Source, assemble, bytes_a_token
 from needlemap.models.base import MARK, Traits, find_backend
 from needlemap.models.chat import Chat
+from needlemap.models.decoding import stop_strings
 from needlemap.models.model_files import TOKENIZER, ModelFiles
-from needlemap.models.sampling import stop_strings
 from needlemap.prompts.feeding import Feeder
 from needlemap.prompts.placement import Builder
 from needlemap.prompts.prompt import TEXT

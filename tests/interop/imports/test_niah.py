@@ -7,7 +7,7 @@ import json
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.interop.imports.formats import from_jsonl
+from needlemap.interop.formats import from_jsonl
 
 ROW = {
     "schema_version": 2,

@@ -11,7 +11,7 @@ import pytest
 
 import needlemap
 from needlemap.commands.report import import_command
-from needlemap.interop.imports.imported import Said
+from needlemap.interop.imported import Said
 from needlemap.settings.grid import percent
 
 MAPS = {"gpt4_128k": 9.4089, "claude_2_1": 6.0163, "claude_2_1_responses": 6.0163}

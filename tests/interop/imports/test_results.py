@@ -7,7 +7,7 @@ import json
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.interop.imports.formats import from_csv, from_json
+from needlemap.interop.formats import from_csv, from_json
 
 RESULT = {
     "model": "claude-2.1",
