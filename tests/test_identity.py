@@ -158,6 +158,7 @@ HARMLESS: dict[str, dict[str, Any]] = {
     "logprobs": {"logprobs": True},
     "save": {"save": False},
     "save_contexts": {"save_contexts": True},
+    "until": {"until": "no-worse-than reference:2"},
     "quiet": {"quiet": True},
     "collisions": {"collisions": "warn"},
 }

@@ -188,6 +188,7 @@ ALWAYS = {
     "prices": "what every record and plan reckons with",
     "save": "of every run; plan and prompts keep nothing anyway",
     "save_contexts": "of every run; refused with --no-save",
+    "until": "of every run: when it stops",
     "quiet": "of every run",
 }
 
