@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from needlemap.commands.arguments import (
+    AsMap,
     DatasetLength,
     DifficultyFile,
     FailUnder,
@@ -95,6 +96,7 @@ def run(
     trust_run: TrustRun = False,
     json: Json = False,
     fail_under: FailUnder = None,
+    map: AsMap = False,
     *,
     replicas: ReplicaFlags,
     **flags: Any,
@@ -106,7 +108,7 @@ def run(
     each = _each(preset, flags, None if auto else difficulty, trust_run)
     from needlemap.commands.run import Showing, run_command
 
-    showing = Showing(live, json, fail_under)
+    showing = Showing(live, json, fail_under, map)
     if auto:
         from needlemap.commands.difficulty import auto_command
 
@@ -195,24 +197,23 @@ def report(
     format: Annotated[str, typer.Option(help="Of a table: cells, trials, or opencompass.")] = "cells",
     title: Annotated[str | None, typer.Option(help="Instead of the title made from the run.")] = None,
     palette: Palette = None,
-    width: Annotated[
-        str | None, typer.Option(help="Of a figure for a paper: 3.25in, 8.4cm, column, text or page.")
-    ] = None,
-    rules: Annotated[
-        str | None, typer.Option(help="Of effective length, with commas: absolute:90,auc. See docs.")
-    ] = None,
+    width: Annotated[str, typer.Option(help="Of a printed figure: 3.25in, 8.4cm, column, text, page.")] = "",
+    style: Annotated[str, typer.Option(help="Of a figure: as opencompass or needlehaystack draws it.")] = "",
+    curves: Annotated[bool, typer.Option("--curves", help="A figure of scores by length.")] = False,
+    map: AsMap = False,
+    rules: Annotated[str, typer.Option(help="Of effective length: absolute:90,auc. See docs.")] = "",
     log: Annotated[
-        list[str] | None,
-        typer.Option(metavar="WHERE", help="wandb:PROJECT or tensorboard:FOLDER; repeatable."),
+        list[str] | None, typer.Option(metavar="WHERE", help="wandb:PROJECT, tensorboard:FOLDER; repeatable.")
     ] = None,
     step: Annotated[int, typer.Option(help="For --log: the training step that the model is of.")] = 0,
     dataset_length: DatasetLength = "",
     json: Json = False,
 ) -> None:
     """Draw runs on the terminal or into a file. The file by its suffix; --log: to a tracker."""
-    from needlemap.commands.report import report_command
+    from needlemap.commands.report import Look, report_command
 
-    report_command(runs, out, format, title, palette, log or (), step, width, rules, dataset_length, json)
+    look = Look(title, palette, width, rules, style, curves, map, dataset_length)
+    report_command(runs, out, format, look, log or (), step, json)
 
 
 @app.command(name="import")

@@ -92,7 +92,7 @@ def test_a_figure_for_a_paper_is_exactly_as_wide_as_asked(reports, typed, width)
     (page,) = pypdf.PdfReader(reports.folder / "paper.pdf").pages
     assert float(page.mediabox.width) == pytest.approx({"column": 234, "8.4cm": 238.11}[width], abs=0.01)
     text = page.extract_text()
-    for part in ("baseline/bm25", "n = ", " prompts, mode exact"):
+    for part in ("baseline/bm25", "n = 12 prompts, 2 trials a cell", "mode exact"):
         assert part in text
 
 
@@ -100,7 +100,7 @@ def test_two_runs_of_the_same_prompts_come_with_what_changed(reports, typed):
     ended = typed("report", "r", "short", "-o", "both.svg", folder=reports.folder)
     assert ended.stderr == "both.svg\n"
     shown = (reports.folder / "both.svg").read_text()
-    for part in ("A: baseline/bm25@r", "B: baseline/bm25@short", "B - A", "12 pairs, difference -"):
+    for part in ("A: baseline/bm25@r", "B: baseline/bm25@short", "B − A", "n = 12 pairs"):
         assert part in shown
 
 
@@ -204,8 +204,8 @@ def summaries(tmp_path):
 def test_summaries_become_a_picture_in_one_step(summaries, typed):
     typed("report", "a.csv", "b.csv", "-o", "x.svg", "--dataset_length", "200K", folder=summaries)
     drawn = (summaries / "x.svg").read_text()
-    assert "one-7b 200K Context Performance" in drawn
-    assert "two-7b 200K Context Performance" in drawn
+    assert "one-7b 200K Context" in drawn
+    assert "two-7b 200K Context" in drawn
     assert sorted(path.name for path in summaries.iterdir()) == ["a.csv", "b.csv", "x.svg"]
 
 
@@ -235,3 +235,47 @@ def test_what_is_neither_a_run_nor_a_result_is_said(summaries, typed, name, word
     (summaries / "x.txt").write_text("hello")
     (summaries / "empty").mkdir()
     assert words in typed("report", name, "-o", "x.png", folder=summaries, code=2).stderr
+
+
+def test_several_runs_score_by_length_is_one_plot_with_names_at_the_lines_ends(reports, typed):
+    typed("report", "r", "short", "-o", "c.svg", "--curves", "--width", "column", folder=reports.folder)
+    shown = (reports.folder / "c.svg").read_text()
+    assert 'width="234pt"' in shown
+    for part in (
+        "baseline/bm25@r",
+        "baseline/bm25@short",
+        "Length (tokens)",
+        "absolute:85",
+        "n = 12 prompts a line",
+    ):
+        assert part in shown
+
+
+@pytest.mark.parametrize(
+    ("style", "parts"),
+    [("opencompass", ("Average Depth Score", "Overall Score for baseline/bm25: 100.00", "Depth Percent")),
+     ("needlehaystack", ("Pressure Testing baseline/bm25", "Token Limit", ">Score<"))],
+)  # fmt: skip
+def test_a_map_looks_as_an_older_tool_draws_it(reports, typed, style, parts):
+    typed("report", "r", "-o", "old.svg", "--style", style, folder=reports.folder)
+    shown = (reports.folder / "old.svg").read_text()
+    assert all(part in shown for part in parts)
+    assert ("Average Depth Score" in shown) == (style == "opencompass")
+    assert "#0CD79F" in shown  # red, amber, green
+
+
+def test_a_map_can_be_drawn_where_there_is_no_terminal(reports, typed):
+    plain, drawn = (typed("report", "r", *more, folder=reports.folder).stdout for more in ((), ("--map",)))
+    assert plain in drawn
+    assert "50%  100   100" in drawn.removesuffix(plain)
+    assert "\x1b" not in drawn
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [(("--style", "opencompas", "-o", "x.png"), "Did you mean 'opencompass'"),
+     (("--style", "opencompass"), "--style is a figure's. Say where to"),
+     (("--curves", "-o", "x.html"), "--curves is a figure's, and x.html is none")],
+)  # fmt: skip
+def test_what_only_figures_have_is_refused_elsewhere(reports, typed, flags, said):
+    assert said in typed("report", "r", *flags, folder=reports.folder, code=2).stderr

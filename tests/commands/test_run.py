@@ -17,6 +17,9 @@ NEEDLE = "The locker code for Turin is 51328."
 PRINTED = """\
 200  100.0  n=3 [43.9, 100.0]
 300  100.0  n=3 [43.9, 100.0]
+depth   0%  100.0  n=2 [34.2, 100.0]
+depth  50%  100.0  n=2 [34.2, 100.0]
+depth 100%  100.0  n=2 [34.2, 100.0]
 overall 100.0 (n=6, 0 missing)
 """
 

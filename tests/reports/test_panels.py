@@ -108,7 +108,7 @@ def test_a_loss_is_told_from_a_gain_without_colours(shown: Any) -> None:
     assert "lost" not in texts(figure, 486.0)
     panels, _ = panels_of(figure)
     assert not panels[-1].in_figures(20, 20)
-    small = [part for item in legend_items(panels, 20, 20) for part in item.draw(0, 0)]
+    small = [item.drawn for item in legend_items(panels, 20, 20)]
     assert ">lost<" in "".join(small)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from needlemap.maps.map import Map
-from needlemap.reports.terminal import plain_summary, terminal_map
+from needlemap.reports.terminal import broken, plain_summary, terminal_map
 
 
 def printed(map: Map, width: int = 80, encoding: str = "utf-8", **options: Any) -> list[str]:
@@ -52,10 +53,8 @@ def test_35_lengths_have_a_glyph_each_at_80_columns(make_map: Any, make_cell: An
 
 def test_one_glyph_tells_100_from_99_from_nothing(make_map: Any, make_cell: Any) -> None:
     scores = [1.0, 0.999, 0.0, None]
-    row = printed(
-        make_map([make_cell(place + 1, 0.0, score) for place, score in enumerate(scores)]), width=12
-    )[2]
-    assert row == "  0% █90·"
+    cells = [make_cell(place + 1, 0.0, score) for place, score in enumerate(scores)]
+    assert "  0% █90·" in printed(make_map(cells), width=12)
 
 
 def test_colours_when_the_terminal_has_them(mixed: Map) -> None:
@@ -70,7 +69,7 @@ def test_colours_when_the_terminal_has_them(mixed: Map) -> None:
 
 def test_a_console_without_unicode_gets_ascii(mixed: Map) -> None:
     lines = printed(mixed, width=9, encoding="ascii")
-    assert lines[2:5] == ["  0% ##5", " 50% 70.", "100% #x2"]
+    assert [line for line in lines if "% " in line] == ["  0% ##5", " 50% 70.", "100% #x2"]
 
 
 def test_many_lengths_share_columns_and_it_says_so(make_grid: Any) -> None:
@@ -87,7 +86,7 @@ def test_lattice_cells_stand_at_their_depth(make_map: Any, make_cell: Any) -> No
         make_cell(length, place / length, 1.0) for length in range(10, 20) for place in range(0, length, 3)
     ]
     lines = printed(make_map(cells))
-    assert len(lines) == 20 + 5
+    assert len(lines) == 20 + 4
     assert lines[2].split()[0] == "0%"
 
 
@@ -95,12 +94,33 @@ def test_a_map_without_cells_is_printed(make_map: Any) -> None:
     assert "overall - (n=0, 0 missing)" in printed(make_map([]))
 
 
-def test_plain_summary_has_a_line_per_length(mixed: Map) -> None:
+def test_plain_summary_has_a_line_a_length_and_one_a_depth(mixed: Map) -> None:
     assert plain_summary(mixed).splitlines() == [
         "a-model · single · tokenizer cl100k_base · scorer levenshtein · mode exact",
         "  1k   91.7  n=12 [63.0, 98.6]",
-        "  4k   50.0  n=8 [21.5, 78.5] missing 4 (3 timed out, 1 not asked)",
-        "128k   33.3  n=6 [9.7, 70.0] missing 6 (2 rate limited, 4 not asked)",
+        "  4k   50.0  n=8 [21.1, 78.9] missing 4 (3 timed out, 1 not asked)",
+        "128k   33.3  n=6 [9.5, 70.4] missing 6 (2 rate limited, 4 not asked)",
+        "depth   0%   90.0  n=10 [58.2, 98.3]",
+        "depth  50%   37.5  n=8 [13.3, 70.0]",
+        "depth 100%   62.5  n=8 [30.0, 86.7]",
         "overall 65.4 (n=26, 10 missing)",
         "missing 10 (2 rate limited, 3 timed out, 5 not asked)",
     ]
+
+
+def test_long_lines_are_broken_between_words(make_grid: Any) -> None:
+    lines = printed(replace(make_grid(2, 2), model="a model with quite a few words in its name"), width=24)
+    assert lines[:4] == [
+        "a model with quite a few",
+        "  words in its name ·",
+        "  single · 1k–2k tokens",
+        "       1k    2k",
+    ]
+    assert max(map(len, lines)) <= 24
+    assert broken("  indented words go on here, too", 25) == ["  indented words go on", "    here, too"]
+
+
+def test_signs_of_what_is_missing_are_explained_where_something_is(mixed: Map, make_grid: Any) -> None:
+    assert "not asked" in printed(mixed)[-1]
+    assert "failed" in printed(mixed)[-1]
+    assert not {"not asked", "failed"} & set(" ".join(printed(make_grid(2, 2))).split("  "))

@@ -128,6 +128,7 @@ Live = Annotated[
         "None is served when nothing is left to ask.",
     ),
 ]
+AsMap = Annotated[bool, typer.Option("--map", help="Draw the map where there is no terminal, too.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output, and no map.")]
 DifficultyFile = Annotated[
     str | None,

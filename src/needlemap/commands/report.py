@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.console import Console
-
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_run_folder
 from needlemap.interop.imported import (
@@ -26,15 +24,14 @@ from needlemap.interop.imported import (
     refuse_taken,
     write,
 )
-from needlemap.interop.imported import title as their_title
 from needlemap.maps.effective import RULES, parse_rules
-from needlemap.maps.map import Map
 from needlemap.records.families import Families, families_of
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_map, load_run
 from needlemap.reports.closing import cache_lines, ended_lines
 from needlemap.reports.comparison import comparison_json, comparison_text, names_text
-from needlemap.reports.figures.figure import FIGURES, figure_of, write_figure
+from needlemap.reports.figures.figure import FIGURES, check_style, figure_of, write_drawing, write_figure
+from needlemap.reports.figures.older import context_title
 from needlemap.reports.labels import score_label
 from needlemap.reports.page.document import write_page
 from needlemap.reports.paired import MARGIN, compare_runs, load_both
@@ -43,7 +40,7 @@ from needlemap.reports.sequential import judge_runs
 from needlemap.reports.style import parse_width
 from needlemap.reports.summary import FAMILY_RULES, family_lines, model_lines, read_families, summary_lines
 from needlemap.reports.table import is_table, write_table
-from needlemap.reports.terminal import plain_summary, terminal_map
+from needlemap.reports.terminal import show_map, show_wrapped
 from needlemap.reports.trackers import log_runs, parse_tracker
 from needlemap.text.printable import printable, show, show_data
 
@@ -52,55 +49,77 @@ _SHOWN = 3  # reasons for files left out
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How it is to look. width: of a figure in points, None for a screen's. rules: of effective length."""
+    """How it is to look, as typed; '' where nothing was. rules: of effective length. curves: a figure of
+    scores by length. map: the map also without a terminal. dataset_length: for OpenCompass's title."""
 
-    title: str | None
-    palette: str | None
-    width: float | None
-    rules: tuple[str, ...]
+    title: str | None = None
+    palette: str | None = None
+    width: str = ""
+    rules: str = ""
+    style: str = ""
+    curves: bool = False
+    map: bool = False
+    dataset_length: str = ""
+
+    def rules_or(self, otherwise: tuple[str, ...]) -> tuple[str, ...]:
+        """The rules that were typed, or others. Raises SettingsError for an unknown one."""
+        return parse_rules(self.rules) if self.rules else otherwise
+
+    @property
+    def points(self) -> float | None:
+        """The figure's width in points, None for a screen's. Raises SettingsError."""
+        return parse_width(self.width) if self.width else None
+
+    def refuse_of_figures(self, out: Path | None) -> None:
+        """Raises SettingsError for what only figures have, where none is drawn."""
+        check_style(self.style or None)
+        if out is not None and out.suffix.lower() in FIGURES:
+            return
+        typed = {"--width": self.points, "--style": self.style, "--curves": self.curves}
+        for flag in (flag for flag, value in typed.items() if value):
+            if out is None:
+                raise SettingsError(f"{flag} is a figure's. Say where to: -o map.pdf, or .png, .svg.")
+            raise SettingsError(f"{flag} is a figure's, and {out.name} is none. Give {', '.join(FIGURES)}.")
 
 
 def report_command(
     runs: list[Path],
     out: Path | None,
     format: str,
-    title: str | None,
-    palette: str | None,
+    look: Look,
     log: Sequence[str] = (),
     step: int = 0,
-    width: str | None = None,
-    rules: str | None = None,
-    dataset_length: str = "",
     as_json: bool = False,
 ) -> None:
     """Draw each run on the terminal, or write one file, or log to trackers, or both of these.
 
-    runs: folders of runs and suites, and other tools' results as `import` reads them. dataset_length: for the
-    title that OpenCompass's plots have. as_json: print one document, of all runs, instead of maps.
+    runs: folders of runs and suites, and other tools' results as `import` reads them. as_json: print one
+    document, of all runs, instead of maps.
     """
     runs = [run for path in runs for run in _inside(path)]
     if as_json:
-        _print_json(runs, None if rules is None else parse_rules(rules), out or log)
+        _print_json(runs, look.rules_or(()) or None, out or log)
         return
-    trackers = [parse_tracker(text) for text in log]
-    look = Look(title, palette, _width(width), RULES if rules is None else parse_rules(rules))
+    trackers, rules = [parse_tracker(text) for text in log], look.rules_or(RULES)
+    look.refuse_of_figures(out)
     if out is None and not trackers:
         if len(runs) > 1 and all(map(is_run_folder, runs)):
             show("\n".join([*model_lines(runs), ""]))
         several = [families for families in map(families_of, runs) if not families.is_plain]
         for families in several:
-            show_families(families, FAMILY_RULES if rules is None else look.rules)
+            show_families(families, look.rules_or(FAMILY_RULES))
         alone = [path for path in runs if path not in [families.path for families in several]]
-        _draw(_opened(alone, dataset_length), look)
+        _draw(_opened(alone, look), look)
         return
     page = out is not None and out.suffix.lower() == ".html"  # says it where a run is given twice
-    loaded = [] if page and not trackers else _opened(list(dict.fromkeys(_folders(runs))), dataset_length)
+    loaded = [] if page and not trackers else _opened(list(dict.fromkeys(_folders(runs))), look)
     if out is not None:
         new = "" if out.parent.is_dir() else f" (in a new folder, {out.parent})"
-        shown = _written(_whole_runs(runs, dataset_length) if page else loaded, out, format, look)
-        show(f"{shown}{new}", file=sys.stderr)
+        given = _whole_runs(runs, look) if page else loaded
+        written = _curves(runs, loaded, out, look) if look.curves else _written(given, out, format, look)
+        show(f"{written}{new}", file=sys.stderr)
     for tracker in trackers:
-        for place in log_runs(loaded, tracker, step, title=title, palette=palette, rules=look.rules):
+        for place in log_runs(loaded, tracker, step, title=look.title, palette=look.palette, rules=rules):
             show(place, file=sys.stderr)
 
 
@@ -109,6 +128,17 @@ def _inside(path: Path) -> list[Path]:
     if is_run_folder(path) or not path.is_dir():
         return [path]
     return list(runs_below(path)) or [path]
+
+
+def _curves(paths: Sequence[Path], loaded: Sequence[Loaded], out: Path, look: Look) -> Path:
+    """A figure of scores by length. loaded: the runs and families that lie at these paths."""
+    from needlemap.reports.figures.curves import draw_curves, groups_of
+
+    suites = [families for families in map(families_of, paths) if not families.is_plain]
+    groups = groups_of(loaded, suites)
+    return write_drawing(
+        draw_curves(groups, title=look.title, rules=look.rules_or(RULES), width=look.points), out
+    )
 
 
 def _print_json(runs: Sequence[Path], rules: tuple[str, ...] | None, elsewhere: object) -> None:
@@ -137,68 +167,51 @@ def _folders(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _whole_runs(paths: Sequence[Path], dataset_length: str) -> list[Loaded | Path]:
+def _whole_runs(paths: Sequence[Path], look: Look) -> list[Loaded | Path]:
     """For a page, which shows the families of one run together: runs with several are read by it."""
     found: list[Loaded | Path] = []
     for path in paths:
-        found += _opened([path], dataset_length) if families_of(path).is_plain else [path]
+        found += _opened([path], look) if families_of(path).is_plain else [path]
     return found
 
 
-def _width(text: str | None) -> float | None:
-    return None if text is None else parse_width(text)
-
-
-def _opened(paths: Sequence[Path], dataset_length: str) -> list[Loaded]:
+def _opened(paths: Sequence[Path], look: Look) -> list[Loaded]:
     """Runs in the order given; of another tool's file each that it holds."""
     found: list[Loaded] = []
     for path in paths:
         found += runs_of(path) if is_other_tools(path) else [load_run(path)]
-    if not dataset_length:
+    if not look.dataset_length:
         return found
-    titles = [their_title(run.map.model, dataset_length) for run in found]
+    titles = [context_title(run.map.model, look.dataset_length) for run in found]
     return [
         replace(run, about={**run.about, "title": title}) for run, title in zip(found, titles, strict=True)
     ]
 
 
 def _draw(runs: Sequence[Loaded], look: Look) -> None:
-    if look.width is not None:
-        raise SettingsError("--width is a figure's. Say where to: -o map.pdf, or .png, .svg.")
     for run in runs:
-        _show(run.map, look.palette)
-        for line in summary_lines(run.cube, look.rules):
-            show(line)
-        for line in ended_lines(run.folder) if run.folder else ():
-            show(printable(line))
+        show_map(run.map, look.palette, anywhere=look.map)
+        show_wrapped(summary_lines(run.cube, look.rules_or(RULES)))
+        show_wrapped(map(printable, ended_lines(run.folder) if run.folder else ()))
         for line in cache_lines(run.records):
             show(line, file=sys.stderr)
 
 
 def _written(given: Sequence[Loaded | Path], out: Path, format: str, look: Look) -> Path:
     """One file, in the format that its suffix names. given: read, but for runs with families in a page."""
-    if look.width is not None and out.suffix.lower() not in FIGURES:
-        raise SettingsError(f"--width is a figure's, and {out.name} is none. Give {', '.join(FIGURES)}.")
     if format != "cells" and not is_table(out):
         raise SettingsError(f"--format is a table's, and {out.name} is none. Give .csv or .parquet.")
     if out.suffix.lower() == ".html":
-        return write_page(given, out, title=look.title, palette=look.palette, rules=look.rules)
+        return write_page(given, out, title=look.title, palette=look.palette, rules=look.rules_or(RULES))
     runs = [run for run in given if isinstance(run, Loaded)]
     for note in (note for run in runs for note in run.notes):
         show(f"note: {printable(note)}", file=sys.stderr)
     if is_table(out):
         return write_table(runs, out, format)
-    figure, why_not = figure_of(runs, title=look.title, palette=look.palette)
+    figure, why_not = figure_of(runs, title=look.title, palette=look.palette, style=look.style or None)
     if why_not:
         show(f"no map of the difference: {why_not}", file=sys.stderr)
-    return write_figure(figure, out, width=look.width)
-
-
-def _show(map: Map, palette: str | None) -> None:
-    if sys.stdout.isatty():
-        Console().print(terminal_map(map, palette=palette))
-    else:
-        show(plain_summary(map), end="")
+    return write_figure(figure, out, width=look.points)
 
 
 def compare_command(

@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from time import monotonic
 
-from rich.console import Console
-
 from needlemap.asking.run import (
     Asking,
     Share,
@@ -44,7 +42,7 @@ from needlemap.reports.live import Lines, LiveMap, ShowingFace, View
 from needlemap.reports.results import Judged, check_threshold, fields_of, judge, results
 from needlemap.reports.sequential import Sequential, judge_runs
 from needlemap.reports.summary import model_lines
-from needlemap.reports.terminal import plain_summary, terminal_map
+from needlemap.reports.terminal import show_map
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.text.printable import show, show_data
@@ -54,11 +52,13 @@ from needlemap.trials.build import Experiment, prepare
 @dataclass(frozen=True, slots=True)
 class Showing:
     """What of a run is shown. live: also a page, while it goes on. as_json: one document on standard output
-    instead of maps. fail_under: in percent, the mean to judge it by; None for no verdict."""
+    instead of maps. fail_under: in percent, the mean to judge it by; None for no verdict. map: the map also
+    where there is no terminal."""
 
     live: bool = False
     as_json: bool = False
     fail_under: float | None = None
+    map: bool = False
 
 
 MAP = Showing()
@@ -212,7 +212,7 @@ class Terminal(ShowingFace):
         super().__init__(families, showing.live)
         self._home = home or families.path
         self.settings, self.code, self._noted = settings, 0, False
-        self._maps = not showing.as_json
+        self._maps, self._anywhere = not showing.as_json, showing.map
 
     def begins(self, name: str, session: Session, model: Model | None) -> None:
         """Say what is asked of which model."""
@@ -265,12 +265,17 @@ class Terminal(ShowingFace):
         """Show what there is: of one family on a terminal, where the map that filled in is gone."""
         if not self.families.is_plain:
             self.end()
-        elif self._maps and sys.stdout.isatty() and RunFolder(self.families.path).exists:
-            Console().print(terminal_map(load_map(self.families.path)))
+        elif self._maps and RunFolder(self.families.path).exists:
+            show_map(load_map(self.families.path), anywhere=self._anywhere)
 
     def _show(self, name: str, session: Session) -> None:
         if not name and self._maps:
-            show_result(load_map(session.folder), session.experiment.settings, session.folder.path)
+            show_result(
+                load_map(session.folder),
+                session.experiment.settings,
+                session.folder.path,
+                anywhere=self._anywhere,
+            )
         if not self.settings.quiet:
             show_usage(session)
 
@@ -295,12 +300,9 @@ class _Drawing:
         return map_of(self._about, records)
 
 
-def show_result(map: Map, settings: Settings, path: Path) -> None:
-    """The map, on a terminal or as lines, and where it is kept."""
-    if sys.stdout.isatty():
-        Console().print(terminal_map(map))
-    else:
-        show(plain_summary(map), end="")
+def show_result(map: Map, settings: Settings, path: Path, *, anywhere: bool = False) -> None:
+    """The map, or without a terminal its lines, and where it is kept. anywhere: the map in any case."""
+    show_map(map, anywhere=anywhere)
     if settings.save and not settings.quiet:
         page, figure = f"needlemap report {path} -o report.html", f"needlemap report {path} -o map.png"
         show(f"\nrun: {path}\npage: {page}\nfigure: {figure}", file=sys.stderr)

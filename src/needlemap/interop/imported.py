@@ -27,6 +27,7 @@ from needlemap.interop.row import SCORERS, Row, Scale, native_mean, scale_of, sh
 from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.record import NeedleRecord, Record, ScorerRecord
+from needlemap.reports.figures.older import context_title
 from needlemap.version import SCHEMA, __version__
 
 SUFFIXES = (".json", ".jsonl", ".csv", ".txt")
@@ -287,7 +288,7 @@ def _about(
         "needlemap": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "imported": {"files": files, "scale": list(shared.scale), "series": rows[0].series},
-        **({"title": title(shared.model, said.dataset_length)} if said.dataset_length else {}),
+        **({"title": context_title(shared.model, said.dataset_length)} if said.dataset_length else {}),
         "settings": {name: value for name, value in settings.items() if value},
         "tokenizer": {
             "name": said.tokenizer or _one((row.tokenizer for row in rows), UNKNOWN),
@@ -297,14 +298,6 @@ def _about(
         "haystacks": [],
         "cells": [[length, depth, sorted(repeats)] for (length, depth), repeats in sorted(cells.items())],
     }
-
-
-def title(model: str, dataset_length: str) -> str:
-    """The title that OpenCompass's plotting script gives, whose --dataset_length changes nothing else."""
-    return (
-        f"{model} {dataset_length} Context Performance\n"
-        'Fact Retrieval Across Context Lengths ("Needle In A Haystack")'
-    )
 
 
 def _one(values: Iterable[str], otherwise: str) -> str:

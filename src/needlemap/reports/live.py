@@ -25,7 +25,7 @@ from needlemap.maps.map import Map
 from needlemap.records.families import Families
 from needlemap.records.record import Record
 from needlemap.reports.closing import Tally
-from needlemap.reports.terminal import terminal_map
+from needlemap.reports.terminal import broken, terminal_map
 from needlemap.settings.grid import percent
 from needlemap.text.printable import show
 from needlemap.trials.repeat import Trial
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 _PLAIN_EVERY_S = 10.0
 _REDRAW_EVERY_S = 0.5
-_LINES_AROUND = 12  # around the depth rows: the map's own lines, the last failure, replicas, the tally
+_FAILURE_LINES = 3
+_LINES_AROUND = 14  # around the depth rows: the map's own lines, the last failure, replicas, the tally
 
 
 class ShowingFace(Face):
@@ -214,7 +215,9 @@ class LiveMap(View):
         rows = max(1, self._console.height - _LINES_AROUND)
         parts = [terminal_map(self._make(self._records), max_rows=rows)]
         if self._failure:
-            parts.append(Text(self._failure, style="red", no_wrap=True, overflow="ellipsis"))
+            lines = broken(self._failure, self._console.width)
+            more = " …" if len(lines) > _FAILURE_LINES else ""
+            parts.append(Text("\n".join(lines[:_FAILURE_LINES]) + more, style="red"))
         if self._standing:
             parts.append(Text(self._standing, no_wrap=True, overflow="ellipsis"))
         parts.append(Text(self._tally.line(), style="bold"))

@@ -50,6 +50,15 @@ PALETTES: dict[str, tuple[str, ...]] = {  # from score 0 to score 100; all but a
     "grey": ("#252525", "#FFFFFF"),
     "amber": ("#F0496E", "#EBB839", "#0CD79F"),  # red, amber, green, as every needle map since 2023
 }  # fmt: skip
+LINES = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#9A6A00",
+    "#56B4E9",
+    "#444444",
+)  # after Okabe and Ito, 2008
 # Of a difference: orange lost, blue gained, told apart by all eyes, as strong on both sides; and on the dark.
 CHANGES = ("#8A4309", "#DC8B35", "#F4F3EF", "#6AA5DB", "#1A4C86")
 DARK_CHANGES = ("#FFB65C", "#9A5A14", "#25292D", "#2B66A3", "#93C6FF")

@@ -1,4 +1,4 @@
-"""The map in a terminal, and one line per length where there is no terminal.
+"""The map in a terminal, and a line a length and a depth where there is no terminal.
 
 Every place has a colour and a glyph, so the map can be read without colours too. It takes the width it is
 given: numbers where there is room, else one glyph per cell, else one glyph for several cells (their mean).
@@ -6,6 +6,9 @@ given: numbers where there is room, else one glyph per cell, else one glyph for 
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +24,7 @@ from needlemap.reports.labels import (
     Margin,
     all_failures,
     depth_labels,
+    depth_score_labels,
     in_percent,
     interval_label,
     length_labels,
@@ -33,6 +37,7 @@ from needlemap.reports.labels import (
     score_label,
 )
 from needlemap.reports.style import colour_of, palette_colours
+from needlemap.text.printable import show
 
 T = TypeVar("T")
 RAGGED_ROWS = 20
@@ -175,15 +180,16 @@ class TerminalMap:
         raster = make_raster(self.map, max(1, width - gutter), self.max_rows)
         cell_width = max(1, min(MAX_CELL_WIDTH, (width - gutter) // max(1, len(raster.columns))))
         painter = Painter(cell_width, self.colours, glyphs)
+        title = f"{self.map.model} · {self.map.task} · {length_range(self.map.lengths)}"
         lines = [
-            Text(f"{self.map.model} · {self.map.task} · {length_range(self.map.lengths)}", style="bold"),
+            *(Text(part, style="bold") for part in broken(title, width)),
             Text(" " * gutter + _length_header(raster.columns, cell_width)),
             *(
                 painter.row(label, gutter, spots)
                 for label, spots in zip(raster.labels, raster.spots, strict=True)
             ),
             painter.row("mean", gutter, raster.means),
-            *_footer(self.map, raster, cell_width, glyphs),
+            *_footer(self.map, raster, cell_width, glyphs, width),
         ]
         return [_fitted(line, width, glyphs) for line in lines]
 
@@ -230,8 +236,34 @@ def terminal_map(map: Map, *, max_rows: int = MAX_ROWS, palette: str | None = No
     return TerminalMap(map, max(1, max_rows), palette_colours(palette))
 
 
+def show_map(map: Map, palette: str | None = None, *, anywhere: bool = False) -> None:
+    """Print the map on a terminal, else its lines. anywhere: print the map before these, too."""
+    if sys.stdout.isatty():
+        Console().print(terminal_map(map, palette=palette))
+        return
+    if anywhere:
+        Console(highlight=False).print(terminal_map(map, palette=palette))
+    show(plain_summary(map), end="")
+
+
+def show_wrapped(lines: Iterable[str]) -> None:
+    """Print lines, on a terminal broken between words: a terminal itself breaks anywhere."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    for line in lines:
+        for part in broken(line, width) if width else [line]:
+            show(part)
+
+
+def broken(line: str, width: int) -> list[str]:
+    """A line in parts of at most so many letters, none within a word that has room; further ones indented."""
+    begin = line[: len(line) - len(line.lstrip())]
+    deeper = f"{begin}  " if width > len(begin) + 20 else ""
+    return textwrap.wrap(line, max(1, width), subsequent_indent=deeper, break_on_hyphens=False) or [""]
+
+
 def plain_summary(map: Map) -> str:
-    """One line per length, for logs and pipes: '4k  92.5  n=20 [83.1, 97.0]'; then the overall score."""
+    """A line a length and one a depth, for logs and pipes: '4k  92.5  n=20 [83.1, 97.0]'; then the overall
+    score."""
     labels = length_labels(map.lengths)
     wide = max((len(label) for label in labels.values()), default=0)
     lines = [f"{map.model} · {map.task} · tokenizer {map.tokenizer} · scorer {map.scorer} · mode {map.mode}"]
@@ -239,7 +271,20 @@ def plain_summary(map: Map) -> str:
         f"{labels[margin.length_tokens]:>{wide}}  {_margin(margin, counted=map.counted)}"
         for margin in length_margins(map)
     ]
-    return "\n".join([*lines, *_totals(map)]) + "\n"
+    return "\n".join([*lines, *_depth_lines(map), *_totals(map)]) + "\n"
+
+
+def _depth_lines(map: Map) -> list[str]:
+    """A line a depth; none where there are not two."""
+    if len(map.by_depth) < 2:
+        return []
+    labels = depth_score_labels(map.by_depth, map.depths)
+    wide = max(len(label) for label in labels)
+    return [
+        f"depth {label:>{wide}}  {score_label(row.mean.score):>5}  {n_label(row.mean.n, counted=map.counted)}"
+        f"{'' if row.mean.low is None else f' {interval_label(row.mean.low, row.mean.high)}'}"
+        for label, row in zip(labels, map.by_depth, strict=True)
+    ]
 
 
 def _margin(margin: Margin, *, counted: bool) -> str:
@@ -266,11 +311,12 @@ def _length_header(columns: Sequence[Sequence[int]], cell_width: int) -> str:
     return line
 
 
-def _footer(map: Map, raster: Raster, cell_width: int, glyphs: Glyphs) -> list[Text]:
+def _footer(map: Map, raster: Raster, cell_width: int, glyphs: Glyphs, width: int) -> list[Text]:
     overall, *missing = _totals(map)
     merged = [f"each place: the mean of up to {raster.most} cells"] if raster.most > 1 else []
-    notes = [*missing, _legend(cell_width, glyphs), *merged]
-    return [Text(overall, style="bold"), *(Text(note, style="dim") for note in notes)]
+    said = (*missing, _legend(map, cell_width, glyphs), *merged)
+    notes = [Text(part, style="dim") for note in said if note for part in broken(note, width)]
+    return [*(Text(part, style="bold") for part in broken(overall, width)), *notes]
 
 
 def _totals(map: Map) -> list[str]:
@@ -278,9 +324,13 @@ def _totals(map: Map) -> list[str]:
     return [overall_label(map), *why]
 
 
-def _legend(cell_width: int, glyphs: Glyphs) -> str:
-    shown = "" if cell_width >= NUMBER_WIDTH else f"0-9 tens of percent  {glyphs.full} 100  "
-    return f"{shown}{glyphs.unasked} not asked  {glyphs.failed} failed"
+def _legend(map: Map, cell_width: int, glyphs: Glyphs) -> str:
+    """What signs mean, those of what is missing where something is."""
+    failed = any(_failed(cell.failures) for cell in map.cells)
+    unasked = any(cell.score is None and not _failed(cell.failures) for cell in map.cells)
+    signs = [f"0-9 tens of percent  {glyphs.full} 100"] if cell_width < NUMBER_WIDTH else []
+    signs += [f"{glyphs.unasked} not asked"] if unasked else []
+    return "  ".join([*signs, *([f"{glyphs.failed} failed"] if failed else [])])
 
 
 def _fitted(line: Text, width: int, glyphs: Glyphs) -> Text:

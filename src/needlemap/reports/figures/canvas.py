@@ -7,7 +7,7 @@ drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -207,6 +207,32 @@ def fitted(words: str, room: float, size: float = TEXT, *, bold: bool = False) -
     while words and wide(words + "…", size, bold=bold) > room:
         words = words[:-1]
     return words + "…"
+
+
+Row = tuple[str, float, bool]  # words, size, bold
+
+
+def rows(title: str, lines: Sequence[str], room: float) -> list[Row]:
+    """A title and what stands under it, broken to a room."""
+    heads = [
+        (part, TITLE, True) for each in title.splitlines() for part in wrapped(each, room, TITLE, bold=True)
+    ]
+    return [*heads, *((part, TEXT, False) for each in lines for part in wrapped(each, room))]
+
+
+def rows_height(written: Sequence[Row]) -> float:
+    """What they take down the paper."""
+    return sum(size * LINE for _, size, _ in written)
+
+
+def draw_rows(written: Sequence[Row], x: float, y: float) -> list[str]:
+    """Rows from y down."""
+    parts = []
+    for words, size, bold in written:
+        y += size * LINE
+        fill = "#000000" if bold else SOFT
+        parts.append(text(x, y - 0.25 * size, words, size, bold=bold, fill=fill))
+    return parts
 
 
 def _told(words: str) -> str:

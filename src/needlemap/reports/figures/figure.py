@@ -6,17 +6,17 @@ also shows what changed between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 
-from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import write_report
 from needlemap.maps.comparison import FamilyComparison
 from needlemap.maps.map import Map
 from needlemap.records.loaded import Loaded
-from needlemap.reports.figures.canvas import LINE, SOFT, TEXT, TITLE, Drawing, text, wrapped
+from needlemap.reports.figures.canvas import TEXT, Drawing, Row, draw_rows, rows, rows_height
 from needlemap.reports.figures.heat import (
     ABOVE,
     GAP,
@@ -26,11 +26,12 @@ from needlemap.reports.figures.heat import (
     MapPanel,
     draw_cells,
     draw_depth_axis,
-    draw_length_axis,
     draw_side,
     draw_top,
+    length_axis,
 )
 from needlemap.reports.figures.legend import draw_legend, legend_items
+from needlemap.reports.figures.older import OLDER, draw_older, older_title
 from needlemap.reports.figures.panels import (
     caption,
     change_panel,
@@ -38,6 +39,7 @@ from needlemap.reports.figures.panels import (
     map_title,
     method,
     missing_line,
+    one_of,
     overall_short,
     repeats,
     scores,
@@ -49,6 +51,7 @@ ALONE, SEVERAL = 420.0, 540.0  # points across on a screen
 LEAST = 112.0  # points across that a panel needs
 EDGE = 3.0  # of the paper, on all sides
 BETWEEN = 10.0  # panels
+STYLES = ("needlemap", *OLDER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,29 +66,37 @@ class Shown:
 class Figure:
     """Runs in their order, and of two runs the comparison, if it is to be shown.
 
-    title: over several maps. palette: of the scores, None for the default.
+    title: over several maps. palette: of the scores, None for the default. style: of an older tool, if any.
     """
 
     runs: tuple[Shown, ...]
     comparison: FamilyComparison | None = None
     title: str | None = None
     palette: str | None = None
+    style: str | None = None
 
 
 def figure_of(
-    runs: Sequence[Loaded], *, title: str | None = None, palette: str | None = None
+    runs: Sequence[Loaded], *, title: str | None = None, palette: str | None = None, style: str | None = None
 ) -> tuple[Figure, str]:
     """Runs as a figure; of two that can be paired also what changed. Second: why not, empty otherwise."""
+    check_style(style)
     if len(runs) == 1:
         (run,) = runs
-        return Figure((Shown(run.map, title or run.about.get("title")),), palette=palette), ""
+        return Figure((Shown(run.map, title or run.about.get("title")),), None, None, palette, style), ""
     names = told_apart([run.map.model for run in runs], [Path(run.path) for run in runs])
     shown = tuple(
         Shown(replace(run.map, model=name), run.about.get("title"))
         for run, name in zip(runs, names, strict=True)
     )
-    comparison, why_not = _compared(runs)
-    return Figure(shown, comparison, title, palette), why_not
+    comparison, why_not = (None, "") if style in OLDER else _compared(runs)
+    return Figure(shown, comparison, title, palette, style), why_not
+
+
+def check_style(style: str | None) -> None:
+    """Raises SettingsError for an unknown one."""
+    if style is not None and style not in STYLES:
+        raise SettingsError(f"Unknown style '{style}'. {did_you_mean(style, STYLES)}")
 
 
 def _compared(runs: Sequence[Loaded]) -> tuple[FamilyComparison | None, str]:
@@ -100,14 +111,27 @@ def _compared(runs: Sequence[Loaded]) -> tuple[FamilyComparison | None, str]:
 def draw(figure: Figure, width: float | None = None) -> Drawing:
     """The picture. width: of the whole figure in points, None for a screen's. Raises SettingsError for an
     unknown palette."""
+    if figure.style in OLDER:
+        return _older(figure, width)
     panels, lines = panels_of(figure)
     total = width or (ALONE if len(panels) == 1 else SEVERAL)
     columns = columns_of(len(panels), total)
-    heading, top = _heading(figure.title if len(panels) > 1 else None, lines, total - 2 * EDGE)
+    heading = rows((len(panels) > 1 and figure.title) or "", lines, total - 2 * EDGE)
     grid = Grid.of(panels, columns, total - 2 * EDGE)
-    parts, bottom = grid.draw(EDGE, EDGE + top)
+    parts, bottom = grid.draw(EDGE, EDGE + rows_height(heading) + (5 if heading else 0))
     legend, height = _legend(grid, bottom + 4, total)
-    return Drawing((*heading, *parts, *legend), total, bottom + 4 + height + EDGE, width is not None)
+    drawn = (*draw_rows(heading, EDGE, EDGE), *parts, *legend)
+    return Drawing(drawn, total, bottom + 4 + height + EDGE, width is not None)
+
+
+def _older(figure: Figure, width: float | None) -> Drawing:
+    """All maps, one below the other, as an older tool draws them."""
+    total, y, parts = width or SEVERAL, 0.0, list[str]()
+    for run in figure.runs:
+        title = run.title or older_title(run.map, str(figure.style))
+        drawn, y = draw_older(run.map, title, scores(figure.palette or "amber"), str(figure.style), total, y)
+        parts += drawn
+    return Drawing(tuple(parts), total, y, width is not None)
 
 
 def _legend(grid: Grid, y: float, total: float) -> tuple[list[str], float]:
@@ -124,8 +148,8 @@ def panels_of(figure: Figure) -> tuple[list[MapPanel], list[str]]:
     if len(maps) == 1:
         (run,) = figure.runs
         return [map_panel(run.map, run.title or map_title(run.map), caption(run.map), scale)], []
-    common = [_one({repeats(map) for map in maps}), _one({method(map) for map in maps})]
-    what = [_one({map.task for map in maps}), _one({length_range(map.lengths) for map in maps})]
+    common = [one_of({repeats(map) for map in maps}), one_of({method(map) for map in maps})]
+    what = [one_of({map.task for map in maps}), one_of({length_range(map.lengths) for map in maps})]
     panels = [
         map_panel(run.map, _title(at, figure), _own_lines(run.map, common), scale)
         for at, run in enumerate(figure.runs)
@@ -134,11 +158,6 @@ def panels_of(figure: Figure) -> tuple[list[MapPanel], list[str]]:
         panels.append(change_panel(figure.comparison, maps[0]))
     said = ", ".join(filter(None, [*what, *common]))
     return panels, [said] if said else []
-
-
-def _one(found: set[str]) -> str:
-    """What all have in common, empty if they have not."""
-    return next(iter(found)) if len(found) == 1 else ""
 
 
 def _own_lines(map: Map, common: Sequence[str]) -> list[str]:
@@ -162,34 +181,6 @@ def columns_of(count: int, total: float) -> int:
     most = max(1, min(count, int(total / LEAST)))
     full = [columns for columns in range(most, 0, -1) if count % columns == 0 and 2 * columns >= most]
     return full[0] if full else ceil(count / ceil(count / most))
-
-
-def _heading(title: str | None, lines: Sequence[str], room: float) -> tuple[list[str], float]:
-    """Over several panels; and its height."""
-    rows = _rows(title or "", lines, room)
-    return _written(rows, EDGE, EDGE), _height(rows) + (5 if rows else 0)
-
-
-Row = tuple[str, float, bool]  # words, size, bold
-
-
-def _rows(title: str, lines: Sequence[str], room: float) -> list[Row]:
-    """A title and what stands under it, broken to a room."""
-    heads = [(part, TITLE, True) for part in wrapped(title, room, TITLE, bold=True) if part]
-    return [*heads, *((part, TEXT, False) for each in lines for part in wrapped(each, room))]
-
-
-def _height(rows: Sequence[Row]) -> float:
-    return sum(size * LINE for _, size, _ in rows)
-
-
-def _written(rows: Sequence[Row], x: float, y: float) -> list[str]:
-    parts = []
-    for words, size, bold in rows:
-        y += size * LINE
-        fill = "#000000" if bold else SOFT
-        parts.append(text(x, y - 0.25 * size, words, size, bold=bold, fill=fill))
-    return parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,11 +218,11 @@ class Grid:
         for first in range(0, len(self.panels), self.columns):
             row = self.panels[first : first + self.columns]
             heads = [self._head(panel, at) for at, panel in enumerate(row)]
-            begin = y + max(map(_height, heads)) + 5
+            begin = y + max(map(rows_height, heads)) + 5
             left = x
             for at, (panel, head) in enumerate(zip(row, heads, strict=True)):
                 corner = left + (self.lefts[at] if self.columns > 1 else 0.0)
-                parts += _written(head, corner, y)
+                parts += draw_rows(head, corner, y)
                 box = Box(left + self.lefts[at], begin + self.top + ABOVE, self.width, self.height)
                 low = first + at + self.columns >= len(self.panels) or not self.shared
                 parts += self._panel(panel, box, labelled=at == 0 or not self.shared, low=low)
@@ -242,7 +233,7 @@ class Grid:
 
     def _head(self, panel: MapPanel, at: int) -> list[Row]:
         room = self.width + self.side + (self.lefts[at] if self.columns == 1 else 0)
-        return _rows(panel.title, panel.lines, room)
+        return rows(panel.title, panel.lines, room)
 
     def _panel(self, panel: MapPanel, box: Box, *, labelled: bool, low: bool) -> list[str]:
         parts = draw_cells(panel, box)
@@ -251,23 +242,14 @@ class Grid:
         if self.side and panel.by_depth:
             parts += draw_side(panel, Box(box.x + box.width + GAP + 4, box.y, self.side - 16, box.height))
         parts += draw_depth_axis(panel, box) if labelled else []
-        return parts + (draw_length_axis(panel, box) if low else [])
+        return parts + (length_axis(panel.lengths, box) if low else [])
 
 
 def _left(panels: Sequence[MapPanel], at: int, columns: int, height: float, *, shared: bool) -> float:
     """Room for the labels left of a column; of another scale than its row's first its own."""
     if at == 0 or not shared:
         return max(panel.left(height) for panel in panels[at::columns])
-    return max(panel.scale_room if panel.scale != panels[0].scale else 0.0 for panel in panels[at::columns])
-
-
-WRITERS: dict[str, Callable[[Drawing], bytes]] = {
-    "png": lambda drawing: drawing.png,
-    "svg": lambda drawing: drawing.svg.encode(),
-    "pdf": lambda drawing: drawing.pdf,
-}
-FIGURES = tuple(f".{kind}" for kind in WRITERS)
-KINDS = (*FIGURES, ".html", ".csv", ".parquet")  # all that a report can be
+    return max(panel.scale.room if panel.scale != panels[0].scale else 0.0 for panel in panels[at::columns])
 
 
 def write_figure(figure: Figure, path: Path | str, *, width: float | None = None) -> Path:
@@ -275,13 +257,28 @@ def write_figure(figure: Figure, path: Path | str, *, width: float | None = None
 
     width: of the whole figure in points, which it gets exactly; None for a screen's.
     """
-    target = Path(path)
-    return write_report(target, figure_bytes(figure, target.suffix, width=width))
+    return write_drawing(draw(figure, width), path)
 
 
 def figure_bytes(figure: Figure, suffix: str, *, width: float | None = None) -> bytes:
     """The file's content. suffix: .png, .svg or .pdf. Raises SettingsError for any other."""
-    kind = suffix.lower().lstrip(".")
-    if kind not in WRITERS:
+    return drawing_bytes(draw(figure, width), suffix)
+
+
+def write_drawing(drawing: Drawing, path: Path | str) -> Path:
+    """Write a picture in the format that the suffix names; folders are made. Raises SettingsError."""
+    return write_report(Path(path), drawing_bytes(drawing, Path(path).suffix))
+
+
+def drawing_bytes(drawing: Drawing, suffix: str) -> bytes:
+    """The file's content. Raises SettingsError for an unknown suffix."""
+    kind = suffix.lower()
+    if kind not in FIGURES:
         raise SettingsError(f"Cannot write a map as '{suffix}'. Give a name that ends in {', '.join(KINDS)}.")
-    return WRITERS[kind](draw(figure, width))
+    if kind == ".svg":
+        return drawing.svg.encode()
+    return drawing.png if kind == ".png" else drawing.pdf
+
+
+FIGURES = (".png", ".svg", ".pdf")
+KINDS = (*FIGURES, ".html", ".csv", ".parquet")  # all that a report can be

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -55,6 +55,11 @@ class Scale:
     def signed(self) -> bool:
         """Whether it is of differences."""
         return self.domain[0] < 0
+
+    @property
+    def room(self) -> float:
+        """What its labels and its name take, left of an axis."""
+        return max(wide(self.label(tick)) for tick in self.ticks) + TICK + 2 + ROW
 
     def share(self, value: float) -> float:
         """Where in the domain a value lies, from 0 to 1."""
@@ -135,12 +140,7 @@ class MapPanel:
     def left(self, height: float) -> float:
         """Room for its labels of depths, and of scores above them."""
         labels = max((wide(label) for _, label in self.depth_ticks(height)), default=0.0)
-        return max(labels + TICK + 2 + ROW, self.scale_room)
-
-    @property
-    def scale_room(self) -> float:
-        """Room for its labels of scores and their name."""
-        return max(wide(self.scale.label(tick)) for tick in self.scale.ticks) + TICK + 2 + ROW
+        return max(labels + TICK + 2 + ROW, self.scale.room)
 
 
 def draw_cells(panel: MapPanel, box: Box) -> list[str]:
@@ -197,12 +197,7 @@ def _filled(cell: Box, box: Box, of: Cell, colour: str) -> str:
     return rect(x, y, right - x, bottom - y, colour, tip=of.tip)
 
 
-def draw_length_axis(panel: MapPanel, box: Box, *, titled: bool = True) -> list[str]:
-    """Ticks and labels below a map."""
-    return length_axis(panel.lengths, box, titled=titled)
-
-
-def length_axis(axis: Axis, box: Box, *, titled: bool = True) -> list[str]:
+def length_axis(axis: Axis, box: Box) -> list[str]:
     """Ticks and labels of lengths below a box."""
     base = box.y + box.height
     drawn = []
@@ -212,90 +207,121 @@ def length_axis(axis: Axis, box: Box, *, titled: bool = True) -> list[str]:
         drawn.append(text(x, base + TICK + TEXT, label, anchor="middle"))
     middle = box.x + box.width / 2
     name = "Length (tokens, log scale)" if axis.kind == "log" else "Length (tokens)"
-    return [*drawn, *([text(middle, base + TICK + TEXT + ROW, name, anchor="middle")] if titled else [])]
+    return [*drawn, text(middle, base + TICK + TEXT + ROW, name, anchor="middle")]
 
 
-def draw_depth_axis(panel: MapPanel, box: Box, *, titled: bool = True) -> list[str]:
+def draw_depth_axis(panel: MapPanel, box: Box) -> list[str]:
     """Ticks and labels left of a map."""
     drawn = []
     for share, label in panel.depth_ticks(box.height):
         y = box.y + share * box.height
         drawn.append(line([(box.x - TICK, y), (box.x, y)], SOFT, 0.5))
         drawn.append(text(box.x - TICK - 1.5, y + 0.35 * TEXT, label, anchor="end"))
-    if panel.depthless or not titled:
+    if panel.depthless:
         return drawn
-    x, y = box.x - panel.scale_room + TEXT - 1, box.y + box.height / 2
+    x, y = box.x - panel.scale.room + TEXT - 1, box.y + box.height / 2
     return [*drawn, text(x, y, "Depth", anchor="middle", turned=-90)]
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """Where scores by length, or by depth, are drawn. across: lengths run across it and scores up; else
+    depths run down and scores across."""
+
+    box: Box
+    scale: Scale
+    across: bool = True
+
+    def at(self, place: float, value: float) -> Point:
+        """The point of a place on the axis, a share of it, and a value."""
+        share = self.scale.share(value)
+        if self.across:
+            return self.box.x + place * self.box.width, self.box.y + (1 - share) * self.box.height
+        return self.box.x + share * self.box.width, self.box.y + place * self.box.height
+
+    def grid(self) -> list[str]:
+        """A line at each of the scale's ticks."""
+        return [line([self.at(0, tick), self.at(1, tick)], "#DDDDDD", 0.4) for tick in self.scale.ticks]
+
+    def labels(self) -> list[str]:
+        """The scale's ticks and name, left of it; as many as have room, the ends always."""
+        scale, box = self.scale, self.box
+        few = len(scale.ticks) * 1.15 * TEXT > box.height
+        found = (scale.ticks[0], scale.ticks[-1]) if few else scale.ticks
+        ends = (
+            text(box.x - 3, self.at(0, tick)[1] + 0.35 * TEXT, scale.label(tick), anchor="end")
+            for tick in found
+        )
+        x = box.x - scale.room + TEXT - 1
+        return [*ends, text(x, box.y + box.height / 2, scale.name, anchor="middle", turned=-90)]
 
 
 def draw_top(panel: MapPanel, box: Box, *, labelled: bool) -> list[str]:
     """Score by length, above the map."""
-    scale, even = panel.scale, panel.lengths.kind == "even"
-
-    def at(mean: Mean, value: float) -> Point:
-        return box.x + mean.place * box.width, box.y + (1 - scale.share(value)) * box.height
-
-    drawn = _ground(
-        box, [box.y + (1 - scale.share(value)) * box.height for value in scale.ticks], across=True
-    )
-    if labelled:
-        for value in _few(scale.ticks, box.height / (1.15 * TEXT)):
-            _, y = at(Mean(0, None, None, None), value)
-            drawn.append(text(box.x - 3, y + 0.35 * TEXT, scale.label(value), anchor="end"))
-        x = box.x - panel.scale_room + TEXT - 1
-        drawn.append(text(x, box.y + box.height / 2, scale.name, anchor="middle", turned=-90))
-    return drawn + draw_means(panel.by_length, at, joined=not even, room=box.width)
+    plane = Plane(box, panel.scale)
+    labels = plane.labels() if labelled else []
+    return [*plane.grid(), *labels, *draw_means(panel.by_length, plane, joined=panel.lengths.kind != "even")]
 
 
 def draw_side(panel: MapPanel, box: Box) -> list[str]:
-    """Score by depth, beside the map."""
-    scale = panel.scale
-
-    def at(mean: Mean, value: float) -> Point:
-        return box.x + scale.share(value) * box.width, box.y + mean.place * box.height
-
-    lines = [at(Mean(0, None, None, None), value)[0] for value in scale.ticks]
-    drawn = _ground(box, lines, across=False)
-    for x, value in ((lines[0], scale.ticks[0]), (lines[-1], scale.ticks[-1])):
-        drawn.append(text(x, box.y - 2.5, scale.label(value), anchor="middle"))
-    drawn.append(text(box.x + box.width / 2, box.y - 2.5 - ROW, scale.name, anchor="middle"))
-    return drawn + draw_means(panel.by_depth, at, joined=panel.depths.kind != "even", room=box.height)
+    """Score by depth, beside the map, its labels above."""
+    plane, scale = Plane(box, panel.scale, across=False), panel.scale
+    labels = [
+        text(plane.at(0, tick)[0], box.y - 2.5, scale.label(tick), anchor="middle")
+        for tick in (scale.ticks[0], scale.ticks[-1])
+    ]
+    name = text(box.x + box.width / 2, box.y - 2.5 - ROW, scale.name, anchor="middle")
+    means = draw_means(panel.by_depth, plane, joined=panel.depths.kind != "even")
+    return [*plane.grid(), *labels, name, *means]
 
 
-def _few(values: Sequence[float], room: float) -> Sequence[float]:
-    """As many as have room, the ends always."""
-    return values if len(values) <= room else (values[0], values[-1])
+@dataclass(frozen=True, slots=True)
+class Stroke:
+    """How a line of means looks. shape: of its points. dash: of the line, if any. opacity: of its band."""
 
-
-def _ground(box: Box, grid: Iterable[float], *, across: bool) -> list[str]:
-    """A margin's grid."""
-    right, bottom = box.x + box.width, box.y + box.height
-    ends = [((box.x, at), (right, at)) if across else ((at, box.y), (at, bottom)) for at in grid]
-    return [line(pair, "#DDDDDD", 0.4) for pair in ends]
+    colour: str = INK
+    band: str = BAND
+    shape: str = "circle"
+    width: float = 0.8
+    dash: str = ""
+    opacity: float = 1.0
 
 
 def draw_means(
-    means: Sequence[Mean], at: Callable[[Mean, float], Point], *, joined: bool, room: float,
-    colour: str = INK, band: str = BAND, shape: str = "circle",
-) -> list[str]:  # fmt: skip
+    means: Sequence[Mean], plane: Plane, *, joined: bool, stroke: Stroke | None = None
+) -> list[str]:
     """Means with their 95 % intervals: joined, with a band, where the axis is a scale; else with bars."""
+    look = stroke or Stroke()
+    return [*draw_bands(means, plane, look, joined=joined), *draw_line(means, plane, look, joined=joined)]
+
+
+def draw_bands(means: Sequence[Mean], plane: Plane, look: Stroke, *, joined: bool) -> list[str]:
+    """The intervals alone."""
     drawn = []
-    for part in _unbroken(means):
-        bounded = [mean for mean in part if mean.low is not None and mean.high is not None]
-        if joined and len(part) > 1:
-            above, below = [at(m, m.high or 0.0) for m in bounded], [at(m, m.low or 0.0) for m in bounded]
-            drawn += [area([*above, *reversed(below)], band)] if bounded else []
-            drawn.append(
-                line([at(mean, mean.value or 0.0) for mean in part], colour, 0.8, stroke_linejoin="round")
-            )
+    for part in unbroken(means):
+        above = [plane.at(mean.place, mean.high) for mean in part if mean.high is not None]
+        below = [plane.at(mean.place, mean.low) for mean in part if mean.low is not None]
+        if joined and len(above) > 1:
+            drawn.append(area([*above, *reversed(below)], look.band, fill_opacity=look.opacity))
         else:
-            drawn += [line([at(m, m.low or 0.0), at(m, m.high or 0.0)], colour, 0.7) for m in bounded]
-    known = [mean for mean in means if mean.value is not None]
+            drawn += [line(pair, look.colour, 0.7) for pair in zip(above, below, strict=True)]
+    return drawn
+
+
+def draw_line(means: Sequence[Mean], plane: Plane, look: Stroke, *, joined: bool) -> list[str]:
+    """The means alone."""
+    drawn = []
+    dash = {"stroke_dasharray": look.dash} if look.dash else {}
+    for part in unbroken(means) if joined else []:
+        points = [plane.at(mean.place, mean.value) for mean in part if mean.value is not None]
+        drawn.append(line(points, look.colour, look.width, stroke_linejoin="round", **dash))
+    room = plane.box.width if plane.across else plane.box.height
     size = 1.3 if room / max(1, len(means)) >= 5 else 0.0 if joined else 0.8
-    return drawn + [mark(*at(m, m.value or 0.0), size, shape, "white", colour) for m in known if size]
+    known = [plane.at(mean.place, mean.value) for mean in means if mean.value is not None]
+    return drawn + [mark(*point, size, look.shape, "white", look.colour) for point in known if size]
 
 
-def _unbroken(means: Sequence[Mean]) -> list[list[Mean]]:
+def unbroken(means: Sequence[Mean]) -> list[list[Mean]]:
     """Stretches without a gap."""
     parts: list[list[Mean]] = [[]]
     for mean in means:

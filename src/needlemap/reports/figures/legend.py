@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -19,22 +19,20 @@ from needlemap.reports.figures.canvas import (
     text,
     wide,
 )
-from needlemap.reports.figures.heat import BAND, MapPanel, Scale
+from needlemap.reports.figures.heat import BAND, Box, MapPanel, Scale
 from needlemap.reports.style import CHANGES
 
 BAR, THICK = 78.0, 6.0
 BETWEEN = 12.0
 HEIGHT = 17.0  # of a line of the legend
 
-Draw = Callable[[float, float], list[str]]
-
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """width: points that it takes. draw: its parts, at its left end and its top."""
+    """width: points that it takes. drawn: its parts, its left end and its top at 0."""
 
     width: float
-    draw: Draw
+    drawn: str
 
 
 def legend_items(panels: Sequence[MapPanel], width: float, height: float) -> list[Item]:
@@ -73,35 +71,32 @@ def _stroke(left: float, right: float, colour: str) -> str:
 
 def _key(words: str, sign: str) -> Item:
     """A sign of 8 points and its words."""
+    return Item(
+        11 + wide(words), f'<g transform="translate(0 -1)">{sign}</g>' + text(11, 6, words, fill=SOFT)
+    )
 
-    def draw(x: float, y: float) -> list[str]:
-        return [
-            f'<g transform="translate({number(x)} {number(y - 1)})">{sign}</g>',
-            text(x + 11, y + 6, words, fill=SOFT),
-        ]
 
-    return Item(11 + wide(words), draw)
+def gradient(colours: Sequence[str], box: Box, *, upright: bool = False) -> str:
+    """A bar of a palette, the lowest score left, or at the bottom."""
+    name = f"ramp{crc32(repr((colours, upright)).encode()):x}"
+    way = ' x1="0" x2="0" y1="1" y2="0"' if upright else ""
+    shares = [at / (len(colours) - 1) for at in range(len(colours))]
+    stops = (
+        f'<stop offset="{share:.3f}" stop-color="{at}"/>' for share, at in zip(shares, colours, strict=True)
+    )
+    shades = f'<defs><linearGradient id="{name}"{way}>{"".join(stops)}</linearGradient></defs>'
+    return shades + rect(*box, f"url(#{name})")
 
 
 def _bar(scale: Scale) -> Item:
     """A scale's colours, with its ticks."""
-    name, stops = f"ramp{crc32(repr(scale.colours).encode()):x}", len(scale.colours) - 1
-    shades = "".join(
-        f'<stop offset="{number(at / stops)}" stop-color="{colour}"/>'
-        for at, colour in enumerate(scale.colours)
-    )
     begin = wide(scale.words) + 8
-
-    def draw(x: float, y: float) -> list[str]:
-        ticks = [(x + begin + scale.share(value) * BAR, scale.label(value)) for value in scale.ticks]
-        return [
-            f'<defs><linearGradient id="{name}">{shades}</linearGradient></defs>',
-            text(x, y + 6, scale.words),
-            rect(x + begin, y, BAR, THICK, f"url(#{name})"),
-            *(text(at, y + THICK + TEXT, label, anchor="middle") for at, label in ticks),
-        ]
-
-    return Item(begin + BAR + wide(scale.label(scale.domain[1])) / 2, draw)
+    ticks = (
+        text(begin + scale.share(value) * BAR, THICK + TEXT, scale.label(value), anchor="middle")
+        for value in scale.ticks
+    )
+    drawn = text(0, 6, scale.words) + gradient(scale.colours, Box(begin, 0, BAR, THICK)) + "".join(ticks)
+    return Item(begin + BAR + wide(scale.label(scale.domain[1])) / 2, drawn)
 
 
 def draw_legend(items: Sequence[Item], x: float, y: float, room: float) -> tuple[list[str], float]:
@@ -111,6 +106,6 @@ def draw_legend(items: Sequence[Item], x: float, y: float, room: float) -> tuple
     for item in items:
         if at > x and at + item.width > x + room:
             at, top = x, top + HEIGHT
-        parts += item.draw(at, top)
+        parts.append(f'<g transform="translate({number(at)} {number(top)})">{item.drawn}</g>')
         at += item.width + BETWEEN
     return parts, top + HEIGHT - y

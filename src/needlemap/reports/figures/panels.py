@@ -102,25 +102,30 @@ def _length_mean(map: Map, lengths: Axis, length: int) -> Mean:
     place, mean = lengths.place(length), map.margins.get(length)
     if mean is None:
         return Mean(place, None, None, None)
-    return Mean(place, *map_percent(mean.score, mean.low, mean.high))
+    return Mean(place, *shares_in_percent(mean.score, mean.low, mean.high))
 
 
 def _depth_means(map: Map, depths: Axis) -> list[Mean]:
     rows = map.by_depth
     places = [(row.depth + row.end) / 2 if map.ragged else depths.place(row.depth) for row in rows]
     return [
-        Mean(place, *map_percent(row.mean.score, row.mean.low, row.mean.high))
+        Mean(place, *shares_in_percent(row.mean.score, row.mean.low, row.mean.high))
         for place, row in zip(places, rows, strict=True)
     ]
 
 
-def map_percent(*shares: float | None) -> tuple[float | None, ...]:
+def shares_in_percent(*shares: float | None) -> tuple[float | None, ...]:
     """Shares in percent."""
     return tuple(_percent(share) for share in shares)
 
 
 def _percent(share: float | None) -> float | None:
     return None if share is None else round(share * 100, 4)
+
+
+def one_of(found: set[str]) -> str:
+    """What all have in common, empty if they have not."""
+    return next(iter(found)) if len(found) == 1 else ""
 
 
 def caption(map: Map) -> list[str]:
@@ -132,8 +137,12 @@ def overall(map: Map) -> str:
     """The score of all prompts and their number."""
     mean = map.total
     known = f" {interval_label(mean.low, mean.high)}" if mean and mean.low is not None else ""
-    count = f"n = {map.n:,} prompts" if map.counted else f"n not told ({map.n:,} cells, each a mean)"
-    return f"overall {score_label(map.overall)} %{known}, {count}"
+    return f"overall {score_label(map.overall)} %{known}, {count(map)}"
+
+
+def count(map: Map) -> str:
+    """How many prompts it rests on."""
+    return f"n = {map.n:,} prompts" if map.counted else f"n not told ({map.n:,} cells, each a mean)"
 
 
 def overall_short(map: Map) -> str:
@@ -177,7 +186,7 @@ def change_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
     for length in map.lengths:
         each = found.get(length)
         ends = (each.low, each.high) if each and comparison.counted else (None, None)
-        means.append(Mean(lengths.place(length), *map_percent(each.value if each else None, *ends)))
+        means.append(Mean(lengths.place(length), *shares_in_percent(each.value if each else None, *ends)))
     labels = row_labels(map, depths.values) if map.depthless else depth_labels(depths.values)
     lines = change_caption(comparison)
     return MapPanel(
