@@ -46,7 +46,7 @@ def made(changed: dict[str, Any]) -> Settings:
 def keys(**changed: Any) -> dict[tuple[int, Cell], str]:
     """Keys by repeat and cell."""
     trials = prepare(made(changed)).trials
-    return {(trial.repeat, trial.cell): trial.key for trial in trials}
+    return {place: trial.key for trial in trials for place in trial.places if not trial.second}
 
 
 @pytest.fixture
@@ -138,6 +138,7 @@ HARMLESS: dict[str, dict[str, Any]] = {
     "lengths": {"lengths": [600, 900, 7000]},
     "depths": {"depths": [0, 25, 50, 100]},
     "repeats": {"repeats": 3},
+    "ask_twice": {"ask_twice": 3},
     "first_repeat": {"lengths": [900], "depths": [50], "first_repeat": 1, "repeats": 1},
     "sigmoid_ends": {"depths": "0:50:2:sigmoid", "sigmoid_ends": "squash"},
     "depth_rounding": {"depth_rounding": "round"},

@@ -13,6 +13,7 @@ import pytest
 from needlemap.errors import HaystackError, SettingsError, TooShort
 from needlemap.interop.needlehaystack import context
 from needlemap.interop.opencompass import load as load_opencompass
+from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure, preset_files
 from needlemap.trials.build import Experiment, prepare
 
@@ -257,7 +258,7 @@ def smaller(name: str, essays: Path, shared: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("name", [name for name in preset_files() if not name.startswith("published")])
 def test_every_preset_makes_its_prompts(name, essays, shared):
     experiment = prepare(configure(name, smaller(name, essays, shared)))
-    assert len(experiment.trials) == 12
+    assert sum(len(trial.places) for trial in experiment.trials) == 12
 
 
 def test_needlehaystacks_contexts_are_the_originals(essays):
@@ -286,7 +287,7 @@ def test_cdmes_contexts_are_the_originals(name, shared):
     if settings.needles:
         hidden = {"needles": settings.needles, "diff": settings.diff, "answer": "A", "keyword": "K"}
     trials = prepare(settings).trials
-    assert len(trials) == 10 * 2 * 6
+    assert sum(len(trial.places) for trial in trials) == 10 * 2 * 6
     for length in (1000, 3000):
         for depth in depths:
             rows = load_opencompass(
@@ -303,8 +304,13 @@ def test_cdmes_contexts_are_the_originals(name, shared):
                 template={"prompt": "{context}\0{question}"},
                 **hidden,
             )
-            ours = [t for t in trials if (t.cell.length_tokens, t.cell.depth) == (length, depth / 100)]
-            assert [t.prompt.context_text for t in ours] == [row["prompt"].split("\0")[0] for row in rows]
+            ours = {
+                repeat: trial.prompt.context_text
+                for trial in trials
+                for repeat, cell in trial.places
+                if cell == Cell(length, depth / 100)
+            }
+            assert [ours[repeat] for repeat in range(10)] == [row["prompt"].split("\0")[0] for row in rows]
 
 
 def test_cdmes_prompts_with_the_originals_words_are_the_originals(shared, tmp_path):

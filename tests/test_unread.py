@@ -168,6 +168,7 @@ ALWAYS = {
     "prompts_of": "names what is asked; settings that would make other prompts are refused",
     "lengths": "of every grid",
     "depths": "of every grid; a task without depths refuses several",
+    "ask_twice": "of all prompts, also of those that exist already",
     "depth_rounding": "of every grid, with nothing to round where depths are whole",
     "reserve_tokens": "is taken off each length",
     "answer_prefix": "begins every answer; {task} is nothing where the task has no beginning",

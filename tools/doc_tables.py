@@ -40,8 +40,10 @@ MEANINGS = {
     "task": "the task's name",
     "model": "as set: BACKEND/NAME",
     "length_tokens": "the cell's length",
-    "depth": "the cell's depth, a share in [0, 1]; in mode lattice where the position comes to",
+    "depth": "the cell's depth, a share in [0, 1]; in mode lattice where the position comes to. Of a prompt "
+    "that several cells share, the first one's",
     "repeat": "number of the repeat, from 0",
+    "second": "whether its prompt was asked for the second time (--ask-twice)",
     "seed": "the run's seed",
     "question": "what was asked",
     "reference": "the reference answer",

@@ -19,7 +19,7 @@ with atheris.instrument_imports(include=["needlemap", "yaml", "json", "csv"]):
     from needlemap.errors import NeedlemapError
     from needlemap.interop.imported import Said, imported, read
     from needlemap.prompts.templates import load_template
-    from needlemap.records.loaded import cube_of_run, load_run
+    from needlemap.records.loaded import load_run
     from needlemap.reports.terminal import plain_summary
     from needlemap.settings.grid import make_grid
     from needlemap.settings.reading import configure
@@ -81,7 +81,6 @@ def other(suffix: str) -> Callable[[Path, bytes], None]:
 
 def _map(place: Path) -> None:
     loaded = load_run(place)
-    cube_of_run(loaded.about, loaded.records)
     plain_summary(loaded.map)
 
 

@@ -84,7 +84,7 @@ def test_on_a_terminal_the_map_fills_in_and_leaves_a_clean_screen(needlemap, wir
     wire.schedule("slow:0.3", "slow:0.3", "slow:0.3", "400", cycle=True)
     terminal = Terminal(rows, columns)
     program = str(Path(sys.executable).with_name("needlemap"))
-    grid = ("--lengths", "200:400:5", "--depths", "0:100:8")
+    grid = ("--lengths", "300:500:5", "--depths", "0:100:8")
     command = [program, "run", *needlemap.asking(wire), *grid]
     assert terminal.run(command, needlemap.folder, needlemap.environment) == 1
     assert terminal.cursor_shown

@@ -20,7 +20,7 @@ import pytest
 
 pytest.importorskip("distributed", reason="needs distributed: pip install 'needlemap[cluster]'")
 
-GRID = ("--lengths", "200:400:5", "--depths", "0:100:8")  # 40 trials
+GRID = ("--lengths", "300:500:5", "--depths", "0:100:8")  # 40 trials
 OWN = ("--tokenizer", "cl100k_base", "--max-answer-tokens", "40")
 SUITE = (
     "settings: {lengths: [300, 400, 500], depths: [0, 50, 100], max_answer_tokens: 40}\n"
@@ -81,7 +81,7 @@ def test_a_killed_replica_costs_the_answers_in_flight_and_is_replaced(needlemap,
     until(lambda: len(needlemap.replicas()) == 2)
     out, err = process.communicate(timeout=180)
     assert process.returncode == 0, err
-    assert "overall 100.0 (n=36, 0 missing)" in out
+    assert "overall 100.0 (n=40, 0 missing)" in out
     assert re.search(rf"{re.escape(name)}: killed by SIGKILL; log: \S+{re.escape(name)}\.log", err)
     scored_once(needlemap, 40)
     assert repeated(needlemap, wire) <= 2
@@ -312,7 +312,7 @@ def test_replicas_killed_at_random_again_and_again_lose_nothing_that_was_scored(
     kills = int(os.environ.get("NEEDLEMAP_REPLICA_KILLS", "4"))  # 30 take two minutes
     random = Random(kills)
     wire.schedule("slow:0.1", cycle=True)
-    grid = ("--lengths", "200:400:5", "--depths", "0:100:8", "--repeats", str(1 + kills))
+    grid = ("--lengths", "400:600:5", "--depths", "0:100:8", "--repeats", str(1 + kills))
     flags = ("--workers", "2", "--concurrency", "2")
     process = needlemap.start("run", *needlemap.asking(wire), *grid, *flags)
     until(lambda: len(needlemap.records()) >= 2)

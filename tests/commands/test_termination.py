@@ -18,7 +18,7 @@ import pytest
 from needlemap.commands.termination import terminable
 
 SAID = "needlemap: interrupted. What was scored is kept; to go on: the same command with -o r\n"
-GRID = ("--lengths", "200:400:5", "--depths", "0:100:8", "--concurrency", "1")
+GRID = ("--lengths", "300:500:5", "--depths", "0:100:8", "--concurrency", "1")
 
 
 def wait_for_a_record(folder: Path) -> None:

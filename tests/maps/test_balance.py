@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from needlemap.maps.cube import prompts_of
 from needlemap.maps.intervals import wilson
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
 from needlemap.reports.closing import Balance, Rate, balance, balance_lines
@@ -41,8 +42,12 @@ def rows(found: int, there: int, rejected: int, not_there: int, named: int = 0) 
     return [*present, *absent]
 
 
+def balance_of(records: list[Record]) -> Balance | None:
+    return balance(prompts_of(records))
+
+
 def test_it_is_the_mean_of_both_rates_however_many_each_has():
-    made = balance(rows(9, 10, 15, 20, named=3))
+    made = balance_of(rows(9, 10, 15, 20, named=3))
     assert made is not None
     assert made.accuracy[0] == pytest.approx((0.9 + 0.75) / 2)
     assert (made.false.hits, made.false.n, made.named) == (5, 20, 3)
@@ -50,7 +55,7 @@ def test_it_is_the_mean_of_both_rates_however_many_each_has():
 
 
 def test_its_interval_adds_both_rates_distances_in_squares():
-    made = balance(rows(9, 10, 15, 20))
+    made = balance_of(rows(9, 10, 15, 20))
     assert made is not None
     (low1, high1), (low2, high2) = wilson(9, 10), wilson(15, 20)
     share, low, high = made.accuracy
@@ -72,19 +77,19 @@ def test_its_interval_holds_the_truth_as_often_as_it_says():
 
 
 def test_an_answer_that_is_always_the_same_gets_one_half():
-    assert balance(rows(0, 10, 20, 20)).accuracy[0] == 0.5  # always "none"
-    assert balance(rows(10, 10, 0, 20)).accuracy[0] == 0.5  # always what is there
+    assert balance_of(rows(0, 10, 20, 20)).accuracy[0] == 0.5  # always "none"
+    assert balance_of(rows(10, 10, 0, 20)).accuracy[0] == 0.5  # always what is there
 
 
 def test_graded_scores_count_as_they_are():
     half = record(0, 0.5, {"present": True}), record(100, 1.0, {"present": False})
-    assert balance(half).found.share == 0.5
+    assert balance_of(half).found.share == 0.5
 
 
 def test_a_prompt_that_was_asked_twice_counts_once_and_what_was_not_measured_does_not():
     twice = [record(at, 1.0, {"present": True}, prompt="same") for at in range(3)]
     failed = [record(50, None, {}), record(100, 1.0, {"present": False})]
-    made = balance([*twice, *failed])
+    made = balance_of([*twice, *failed])
     assert (made.found.n, made.rejected.n) == (1, 1)
 
 
@@ -93,8 +98,8 @@ def test_a_prompt_that_was_asked_twice_counts_once_and_what_was_not_measured_doe
     [[], [record(0, 1.0, {})], [record(0, 1.0, {"present": True})], [record(0, 1.0, {"present": False})]],
 )
 def test_without_both_kinds_of_question_there_is_none(records):
-    assert balance(records) is None
-    assert balance_lines(records) == []
+    assert balance_of(records) is None
+    assert balance_lines(prompts_of(records)) == []
 
 
 def test_what_was_made_up_counts_apart_from_what_the_text_holds():
@@ -104,14 +109,14 @@ def test_what_was_made_up_counts_apart_from_what_the_text_holds():
         {"decoys": [], "invented": ["y"]},
         {"decoys": [], "invented": []},
     ]
-    made = balance(
+    made = balance_of(
         [there, *(record(100 + at, 0.0, {"present": False, **why}) for at, why in enumerate(whys))]
     )
     assert (made.false.hits, made.named, made.invented) == (3, 1, 1)
 
 
 def test_the_lines_of_a_report():
-    assert balance_lines(rows(9, 10, 15, 20, named=3)) == [
+    assert balance_lines(prompts_of(rows(9, 10, 15, 20, named=3))) == [
         "balanced accuracy: 82.5 [63.8, 90.5], the mean of two rates: found where it was there 9/10 = 90.0 "
         "[59.6, 98.2], denied where it was not 15/20 = 75.0 [53.1, 88.8]",
         "false answers: 5/20 = 25.0 [11.2, 46.9]; 3 of them took what the text holds instead, 0 made a "

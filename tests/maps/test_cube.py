@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from needlemap.maps.clusters import noise_floor
-from needlemap.maps.cube import make_cube
+from needlemap.maps.cube import Cube, prompts_of
+from needlemap.maps.cube import make_cube as cube_of_prompts
 from needlemap.maps.map import depth_scores, total_score
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
 
@@ -24,6 +25,10 @@ def record(depth: float, repeat: int, score: float | None, sha256: str = "", **f
 def imported(depth: float, repeat: int, score: float, **fields: Any) -> Record:
     """A result of another tool: its prompt is not known."""
     return record(depth, repeat, score, prompt=None, **fields)
+
+
+def make_cube(records: list[Record], cells: Any = (), shared: Any = None, **more: Any) -> Cube:
+    return cube_of_prompts(prompts_of(records, cells, shared), **more)
 
 
 def test_records_stand_at_repeat_length_and_depth():
@@ -55,6 +60,34 @@ def test_a_shared_prompt_of_which_one_trial_failed_is_not_missing():
     failed = record(0.0, 0, None, "x", failure="timed out")
     found = make_cube([failed, record(0.5, 0, 1.0, "x")], [[1_000, 0.0, [0]], [1_000, 0.5, [0]]])
     assert (found.n, found.missing, found.again) == (1, 0, ())
+
+
+def test_a_trial_that_serves_several_cells_is_one_prompt_in_each_of_them():
+    cells = [[1_000, 0.0, [0, 1]], [1_000, 0.5, [0, 1]], [1_000, 1.0, [0]]]
+    shared = {
+        "a": [[1_000, 0.0, 0], [1_000, 0.5, 0], [1_000, 0.0, 1]],
+        "b": [[1_000, 0.5, 1], [1_000, 1.0, 0]],
+    }
+    found = make_cube([record(0.5, 0, 1.0, asked="a")], cells, shared)
+    assert (found.n, found.missing) == (1, 1)  # "b" was not asked yet, and is one prompt
+    assert found.scores[0, 0].tolist() == pytest.approx([1.0, np.nan, np.nan], nan_ok=True)
+    assert found.spread[0, 0].tolist() == pytest.approx([1.0, 1.0, np.nan], nan_ok=True)
+    assert found.repeats == (0,)  # another repeat of the very same prompt is no further evidence
+
+
+def test_what_a_strangers_run_json_shares_beyond_its_cells_is_not_believed():
+    shared = {"a": [[1_000, 0.0, 0], [10**9, 1.0, 10**9]]}
+    found = make_cube([record(0.0, 0, 1.0, asked="a")], [[1_000, 0.0, [0]]], shared)
+    assert found.spread.shape == (1, 1, 1)
+
+
+def test_a_second_answer_to_a_prompt_counts_with_the_first():
+    found = make_cube(
+        [record(0.0, 0, 1.0, asked="a"), record(0.0, 0, 0.0, asked="b", second=True), record(0.5, 0, 0.0)],
+        [[1_000, 0.0, [0]], [1_000, 0.5, [0]]],
+    )
+    assert (found.n, found.missing, found.again) == (2, 0, ((1.0, 0.0),))
+    assert found.scores[0, 0].tolist() == [0.5, 0.0]
 
 
 def test_imported_repeats_are_the_same_prompt_asked_again_and_no_new_haystack():

@@ -9,6 +9,7 @@ import pytest
 
 from needlemap.errors import NeedlemapError
 from needlemap.maps.columns import trial_frame
+from needlemap.maps.cube import prompts_of
 from needlemap.maps.map import Map, make_map
 from needlemap.records.record import Record, ScorerRecord
 
@@ -24,8 +25,8 @@ RECORDS = [record(0.0, 1.0), record(0.0, 0.0, 1), record(0.5, None)]
 
 @pytest.fixture
 def a_map() -> Map:
-    expected = {(1000, 0.0): 2, (1000, 0.5): 1}
-    return make_map(RECORDS, expected, model="m", tokenizer="k", task="t", scorer="judge", mode="exact")
+    prompts = prompts_of(RECORDS, [[1000, 0.0, [0, 1]], [1000, 0.5, [0]]])
+    return make_map(prompts, model="m", tokenizer="k", task="t", scorer="judge", mode="exact")
 
 
 def test_a_map_has_a_row_a_cell(a_map):

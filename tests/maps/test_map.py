@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from needlemap.maps.cube import prompts_of
 from needlemap.maps.intervals import wilson
 from needlemap.maps.map import Map, make_map
 from needlemap.records.record import NeedleRecord, PromptRecord, Record
@@ -12,13 +13,16 @@ from needlemap.reports.labels import length_margins
 
 def record(key: str, length: int, depth: float, score: float | None, failure: str | None = None) -> Record:
     return Record(
-        key=key, task="t", model="m", length_tokens=length, depth=depth, repeat=0, seed=0, score=score,
-        failure=failure, needles=(NeedleRecord(meant=depth, realised=depth / 2, byte=0),),
+        key=key, task="t", model="m", length_tokens=length, depth=depth, seed=0, score=score,
+        repeat=(ord(key[0]) - 1) % 32, failure=failure,
+        needles=(NeedleRecord(meant=depth, realised=depth / 2, byte=0),),
+        prompt=PromptRecord(sha256=key, tokens=10, haystack_tokens=5),
     )  # fmt: skip
 
 
 def made(records: list[Record], expected: dict[tuple[int, float], int]) -> Map:
-    return make_map(records, expected, model="m", tokenizer="t", task="t", scorer="s", mode="exact")
+    cells = [[length, depth, list(range(count))] for (length, depth), count in expected.items()]
+    return make_map(prompts_of(records, cells), model="m", tokenizer="t", task="t", scorer="s", mode="exact")
 
 
 def test_the_last_scored_record_of_a_trial_counts():

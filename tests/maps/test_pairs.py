@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from needlemap.maps.comparison import compare_pairs
-from needlemap.maps.pairs import Pairs, pair_up
+from needlemap.maps.cube import prompts_of
+from needlemap.maps.pairs import Pairs
+from needlemap.maps.pairs import pair_up as pair_prompts
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
 
 CELLS = [[1_000, 0.0, [0, 1]], [1_000, 0.5, [0, 1]]]
@@ -22,6 +24,10 @@ def record(depth: float, repeat: int, score: float | None, **fields: Any) -> Rec
 
 def everything(score: float = 1.0, **fields: Any) -> list[Record]:
     return [record(depth, repeat, score, **fields) for depth in (0.0, 0.5) for repeat in (0, 1)]
+
+
+def pair_up(first: list[Record], second: list[Record], cells: Any) -> Pairs:
+    return pair_prompts(prompts_of(first, cells[0]), prompts_of(second, cells[1]))
 
 
 def paired(first: list[Record], second: list[Record]) -> Pairs:
@@ -101,12 +107,16 @@ def test_a_prompt_that_depths_share_makes_one_pair():
     assert [(cell.depth, cell.n) for cell in found.cells] == [(0.0, 2), (0.5, 1)]  # each cell shows its own
 
 
-def test_of_a_shared_prompt_those_trials_pair_that_both_runs_scored():
+def test_a_prompt_that_one_run_asked_for_two_cells_and_another_for_each_makes_one_pair():
+    """A folder of before has a record for each cell, one of today a record for both."""
     same = PromptRecord(sha256="x", tokens=9, haystack_tokens=5)
-    first = [record(0.0, 0, None, failure="timed out", prompt=same), record(0.5, 0, 1.0, prompt=same)]
-    second = [record(0.0, 0, 1.0, prompt=same), record(0.5, 0, 0.0, prompt=same)]
-    pairs = pair_up(first, second, ([[1_000, 0.0, [0]], [1_000, 0.5, [0]]],) * 2)
-    assert (pairs.n, pairs.dropped, np.nansum(pairs.differences)) == (1, 0, -1.0)
+    cells = [[1_000, 0.0, [0]], [1_000, 0.5, [0]]]
+    before = [record(0.0, 0, 1.0, prompt=same), record(0.5, 0, 1.0, prompt=same)]
+    now = [record(0.0, 0, 0.0, prompt=same, asked="a")]
+    prompts = prompts_of(now, cells, {"a": [[1_000, 0.0, 0], [1_000, 0.5, 0]]})
+    pairs = pair_prompts(prompts_of(before, cells), prompts)
+    assert (pairs.n, pairs.dropped, pairs.unlike, np.nansum(pairs.differences)) == (1, 0, (), -1.0)
+    assert pairs.spread[0, 0].tolist() == [-1.0, -1.0]
 
 
 def test_answers_of_one_prompt_that_differ_do_not_make_a_run_graded():

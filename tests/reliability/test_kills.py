@@ -104,7 +104,7 @@ def mounted(tmp_path: Path) -> Iterator[Callable[..., Path]]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-GRID = ("--lengths", "200,300", "--depths", "0:100:8", "--repeats", "4")  # 64 trials
+GRID = ("--lengths", "300,400", "--depths", "0:100:8", "--repeats", "4")  # 64 trials
 
 
 def test_a_disk_that_runs_full_ends_the_run_in_words_and_with_room_it_goes_on(needlemap, wire, mounted):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from needlemap.maps.cube import prompts_of
 from needlemap.maps.intervals import wilson
 from needlemap.maps.map import CellScore, Map
 from needlemap.maps.map import make_map as map_of_records
@@ -37,9 +38,9 @@ def a_map(
 ) -> Map:
     """A map of records that come to these cells."""
     records = [record for each in cells for record in records_of(each)]
-    expected = {(each.length_tokens, each.depth): each.n + each.missing for each in cells}
+    rows = [[each.length_tokens, each.depth, list(range(each.n + each.missing or 1))] for each in cells]
     names = {"model": model, "task": task, "tokenizer": "cl100k_base", "scorer": "levenshtein", "mode": mode}
-    return map_of_records(records, expected, **names)
+    return map_of_records(prompts_of(records, rows), **names)
 
 
 def records_of(cell: CellScore) -> list[Record]:

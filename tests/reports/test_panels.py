@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from needlemap.maps.comparison import FamilyComparison, compare_pairs
+from needlemap.maps.cube import prompts_of
 from needlemap.maps.map import Map
 from needlemap.maps.pairs import pair_up
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
@@ -32,7 +33,9 @@ def records(wrong: set[tuple[int, float]], **fields: Any) -> list[Record]:
 
 def compared(second: list[Record], **fields: Any) -> FamilyComparison:
     cells = [[length, depth, list(range(6))] for length in LENGTHS for depth in DEPTHS]
-    found = compare_pairs(pair_up(records(set(), **fields), second, (cells, cells)), 0.02)
+    found = compare_pairs(
+        pair_up(prompts_of(records(set(), **fields), cells), prompts_of(second, cells)), 0.02
+    )
     assert found is not None
     return found
 

@@ -57,7 +57,7 @@ def test_one_row_per_cell_in_percent():
     assert second == {
         "run": "r", "model": "m", "task": "single", "length_tokens": 1000, "depth_percent": 50,
         "realised_depth_percent": 50, "score": 75, "n": 4, "low": low, "high": high, "missing": 0,
-        "failures": "", "repeated": 0,
+        "failures": "",
     }  # fmt: skip
     assert low < 75 < high
     assert (first["depth_percent"], first["n"], first["missing"]) == (29, 1, 3)
@@ -76,10 +76,10 @@ def test_missing_is_empty_and_zero_is_zero():
     assert failed["failures"] == "timed out: 1"
 
 
-def test_a_prompt_that_two_depths_share_is_said():
+def test_a_prompt_that_two_depths_share_is_in_both_rows():
     same = PromptRecord(sha256="one", tokens=9, haystack_tokens=9)
     run = a_run(a_record(depth=0.1, score=1, prompt=same), a_record(depth=0.2, score=1, prompt=same))
-    assert [row["repeated"] for row in rows(cells_table([run]))] == [0, 1]
+    assert [(row["n"], row["score"]) for row in rows(cells_table([run]))] == [(1, 100), (1, 100)]
 
 
 def test_several_runs_are_told_by_their_folder():

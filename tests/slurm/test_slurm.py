@@ -17,7 +17,7 @@ import pytest
 from needlemap.models.replicas.processes import Phase
 from needlemap.models.replicas.slurm import accounted, job_states
 
-GRID = ("--lengths", "200:400:5", "--depths", "0:100:8")  # 40 trials
+GRID = ("--lengths", "300:500:5", "--depths", "0:100:8")  # 40 trials
 ON = ("--slurm", "-p", "main")
 
 
@@ -45,7 +45,7 @@ def ended(process: Any, seconds: float = 90) -> str:
     """What it said, once it has ended well."""
     out, err = process.communicate(timeout=seconds)
     assert process.returncode == 0, out + err
-    assert "overall 100.0 (n=36, 0 missing)" in out  # 40 trials, 36 different prompts
+    assert "overall 100.0 (n=40, 0 missing)" in out
     return str(err)
 
 

@@ -67,8 +67,9 @@ def check_lent(experiment: Experiment) -> None:
     if folder is None or not folder.exists:
         return
     built = {
-        (trial.repeat, trial.cell.length_tokens, trial.cell.depth): trial.prompt.sha256
+        (repeat, cell.length_tokens, cell.depth): trial.prompt.sha256
         for trial in experiment.trials
+        for repeat, cell in trial.places
     }
     for record in folder.records():
         place = place_of(record)

@@ -128,6 +128,7 @@ class RecordMaker:
             "length_tokens": trial.cell.length_tokens,
             "depth": trial.cell.depth,
             "repeat": trial.repeat,
+            "second": trial.second,
             "seed": self.settings.seed,
             "question": trial.item.question,
             "reference": reference.answer,
@@ -218,7 +219,7 @@ def answer_of(record: Record) -> Answer:
 
 def scored_anew(asked: Record, scored: Record) -> Record:
     """An answer's record with another score: what asking it cost and took stays as it was."""
-    new = ("key", "scorer", "score", "failure", "error", "finished_at")
+    new = ("key", "asked", "scorer", "score", "failure", "error", "finished_at")
     return asked.model_copy(update={"rescored": True} | {name: getattr(scored, name) for name in new})
 
 

@@ -89,12 +89,14 @@ def _left(folder: RunFolder, experiment: Experiment) -> list[Trial]:
         return list(experiment.trials)
     check_same(folder, experiment)
     trials = {
-        (trial.cell.length_tokens, trial.cell.depth, trial.repeat): trial for trial in experiment.trials
+        (cell.length_tokens, cell.depth, repeat, trial.second): trial
+        for trial in experiment.trials
+        for repeat, cell in trial.places
     }
     now, done = scorer_about(experiment.scorer), set()
     for record in folder.records():
         length, depth, repeat = record.length_tokens, record.depth, record.repeat
-        trial = trials.get((length, depth, repeat))
+        trial = trials.get((length, depth, repeat, record.second))
         if is_ruled_otherwise(scorer_of(record), now) and (trial is None or record.asked == trial.asked):
             continue
         if trial is not None and record.key != trial.key:

@@ -23,6 +23,7 @@ from needlemap.asking.resume import GRID_MODES, check_same, is_unanswered, unsco
 from needlemap.asking.runner import Outcome, Watcher
 from needlemap.asking.session import Session, check_judge, check_price, make_model
 from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.maps.cube import prompts_of
 from needlemap.models.base import Model, find_backend
 from needlemap.records.families import Families, begin_families
 from needlemap.records.folder import RunFolder
@@ -267,13 +268,13 @@ def _counted(resolved: Resolved, folder: RunFolder) -> Ahead:
     if settings.mode == "lattice":
         return Ahead(None, None)
     asked = {
-        (cell.length_tokens, cell.depth, repeat)
+        (repeat, cell.length_tokens, cell.depth)
         for cell in grid.cells
         for repeat in range(settings.first_repeat, settings.first_repeat + settings.repeats)
     }
-    done = {
-        (record.length_tokens, record.depth, record.repeat) for record in folder.records() if record.scored
-    }
+    about = folder.about() if folder.exists else {}
+    prompts = prompts_of(folder.records(), about.get("cells", ()), about.get("shared"))
+    done = {place for prompt in prompts if prompt.score is not None for place in prompt.places}
     return Ahead(len(asked), len(asked & done))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -259,8 +259,8 @@ def about(experiment: Experiment, folder: RunFolder, model: Model | None = None)
     notes = list(model.notes if model else ()) or before.get("model_notes")
     label = experiment.settings.label or before.get("settings", {}).get("label", "")
     expected: dict[tuple[int, float], set[int]] = defaultdict(set)
-    for trial in experiment.trials:
-        expected[trial.cell.length_tokens, trial.cell.depth].add(trial.repeat)
+    for repeat, cell in (place for trial in experiment.trials for place in trial.places):
+        expected[cell.length_tokens, cell.depth].add(repeat)
     for length, depth, repeats in before.get("cells", []):
         expected[length, depth].update(repeats)
     settings = experiment.settings.model_dump(mode="json") | {"label": label}
@@ -276,12 +276,28 @@ def about(experiment: Experiment, folder: RunFolder, model: Model | None = None)
         "scorer": scorer_about(experiment.scorer),
         "haystacks": [{"name": name, "sha256": sha256} for name, sha256 in experiment.haystacks],
         "cells": [[length, depth, sorted(repeats)] for (length, depth), repeats in sorted(expected.items())],
+        **({"shared": shared} if (shared := _shared(experiment, folder, before)) else {}),
         **({"notes": list(experiment.notes)} if experiment.notes else {}),
         **({"depthless": True} if experiment.task.depthless else {}),
         **({"model_notes": notes} if notes else {}),
         **({"earlier_scorers": before["earlier_scorers"]} if "earlier_scorers" in before else {}),
     }
     return signed(row, settings)
+
+
+def _shared(
+    experiment: Experiment, folder: RunFolder, before: Mapping[str, Any]
+) -> dict[str, list[tuple[int, float, int]]]:
+    """By a trial's `asked` all that it stands for, where that is more than its record says: cells of earlier
+    starts stay."""
+    found = {asked: set(map(tuple, rows)) for asked, rows in before.get("shared", {}).items()}
+    for trial in experiment.trials:
+        places = {(cell.length_tokens, cell.depth, repeat) for repeat, cell in trial.places}
+        found.setdefault(trial.asked, set()).update(places)
+    for record in folder.records() if before else ():
+        if record.asked in found:
+            found[record.asked].add((record.length_tokens, record.depth, record.repeat))
+    return {asked: sorted(places) for asked, places in found.items() if len(places) > 1}
 
 
 def _version(package: str) -> str:

@@ -7,12 +7,12 @@ that very order, however answers come in. So what stopped the run is what `compa
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from needlemap.asking.resume import scorer_about
 from needlemap.errors import SettingsError
-from needlemap.maps.cube import Place, latest_records, place_of
+from needlemap.maps.cube import Place, by_place, latest_records, place_of, prompts_of
 from needlemap.maps.sequential import Found, Gate, interleaved, pair_at, scored_places
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
@@ -64,7 +64,9 @@ class Until:
     def read(cls, spec: str) -> Until:
         """Read the reference. Raises NeedlemapError where there is none."""
         goal = Goal.of(spec)
-        return cls(goal, {place_of(each): each for each in latest_records(RunFolder(goal.path).records())})
+        folder = RunFolder(goal.path)
+        about = folder.about()
+        return cls(goal, by_place(prompts_of(folder.records(), about["cells"], about.get("shared"))))
 
     def check(self, experiment: Experiment) -> None:
         """Raises SettingsError where the reference asked something else, or scored it otherwise."""
@@ -74,7 +76,7 @@ class Until:
             raise SettingsError(
                 f"'{path}' is scored otherwise: {phrase({'scorer': (theirs, ours)})}. {advice}"
             )
-        trials = {_place(trial): trial for trial in experiment.trials}
+        trials = {place: trial for trial in experiment.trials for place in _places(trial)}
         shared = sorted(scored_places(self.reference) & trials.keys())
         if not shared:
             raise SettingsError(f"'{path}' scored none of this run's trials. {advice}")
@@ -86,37 +88,52 @@ class Until:
             )
 
     def layers(self, trials: Iterable[Trial]) -> list[list[Trial]]:
-        """The trials that the reference scored, as they are asked: layer by layer."""
+        """The trials that the reference scored, as they are asked: layer by layer, each where it first
+        comes."""
         known = scored_places(self.reference)
-        found = {place: trial for trial in trials if (place := _place(trial)) in known}
-        layers = interleaved(known).values()
-        made = [[found[place] for place in layer if place in found] for layer in layers]
+        found = {place: trial for trial in trials for place in _places(trial) if place in known}
+        made, seen = list[list[Trial]](), set[str]()
+        for places in interleaved(known).values():
+            here = {found[place].key: found[place] for place in places if place in found}
+            made.append([trial for key, trial in here.items() if key not in seen])
+            seen |= here.keys()
         return [layer for layer in made if layer]
 
     def judge(self, experiment: Experiment, before: Iterable[Record], todo: Iterable[Trial]) -> Judge:
         """A gate that knows what earlier starts recorded, and waits for what is to be asked."""
-        waiting = {_place(trial) for trial in todo}
-        order = [_place(trial) for layer in self.layers(experiment.trials) for trial in layer]
-        return Judge(self, iter(order), waiting, {place_of(each): each for each in latest_records(before)})
+        stands = {trial.asked: _places(trial) for trial in experiment.trials}
+        waiting = {place for trial in todo for place in _places(trial)}
+        wanted = {place for places in stands.values() for place in places}
+        layers = interleaved(scored_places(self.reference)).values()
+        order = [place for layer in layers for place in layer if place in wanted]
+        return Judge(self, iter(order), waiting, stands, before)
 
 
 class Judge:
     """Hands pairs to a gate in its order, as far as all before them are known."""
 
     def __init__(
-        self, until: Until, order: Iterator[Place], waiting: set[Place], found: dict[Place, Record]
+        self,
+        until: Until,
+        order: Iterator[Place],
+        waiting: set[Place],
+        stands: Mapping[str, Sequence[Place]],
+        before: Iterable[Record],
     ) -> None:
+        """order: of the pairs' places. waiting: those that are still to be asked. stands: by `asked` all
+        places of a trial. before: records of earlier starts."""
         self.gate, self._until = Gate(until.goal.margin / 100), until
-        self._order, self._waiting, self._found = order, waiting, found
+        self._order, self._waiting, self._stands = order, waiting, stands
+        self._found = {place: each for each in latest_records(before) for place in self._places(each)}
         self._seen: set[Hashable] = set()
         self._next = next(order, None)
         self._advance()
 
     def hear(self, record: Record) -> bool:
         """A trial ended; whether the verdict is known."""
-        place = place_of(record)
-        self._found[place] = record
-        self._waiting.discard(place)
+        for place in self._places(record):
+            self._found[place] = record
+            self._waiting.discard(place)
         self._advance()
         return self.decided
 
@@ -124,6 +141,9 @@ class Judge:
     def decided(self) -> bool:
         """Whether the gate has its verdict."""
         return self.gate.after is not None
+
+    def _places(self, record: Record) -> Sequence[Place]:
+        return self._stands.get(record.asked, () if record.second else (place_of(record),))
 
     def _advance(self) -> None:
         while self._next is not None and self._next not in self._waiting and not self.decided:
@@ -133,8 +153,10 @@ class Judge:
             self._next = next(self._order, None)
 
 
-def _place(trial: Trial) -> Place:
-    return trial.repeat, trial.cell.length_tokens, trial.cell.depth
+def _places(trial: Trial) -> tuple[Place, ...]:
+    """All that a trial stands for; nothing for one that is asked a second time, which no gate counts."""
+    places = () if trial.second else trial.places
+    return tuple((repeat, cell.length_tokens, cell.depth) for repeat, cell in places)
 
 
 def _asks(trial: Trial, record: Record) -> bool:

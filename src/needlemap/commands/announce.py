@@ -58,8 +58,11 @@ def announce(session: Session) -> None:
     experiment = session.experiment
     grid, settings = experiment.grid, experiment.settings
     axes = counted(len(grid.lengths), "length"), counted(len(grid.depths), "depth"), str(settings.repeats)
-    size = "" if experiment.ready else f"{' x '.join(axes)} = "
-    trials = size + counted(len(experiment.trials), "trial")
+    first = sum(not trial.second for trial in experiment.trials)
+    twice = len(experiment.trials) - first
+    whole = len(grid.lengths) * len(grid.depths) * settings.repeats == first
+    size = "" if experiment.ready else f"{' x '.join(axes)} {'=' if whole else 'in'} "  # cells share prompts
+    trials = size + counted(first, "trial") + (f", {twice:,} of them asked twice" if twice else "")
     lines = [
         f"{settings.model} · {experiment.task.name} · {trials} · "
         f"{experiment.tokens_asked:,} prompt tokens ({experiment.tokenizer.name})"
@@ -84,7 +87,6 @@ def announce(session: Session) -> None:
         lines.append("warning: prompts begin with the same token twice: does the template spell it?")
     if not session.done and is_replaced(session.folder, experiment):
         lines.append(f"note: nothing was answered in the run that {session.folder.path} held: it is replaced")
-    lines += _same(experiment)
     missed = sum(trial.prompt.off_by != 0 for trial in experiment.trials)
     lines += [f"warning: {missed} prompts miss their length by a token or two (recorded)"] if missed else []
     lines += _most(session) if session.todo else []
@@ -132,27 +134,6 @@ def _sure(session: Session, budget: Budget) -> int:
 def scorer_label(experiment: Experiment) -> str:
     """An experiment's scorer, and the number of its rule."""
     return f"scorer {experiment.scorer.name}, rule {rule_of(experiment.scorer)}"
-
-
-def _same(experiment: Experiment) -> list[str]:
-    """How many prompts are asked twice: sentences are longer than the steps in depth, or repeats alike."""
-    if experiment.ready:
-        return []
-    trials, first = experiment.trials, experiment.settings.first_repeat
-    places = {
-        (
-            experiment.haystacks[trial.repeat - first],
-            trial.cell.length_tokens,
-            trial.prompt.positions,
-            trial.prompt.haystack_tokens,
-            tuple(needle.text for needle in trial.item.needles),
-        )
-        for trial in trials
-    }
-    same = len(trials) - len(places)
-    if not same or experiment.settings.mode == "cold":
-        return []
-    return [f"note: {same} of {len(trials)} prompts equal one of another depth or repeat; n counts them once"]
 
 
 def notes(model: Model | None) -> None:

@@ -152,6 +152,11 @@ def _write(write: Callable[[str], object], chosen: Chosen) -> tuple[int, int]:
     return count, tokens
 
 
+def _also(trial: Trial) -> list[dict[str, Any]]:
+    """The other places that a prompt stands for."""
+    return [{"depth": percent(cell.depth), "repeat": repeat} for repeat, cell in trial.also]
+
+
 def prompt_line(trial: Trial) -> dict[str, Any]:
     """One prompt with what scoring its answer needs. Depths in percent."""
     prompt, reference = trial.prompt, trial.item.reference
@@ -161,6 +166,7 @@ def prompt_line(trial: Trial) -> dict[str, Any]:
         "length": trial.cell.length_tokens,
         "depth": percent(trial.cell.depth),
         "repeat": trial.repeat,
+        **({"also": also} if (also := _also(trial)) else {}),
         "tokens": prompt.tokens,
         "needles": [{"meant": percent(n.meant), "realised": percent(n.realised)} for n in prompt.needles],
         **({"messages": messages} if prompt.chat else {"prompt": prompt.messages[0].content}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models.base import Answer
 from needlemap.records.families import check_origin, is_ours
 from needlemap.records.folder import RunFolder
+from needlemap.records.loaded import load_run
 from needlemap.records.record import Record
 from needlemap.reports.labels import score_label
 from needlemap.secrets import check_key_names
@@ -103,9 +104,10 @@ def _trial(settings: Settings, cells: list[Any], length: int, depth: float, repe
             grid = {"lengths": [length], "depths": [setting(found[0])], "depth_rounding": "none"}
             alone = alone.model_copy(update=grid)
         for trial in prepare(alone, asked=False).trials:
-            place = trial.cell.length_tokens, trial.repeat
-            if place == (length, repeat) and abs(percent(trial.cell.depth) - depth) < _NEAR:
-                return trial
+            for number, cell in trial.places:
+                near = abs(percent(cell.depth) - depth) < _NEAR
+                if (cell.length_tokens, number) == (length, repeat) and near:
+                    return replace(trial, cell=cell, repeat=number)
     raise SettingsError(
         f"This run has no cell of length {length}, depth {depth:g} and repeat {repeat}. "
         f"Lengths: {_listed(row[0] for row in cells)}. Depths: {_listed(percent(row[1]) for row in cells)}. "
@@ -118,12 +120,14 @@ def _listed(values: Iterable[float]) -> str:
 
 
 def _recorded(run: RunFolder, trial: Trial) -> Record | None:
-    """The record of a trial's place in the grid, whatever its key: the last scored one, else the last."""
+    """The record of what a trial's place in the grid came to, whatever its key: the last scored one, else the
+    last."""
     place = (trial.cell.length_tokens, percent(trial.cell.depth), trial.repeat)
     found = [
         record
-        for record in run.records()
-        if (record.length_tokens, percent(record.depth), record.repeat) == place
+        for prompt in load_run(run).prompts
+        if any((length, percent(depth), repeat) == place for repeat, length, depth in prompt.places)
+        for record in prompt.records
     ]
     scored = [record for record in found if record.scored]
     return scored[-1] if scored else found[-1] if found else None

@@ -35,7 +35,7 @@ from needlemap.maps.map import Map
 from needlemap.models.base import Model
 from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder
-from needlemap.records.loaded import load_map, load_run, map_of
+from needlemap.records.loaded import Loaded, load_map, load_run
 from needlemap.records.record import Record
 from needlemap.reports.closing import Tally, ended_lines, judge_lines, usage_lines
 from needlemap.reports.live import Lines, LiveMap, ShowingFace, View
@@ -297,7 +297,7 @@ class _Drawing:
         self._about = about(experiment, session.folder)
 
     def __call__(self, records: list[Record]) -> Map:
-        return map_of(self._about, records)
+        return Loaded("", self._about, tuple(records)).map
 
 
 def show_result(map: Map, settings: Settings, path: Path, *, anywhere: bool = False) -> None:

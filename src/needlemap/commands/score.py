@@ -221,7 +221,12 @@ def latest_asked(
     """
     trials = list(trials)
     by_asked = {trial.asked: trial for trial in trials}
-    by_place = {(trial.cell.length_tokens, trial.cell.depth, trial.repeat): trial for trial in trials}
+    by_place = {
+        (cell.length_tokens, cell.depth, repeat): trial
+        for trial in trials
+        for repeat, cell in trial.places
+        if not trial.second
+    }
     found: dict[str, tuple[Trial, Record]] = {}
     for record in records:
         trial = by_asked.get(record.asked) or by_place.get(
@@ -233,16 +238,11 @@ def latest_asked(
                 f"{record.repeat} cannot be rebuilt as it was asked: the haystack, a template or needlemap "
                 f"changed since."
             )
-        if record.answer is not None or trial.key not in found or found[trial.key][1].answer is None:
-            found[trial.key] = trial, record
-    return [(_as_asked(trial, record, keys), record) for trial, record in found.values()]
-
-
-def _as_asked(trial: Trial, record: Record, keys: Keys) -> Trial:
-    """A trial with the key that its answer has by a scorer: what was asked is what its record says."""
-    if not record.asked:
-        return trial
-    return replace(trial, asked=record.asked, key=keys.key(record.asked, trial.item.reference))
+        asked = record.asked or record.key
+        if record.answer is not None or asked not in found or found[asked][1].answer is None:
+            key = keys.key(asked, trial.item.reference)
+            found[asked] = replace(trial, asked=asked, key=key), record
+    return list(found.values())
 
 
 async def _one(experiment: Experiment, trial: Trial, record: Record, writer: Writer, pacer: Pacer) -> Record:

@@ -90,7 +90,6 @@ CELLS = (
     Column("high", "number", "its upper end", share=True),
     Column("missing", "whole number", "trials that could not be measured or were not asked yet"),
     Column("failures", "text", "why they could not be measured, with counts", _failures),
-    Column("repeated", "whole number", "prompts of n that a shallower cell of this length asked too"),
 )
 TRIALS = (
     *RUN,
@@ -153,7 +152,7 @@ TRIALS = (
     Column(
         "prompt_sha256",
         "text",
-        "hash of the prompt: equal prompts count once in n",
+        "hash of the prompt",
         lambda record: record.prompt.sha256 if record.prompt else None,
     ),
     Column("key", "text", "hash of all that can change the answer or its score"),

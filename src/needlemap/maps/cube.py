@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from needlemap.records.record import Record
 
 
+Cell = tuple[int, float]  # length in tokens, depth
 Place = tuple[int, int, float]  # repeat, length in tokens, depth
+Rows = Iterable[Sequence[Any]]  # of run.json: length in tokens, depth, repeats
+Shared = Mapping[str, Iterable[Sequence[Any]]]  # of run.json: by `asked`: length in tokens, depth, repeat
 
 
 def latest_records(records: Iterable[Record]) -> list[Record]:
@@ -37,35 +40,93 @@ def place_of(record: Record) -> Place:
     return record.repeat, record.length_tokens, record.depth
 
 
-def prompt_of(record: Record) -> Hashable:
-    """What a record's prompt is told by: its length and hash. Trials of one prompt are no further evidence.
+def by_place(prompts: Iterable[AskedPrompt]) -> dict[Place, Record]:
+    """The record of each place of a run: of a prompt that was asked twice the first one that was scored."""
+    return {
+        place: next((record for record in prompt.records if record.scored), prompt.records[0])
+        for prompt in prompts
+        if prompt.records
+        for place in prompt.places
+    }
+
+
+def one_a_cell(places: Sequence[Place]) -> dict[Cell, Place]:
+    """The first of ascending places in each cell: repeats that come to the very same prompt are no further
+    evidence there.
+
+    >>> one_a_cell([(0, 10, 0.0), (0, 10, 0.5), (1, 10, 0.0)])
+    {(10, 0.0): (0, 10, 0.0), (10, 0.5): (0, 10, 0.5)}
+    """
+    found: dict[Cell, Place] = {}
+    for place in places:
+        found.setdefault(place[1:], place)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class AskedPrompt:
+    """One prompt of a run. places: all that it stands for, ascending: the cells that come to it. records: its
+    trials', one, or more where it was asked again; none where it is still to be asked."""
+
+    places: tuple[Place, ...]
+    records: tuple[Record, ...] = ()
+
+    @property
+    def scores(self) -> list[float]:
+        """Of its answers that were scored."""
+        return [record.score for record in self.records if record.score is not None]
+
+    @property
+    def score(self) -> float | None:
+        """The mean of its answers' scores."""
+        return sum(self.scores) / len(self.scores) if self.scores else None
+
+    @property
+    def cells(self) -> dict[Cell, Place]:
+        """The cells that it stands in, each with its first place there."""
+        return one_a_cell(self.places)
+
+    @property
+    def results(self) -> tuple[AskedPrompt, ...]:
+        """What counts in a cell: this prompt, or each of its results where another tool built it."""
+        known = not self.records or self.records[0].prompt is not None
+        return (self,) if known else tuple(replace(self, records=(each,)) for each in self.records)
+
+
+def prompts_of(
+    records: Iterable[Record], cells: Rows = (), shared: Shared | None = None
+) -> list[AskedPrompt]:
+    """The prompts of a run, asked or still to be asked, by their first places. cells, shared: as in run.json.
 
     Imported results hold no prompt. Their tools build the same one for the same cell, question and answer, so
     another version of a result is that prompt asked again.
     """
+    left = {(repeat, length, depth) for length, depth, repeats in cells for repeat in repeats}
+    alike = {
+        asked: {(repeat, length, depth) for length, depth, repeat in rows} & left
+        for asked, rows in (shared or {}).items()
+    }
+    found: dict[Hashable, list[Record]] = defaultdict(list)
+    for record in sorted(latest_records(records), key=place_of):
+        found[prompt_of(record)].append(record)
+    prompts = []
+    for group in found.values():
+        places = set(map(place_of, group)).union(*(alike.get(record.asked, ()) for record in group))
+        prompts.append(AskedPrompt(tuple(sorted(places)), tuple(group)))
+        left -= places
+    for places in alike.values():
+        if unasked := places & left:
+            prompts.append(AskedPrompt(tuple(sorted(unasked))))
+            left -= unasked
+    prompts += [AskedPrompt((place,)) for place in left]
+    return sorted(prompts, key=lambda prompt: prompt.places[0])
+
+
+def prompt_of(record: Record) -> Hashable:
+    """What a record's prompt is told by."""
     if record.prompt is not None:
         return record.length_tokens, record.prompt.sha256
     return record.length_tokens, record.depth, record.task, record.question, record.reference
-
-
-def by_prompt(records: Iterable[Record]) -> list[list[Record]]:
-    """Records that asked the same prompt, together: by repeat, length and depth of the first, and inside."""
-    found: dict[Hashable, list[Record]] = defaultdict(list)
-    for record in sorted(records, key=place_of):
-        found[prompt_of(record)].append(record)
-    return list(found.values())
-
-
-def one_a_cell(places: Iterable[Place]) -> list[Place]:
-    """The first place in each cell: repeats that asked the very same prompt are no further evidence there.
-
-    >>> one_a_cell([(0, 10, 0.0), (0, 10, 0.5), (1, 10, 0.0)])
-    [(0, 10, 0.0), (0, 10, 0.5)]
-    """
-    found: dict[tuple[int, float], Place] = {}
-    for place in places:
-        found.setdefault(place[1:], place)
-    return list(found.values())
 
 
 Array = NDArray[np.float64]
@@ -126,37 +187,21 @@ def is_ragged(cells: int, lengths: int, depths: int) -> bool:
     return cells < RAGGED_BELOW * lengths * depths
 
 
-def make_cube(
-    records: Iterable[Record], cells: Iterable[Sequence[Any]], *, one_haystack: bool = False
-) -> Cube:
-    """From records and run.json's cells: rows of length in tokens, depth, list of repeats.
-
-    A prompt that several depths or repeats share has the place of the first, so that it counts once, with the
-    mean of its answers.
-    """
-    asked = {(repeat, length, depth) for length, depth, repeats in cells for repeat in repeats}
-    found = latest_records(records)
-    scores: dict[Place, float] = {}
-    copies: dict[Place, float] = {}
-    again: list[tuple[int, Pair]] = []
-    for group in by_prompt(found):
-        first, known = place_of(group[0]), known_scores(group)
-        asked.difference_update(map(place_of, group[1:]))
-        asked.add(first)
-        if known:
-            scores[first] = sum(known) / len(known)
-            copies.update(dict.fromkeys(one_a_cell(map(place_of, group)), scores[first]))
-        again += [(first[1], (known[0], known[1]))] if len(known) > 1 else []
-    unknown = bool(found) and all(record.prompt is None for record in found)
-    counted = not any(record.scorer is not None and record.scorer.mean for record in found)
-    made = cube_of(scores, asked, copies)
-    twice, at = tuple(pair for _, pair in again), tuple(length for length, _ in again)
-    return replace(made, one_haystack=one_haystack or unknown, again=twice, again_at=at, counted=counted)
-
-
-def known_scores(records: Iterable[Record]) -> list[float]:
-    """The scores of those that were scored."""
-    return [record.score for record in records if record.score is not None]
+def make_cube(prompts: Sequence[AskedPrompt], *, one_haystack: bool = False) -> Cube:
+    """From a run's prompts. One that several depths or repeats share has the place of the first, so that it
+    counts once, with the mean of its answers."""
+    scored = [(prompt, prompt.score) for prompt in prompts if prompt.score is not None]
+    scores = {prompt.places[0]: score for prompt, score in scored}
+    copies = {place: score for prompt, score in scored for place in prompt.cells.values()}
+    twice = [prompt for prompt in prompts if len(prompt.scores) > 1]
+    again = tuple((prompt.scores[0], prompt.scores[1]) for prompt in twice)
+    again_at = tuple(prompt.places[0][1] for prompt in twice)
+    records = [record for prompt in prompts for record in prompt.records]
+    unknown = bool(records) and all(record.prompt is None for record in records)
+    counted = not any(record.scorer is not None and record.scorer.mean for record in records)
+    made = cube_of(scores, {prompt.places[0] for prompt in prompts}, copies)
+    alike = one_haystack or unknown
+    return replace(made, one_haystack=alike, again=again, again_at=again_at, counted=counted)
 
 
 def cube_of(

@@ -8,16 +8,16 @@ depths are one prompt, it equals the mean of the cells' means.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from needlemap.maps.clusters import ClusterMean, assumed_effect, cluster_mean, effective_wilson
-from needlemap.maps.cube import Array, Cube, is_ragged, known_scores, latest_records, make_cube, prompt_of
-from needlemap.records.record import SKIPPED, Record
+from needlemap.maps.cube import Array, AskedPrompt, Cell, Cube, is_ragged, make_cube
+from needlemap.records.record import SKIPPED
 
 PARTS = 10  # of the haystack, where every length has depths of its own
 
@@ -82,9 +82,8 @@ class CellScore:
     score: mean in [0, 1], None when nothing was measured. n: different prompts scored; of imported results,
     whose prompts are not known, results. low, high: 95 % Wilson interval of so many; None where a result is a
     mean of nobody knows how many answers.
-    missing: trials that could not be measured or were not asked yet. failures: how many of each kind.
-    repeated: scored trials whose prompt a shallower cell of the same length asked too: where sentences are
-    longer than the steps in depth, neighbouring cells are one prompt, which counts once in every sum.
+    missing: prompts that could not be measured or were not asked yet. failures: how many of each kind.
+    Where sentences are longer than the steps in depth, cells share a prompt, which counts once in sums.
     """
 
     length_tokens: int
@@ -96,7 +95,6 @@ class CellScore:
     high: float | None
     missing: int
     failures: Mapping[str, int]
-    repeated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +102,8 @@ class Map:
     """All cells of one run, lengths ascending, depths ascending within a length, and what they belong to.
 
     total, margins: of everything and by length (without those that have no score), each different prompt
-    counting once, with intervals over haystacks (`position.py`). counted: False where scores are means of
+    counting once, with intervals over haystacks (`position.py`). missing: prompts that could not be measured
+    or were not asked yet. counted: False where scores are means of
     nobody knows how many answers. model, tokenizer, task as named in the run; mode: how prompts were ordered
     and shared. depthless: whether the task asks about the whole text, so that depths of cells mean nothing.
     by_depth: score by depth, as `depth_scores`.
@@ -114,6 +113,7 @@ class Map:
     total: ClusterMean | None
     margins: Mapping[int, ClusterMean]
     counted: bool
+    missing: int
     model: str
     tokenizer: str
     task: str
@@ -141,11 +141,6 @@ class Map:
     def n(self) -> int:
         """Different prompts scored."""
         return self.total.n if self.total else 0
-
-    @property
-    def missing(self) -> int:
-        """Trials that could not be measured or were not asked yet."""
-        return sum(cell.missing for cell in self.cells)
 
     @property
     def by_length(self) -> dict[int, float | None]:
@@ -178,8 +173,7 @@ class Map:
 
 
 def make_map(
-    records: Iterable[Record],
-    expected: Mapping[tuple[int, float], int],
+    prompts: Sequence[AskedPrompt],
     *,
     model: str,
     tokenizer: str,
@@ -189,25 +183,18 @@ def make_map(
     cube: Cube | None = None,
     depthless: bool = False,
 ) -> Map:
-    """A map from records. expected: trials per (length_tokens, depth) that the run was to make.
-
-    Of several records of one trial (a failure, then a score) the last scored one counts, else the last.
-    cube: of these records, where it was made already. depthless: as Map's.
-    """
-    found = latest_records(records)
-    cells: dict[tuple[int, float], list[Record]] = defaultdict(list)
-    for record in found:
-        cells[record.length_tokens, record.depth].append(record)
-    seen: set[Hashable] = set()
-    places = sorted({*expected, *cells})
-    cube = cube or make_cube(found, ())
-    rows = tuple(
-        _cell(place, cells.get(place, []), expected.get(place, 0), seen, one=cube.one_haystack)
-        for place in places
-    )
+    """A map of a run's prompts. cube: of these, where it was made already. depthless: as Map's."""
+    cells: dict[Cell, list[AskedPrompt]] = defaultdict(list)
+    results = [result for prompt in prompts for result in prompt.results]
+    for result in results:
+        for cell in result.cells:
+            cells[cell].append(result)
+    missing = sum(result.score is None for result in results)
+    cube = cube or make_cube(prompts)
+    rows = tuple(_cell(cell, cells[cell], one=cube.one_haystack) for cell in sorted(cells))
     means = total_score(cube), length_scores(cube), cube.counted
     by_depth = () if depthless else depth_scores(cube)
-    return Map(rows, *means, model, tokenizer, task, scorer, mode, depthless, by_depth)
+    return Map(rows, *means, missing, model, tokenizer, task, scorer, mode, depthless, by_depth)
 
 
 def with_skipped(map: Map) -> Map:
@@ -220,36 +207,26 @@ def with_skipped(map: Map) -> Map:
     return replace(map, cells=tuple(rows))
 
 
-def _cell(
-    place: tuple[int, float], records: list[Record], expected: int, seen: set[Hashable], *, one: bool
-) -> CellScore:
-    """One cell. seen: the prompts that cells before it asked, by `prompt_of`; grows. one: whether all repeats
-    share a haystack, so that they are not independent."""
-    prompts = {prompt_of(record) for record in records if record.scored}
-    repeated = len(prompts & seen)
-    seen |= prompts
-    scores = known_scores(records)
-    n = len(scores) if all(record.prompt is None for record in records) else len(prompts)
-    failures: dict[str, int] = defaultdict(int)
-    for record in records:
-        if record.failure and not record.scored:
-            failures[record.failure] += 1
+def _cell(cell: Cell, asked: Sequence[AskedPrompt], *, one: bool) -> CellScore:
+    """One cell of all prompts that stand in it. one: whether all repeats share a haystack, so that they are
+    not independent."""
+    scores = [prompt.score for prompt in asked if prompt.score is not None]
+    records = [record for prompt in asked for record in prompt.records]
+    failed = [prompt.records[-1] for prompt in asked if prompt.score is None and prompt.records]
     realised = [record.needles[0].realised for record in records if record.needles]
-    score = sum(scores) / len(scores) if scores else None
+    n, score = len(scores), sum(scores) / len(scores) if scores else None
     means = any(record.scorer is not None and record.scorer.mean for record in records)
     effect = assumed_effect(np.array([float(n)])) if one and n else 1.0
     interval = None if score is None or means else effective_wilson(score, n, effect, 1)
     return CellScore(
-        place[0],
-        place[1],
-        sum(realised) / len(realised) if realised else place[1],
+        *cell,
+        sum(realised) / len(realised) if realised else cell[1],
         score,
         n,
         interval[0] if interval else None,
         interval[1] if interval else None,
-        max(expected, len(records)) - len(scores),
-        dict(failures),
-        repeated,
+        len(asked) - n,
+        dict(Counter(record.failure for record in failed if record.failure)),
     )
 
 

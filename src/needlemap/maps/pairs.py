@@ -6,40 +6,27 @@ same bytes, or one that both models see as the same token ids.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from needlemap.maps.cube import (
-    Array,
-    Cube,
-    Place,
-    cube_of,
-    known_scores,
-    latest_records,
-    one_a_cell,
-    place_of,
-    prompt_of,
-)
+from needlemap.maps.cube import Array, AskedPrompt, Cube, Place, cube_of, one_a_cell
 
 if TYPE_CHECKING:
     from needlemap.records.record import Record
-
-Cells = Iterable[Sequence[Any]]  # rows of run.json: length in tokens, depth, repeats
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
     """Two cubes with the same axes, of the trials that both runs were to make.
 
-    A prompt that several trials asked makes one pair, at the place of the first, of its mean scores.
-    only_first, only_second: trials of one run alone. unlike: places where the two asked something else. same:
-    whether all paired records have the same key, so that one run is the other made again. graded: whether any
-    answer scored between wrong and right. counted: False where scores are means of nobody knows how many
-    answers. failed: prompts that first and second asked, of which no answer could be measured.
+    A prompt that several cells share makes one pair, at the place of the first, of its mean scores.
+    only_first, only_second: prompts of one run alone. unlike: places where the two asked something else.
+    same: whether all paired records have the same key, so that one run is the other made again. graded:
+    whether any answer scored between wrong and right. counted: False where scores are means of nobody knows
+    how many answers. failed: prompts that first and second asked, of which no answer could be measured.
     """
 
     first: Cube
@@ -89,33 +76,49 @@ class Pairs:
 
 
 def pair_up(
-    first: Iterable[Record],
-    second: Iterable[Record],
-    cells: tuple[Cells, Cells],
-    *,
-    one_haystack: bool = False,
+    first: Sequence[AskedPrompt], second: Sequence[AskedPrompt], *, one_haystack: bool = False
 ) -> Pairs:
-    """Pair the trials of two runs. cells: what run.json of each says they were to make."""
-    left, right = _by_place(first), _by_place(second)
-    asked = [
-        {(repeat, length, depth) for length, depth, repeats in rows for repeat in repeats} for rows in cells
-    ]
-    whole = [asked[0] | left.keys(), asked[1] | right.keys()]
-    both = whole[0] & whole[1]
-    met = sorted(both & left.keys() & right.keys())
-    unlike = tuple(place for place in met if not is_same(left[place], right[place]))
-    same = bool(met) and all(left[place].key == right[place].key for place in met)
-    groups = _by_prompt(met, left)
-    scores = [_scores(groups, found, left, right) for found in (left, right)]
-    shared = {place for places in groups for place in places[1:]}
-    alone = len(whole[0] - both), len(whole[1] - both)
-    records = [found[place] for found in (left, right) for place in met]
+    """Pair the prompts of two runs, asked or still to be asked."""
+    left, right = ({place: each for each in prompts for place in each.places} for prompts in (first, second))
+    both = sorted(left.keys() & right.keys())
+    met = {place: None for place in both if left[place].records and right[place].records}
+    unlike = tuple(place for place in met if not is_same(left[place].records[0], right[place].records[0]))
+    same = bool(met) and all(_keys(left[place]) == _keys(right[place]) for place in met)
+    groups: dict[tuple[int, int], list[Place]] = {}  # places by the pair that they stand for
+    for place in both:
+        groups.setdefault((id(left[place]), id(right[place])), []).append(place)
+    records = [record for found in (left, right) for place in met for record in found[place].records]
     alike = one_haystack or (bool(records) and all(record.prompt is None for record in records))
-    cubes = [replace(cube_of(once, both - shared, copies), one_haystack=alike) for once, copies in scores]
+    cubes = [replace(_cube(found, groups.values()), one_haystack=alike) for found in (left, right)]
     graded = any(record.score not in (None, 0, 1) for record in records)
     counted = not any(record.scorer is not None and record.scorer.mean for record in records)
-    first_failed, second_failed = (sum(places[0] not in once for places in groups) for once, _ in scores)
-    return Pairs(*(cubes[0], cubes[1], *alone, unlike, same, graded, counted), (first_failed, second_failed))
+    failed = [
+        sum(found[places[0]].score is None for places in groups.values() if places[0] in met)
+        for found in (left, right)
+    ]
+    alone = _alone(first, right), _alone(second, left)
+    return Pairs(cubes[0], cubes[1], *alone, unlike, same, graded, counted, (failed[0], failed[1]))
+
+
+def _alone(prompts: Sequence[AskedPrompt], others: Mapping[Place, AskedPrompt]) -> int:
+    """How many prompts stand at no place of the others."""
+    return sum(not any(place in others for place in each.places) for each in prompts)
+
+
+def _keys(prompt: AskedPrompt) -> set[str]:
+    return {record.key for record in prompt.records}
+
+
+def _cube(found: Mapping[Place, AskedPrompt], groups: Collection[Sequence[Place]]) -> Cube:
+    """A run's scores: of each pair at its first place, and in each of its cells."""
+    scores, copies = dict[Place, float](), dict[Place, float]()
+    asked = {places[0] for places in groups}
+    for places in groups:
+        score = found[places[0]].score
+        if score is not None:
+            scores[places[0]] = score
+            copies.update(dict.fromkeys(one_a_cell(places).values(), score))
+    return cube_of(scores, asked, copies)
 
 
 def is_same(first: Record, second: Record) -> bool:
@@ -131,36 +134,3 @@ def is_same(first: Record, second: Record) -> bool:
     if one is None or other is None:
         return one is other and (first.question, first.reference) == (second.question, second.reference)
     return one.sha256 == other.sha256 or (one.ids_sha256 is not None and one.ids_sha256 == other.ids_sha256)
-
-
-def _by_place(records: Iterable[Record]) -> dict[Place, Record]:
-    return {place_of(record): record for record in latest_records(records)}
-
-
-def _by_prompt(met: Sequence[Place], records: Mapping[Place, Record]) -> list[list[Place]]:
-    """Places of one prompt together."""
-    groups: dict[Hashable, list[Place]] = defaultdict(list)
-    for place in met:
-        groups[prompt_of(records[place])].append(place)
-    return list(groups.values())
-
-
-def _scores(
-    groups: Sequence[Sequence[Place]],
-    records: Mapping[Place, Record],
-    left: Mapping[Place, Record],
-    right: Mapping[Place, Record],
-) -> tuple[dict[Place, float], dict[Place, float]]:
-    """A run's score of each prompt at its first place, and in each of its cells.
-
-    Of a prompt that several trials asked, those count that both runs scored, or all where there is none.
-    """
-    once: dict[Place, float] = {}
-    copies: dict[Place, float] = {}
-    for places in groups:
-        whole = [place for place in places if left[place].scored and right[place].scored] or places
-        known = known_scores(records[place] for place in whole)
-        if known:
-            once[places[0]] = sum(known) / len(known)
-            copies.update(dict.fromkeys(one_a_cell(places), once[places[0]]))
-    return once, copies

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
@@ -202,10 +203,11 @@ def _in_mode(settings: Settings, mode: str) -> Settings:
 def _bound(experiment: Experiment) -> int:
     """Haystack tokens that no choice of positions inside the depth bins can go below, over all repeats."""
     settings, total = experiment.settings, 0
-    for repeat in sorted({trial.repeat for trial in experiment.trials}):
-        sizes = {
-            t.cell.length_tokens: t.prompt.haystack_tokens for t in experiment.trials if t.repeat == repeat
-        }
+    sized: dict[int, dict[int, int]] = defaultdict(dict)
+    for trial in experiment.trials:
+        for repeat, cell in trial.places:
+            sized[repeat][cell.length_tokens] = trial.prompt.haystack_tokens
+    for sizes in sized.values():
         total += lower_bound(
             make_bins_of(experiment.grid, [sizes[n] for n in experiment.grid.lengths], settings.bin_tolerance)
         )

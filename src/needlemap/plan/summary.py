@@ -202,7 +202,7 @@ def summarise(
     budget = experiment.settings.most_tokens
     return Summary(
         mode=experiment.settings.mode,
-        cells=len({trial.cell for trial in experiment.trials}),
+        cells=len({cell for trial in experiment.trials for _, cell in trial.places}),
         prompts=len(walked.sizes),
         asked=sum(walked.sizes),
         computed=sum(walked.sizes) - sum(shared),

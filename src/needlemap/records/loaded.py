@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from needlemap.files import is_regular
-from needlemap.maps.cube import Cube, latest_records, make_cube
+from needlemap.maps.cube import AskedPrompt, Cube, latest_records, make_cube, prompts_of
 from needlemap.maps.map import Map, make_map, with_skipped
 from needlemap.records.folder import CLOSED_BOOK, RunFolder
 from needlemap.records.record import Record
@@ -28,14 +28,30 @@ class Loaded:
     folder: RunFolder | None = None
 
     @cached_property
-    def map(self) -> Map:
-        """Its map."""
-        return map_of(self.about, self.records, self.cube)
+    def prompts(self) -> list[AskedPrompt]:
+        """What it asked and is still to ask, each prompt with all cells that it stands for."""
+        return prompts_of(self.records, self.about["cells"], self.about.get("shared"))
 
     @cached_property
     def cube(self) -> Cube:
         """Its scores as an array."""
-        return cube_of_run(self.about, self.records)
+        return make_cube(self.prompts, one_haystack=one_haystack(self.about))
+
+    @cached_property
+    def map(self) -> Map:
+        """Its map."""
+        settings = self.about["settings"]
+        map = make_map(
+            self.prompts,
+            model=called(settings),
+            tokenizer=printable(str(self.about["tokenizer"]["name"]), line=True),
+            task=printable(str(settings["task"]), line=True),
+            scorer=printable(str(self.about["scorer"]["name"]), line=True),
+            mode=settings["mode"],
+            cube=self.cube,
+            depthless=bool(self.about.get("depthless")),
+        )
+        return with_skipped(map) if self.about.get("stopped") else map
 
 
 def load_run(folder: RunFolder | str | Path) -> Loaded:
@@ -50,33 +66,9 @@ def load_map(folder: RunFolder | str | Path) -> Map:
     return load_run(folder).map
 
 
-def map_of(about: Mapping[str, Any], records: Iterable[Record], cube: Cube | None = None) -> Map:
-    """The map of records, with what run.json says about them. cube: theirs, where it was made already."""
-    records = records if cube else tuple(records)
-    settings = about["settings"]
-    expected = {(length, depth): len(repeats) for length, depth, repeats in about["cells"]}
-    map = make_map(
-        records,
-        expected,
-        model=called(settings),
-        tokenizer=printable(str(about["tokenizer"]["name"]), line=True),
-        task=printable(str(settings["task"]), line=True),
-        scorer=printable(str(about["scorer"]["name"]), line=True),
-        mode=settings["mode"],
-        cube=cube or cube_of_run(about, records),
-        depthless=bool(about.get("depthless")),
-    )
-    return with_skipped(map) if about.get("stopped") else map
-
-
 def called(settings: Mapping[str, Any]) -> str:
     """What reports call a run's model: its label, else BACKEND/NAME; a stranger's may say anything."""
     return printable(str(settings.get("label") or settings["model"]), line=True)
-
-
-def cube_of_run(about: Mapping[str, Any], records: Iterable[Record]) -> Cube:
-    """The scores of records as an array, with what run.json says about them."""
-    return make_cube(records, about["cells"], one_haystack=one_haystack(about))
 
 
 def one_haystack(about: Mapping[str, Any]) -> bool:

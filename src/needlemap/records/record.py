@@ -165,7 +165,8 @@ class UnreadRecord(BaseModel):
 
 
 class Record(BaseModel):
-    """One trial. length_tokens and depth (a share) as asked; score in [0, 1], None when not measured.
+    """One trial. length_tokens, depth (a share) and repeat as asked, of the first cell that it stood for;
+    second: whether its prompt was asked for the second time; score in [0, 1], None when not measured.
 
     prompt_tokens, cached_tokens, completion_tokens: as the server counted; None where it did not say.
     shared_tokens: what the plan promised that a cache holds of it; None in mode `cold`, which shares nothing.
@@ -189,6 +190,7 @@ class Record(BaseModel):
     length_tokens: int = Field(ge=0, le=MOST_TOKENS)
     depth: float = Field(ge=0, le=1)
     repeat: int = Field(ge=0, le=MOST)
+    second: bool = False
     seed: int = Field(ge=-(2**63), lt=2**63)
     question: str = ""
     reference: str = ""

@@ -82,11 +82,11 @@ class Haystack(BaseModel):
     sha256: str
 
 
-Cell = tuple[
-    Annotated[int, Field(ge=0, le=MOST_TOKENS)],
-    Annotated[float, Field(ge=0, le=1)],
-    list[Annotated[int, Field(ge=0, le=MOST)]],
-]
+_Length = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+_Depth = Annotated[float, Field(ge=0, le=1)]
+_Repeat = Annotated[int, Field(ge=0, le=MOST)]
+Cell = tuple[_Length, _Depth, list[_Repeat]]
+Place = tuple[_Length, _Depth, _Repeat]
 
 
 def _counted(cells: list[Cell]) -> list[Cell]:
@@ -96,6 +96,13 @@ def _counted(cells: list[Cell]) -> list[Cell]:
     if lengths * depths * repeats > _MOST_PLACES or sum(len(cell[2]) for cell in cells) > MOST_TRIALS:
         raise ValueError(f"{lengths} lengths x {depths} depths x {repeats} repeats are more than any run has")
     return cells
+
+
+def _bounded(shared: dict[str, list[Place]]) -> dict[str, list[Place]]:
+    """No more places than a run has trials. Raises ValueError, as pydantic wants it."""
+    if sum(map(len, shared.values())) > MOST_TRIALS:
+        raise ValueError("more places than any run has")
+    return shared
 
 
 class Run(BaseModel):
@@ -119,6 +126,9 @@ class Run(BaseModel):
     )
     cells: Annotated[list[Cell], AfterValidator(_counted)] = Field(
         description="length in tokens, depth as a share, repeats"
+    )
+    shared: Annotated[dict[str, list[Place]], AfterValidator(_bounded)] = Field(
+        {}, description="by a trial's `asked` all that it stands for: length in tokens, depth, repeat"
     )
     depthless: bool = Field(False, description="whether the task asks about the whole text: no depth counts")
     earlier_scorers: list[Scorer] = Field([], description="whose scores count no more (needlemap score)")

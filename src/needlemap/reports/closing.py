@@ -14,10 +14,10 @@ from math import sqrt
 from statistics import median
 from typing import Any
 
-from needlemap.maps.cube import by_prompt, known_scores, latest_records
+from needlemap.maps.cube import AskedPrompt
 from needlemap.maps.intervals import wilson
 from needlemap.records.folder import RunFolder, scorer_of
-from needlemap.records.loaded import kept
+from needlemap.records.loaded import kept, load_run
 from needlemap.records.record import Record, outcome_counts, outcome_lines
 from needlemap.records.run_file import outdated, ruled
 from needlemap.reports.labels import interval_label, score_label
@@ -36,14 +36,15 @@ _CUT_OFF = 0.9  # the longest prompts' ratio of counted to asked, against the sh
 
 def ended_lines(folder: RunFolder) -> list[str]:
     """What is worth saying of a run's outcomes; nothing where every trial was simply scored at its depth."""
-    about, records = folder.about(), latest_records(folder.records())
-    unasked = sum(len(repeats) for _, _, repeats in about["cells"]) - len(records)
-    skipped = max(0, unasked) if about.get("stopped") else 0
+    run = load_run(folder)
+    about, records = run.about, run.records
+    unasked = sum(not prompt.records for prompt in run.prompts)
+    skipped = unasked if about.get("stopped") else 0
     return [
         *(f"note: {note}" for note in folder.left_out.notes()),
         *outdated(str(folder.path), about),
         *placeless_lines(about, records),
-        *balance_lines(records),
+        *balance_lines(run.prompts),
         *closed_book_lines(folder),
         *outcome_lines(outcome_counts(records), skipped),
     ]
@@ -71,9 +72,9 @@ def said(records: Iterable[Record]) -> list[str]:
     return [f"{line}: {named}{more}. Hide something that nobody can know: their scores prove nothing."]
 
 
-def balance_lines(records: Iterable[Record]) -> list[str]:
+def balance_lines(prompts: Iterable[AskedPrompt]) -> list[str]:
     """Balanced accuracy and false answers; nothing for a run whose questions always have an answer."""
-    found = balance(records)
+    found = balance(prompts)
     if found is None:
         return []
     share, low, high = found.accuracy
@@ -154,16 +155,16 @@ class Balance:
         return share, max(0.0, share - below), min(1.0, share + above)
 
 
-def balance(records: Iterable[Record]) -> Balance | None:
-    """That of a run; None where its questions were not of both kinds. Each different prompt counts once."""
+def balance(prompts: Iterable[AskedPrompt]) -> Balance | None:
+    """That of a run; None where its questions were not of both kinds. Each prompt counts once."""
     scores: dict[bool, list[float]] = {True: [], False: []}
     named = invented = 0
-    for group in by_prompt(latest_records(records)):
-        told = [record for record in group if _why(record, "present") is not None]
-        known = known_scores(told)
-        if known:
+    for prompt in prompts:
+        told = [record for record in prompt.records if _why(record, "present") is not None]
+        known = AskedPrompt(prompt.places, tuple(told)).score
+        if known is not None:
             present = bool(_why(told[0], "present"))
-            scores[present].append(sum(known) / len(known))
+            scores[present].append(known)
             named += not present and bool(_why(told[0], "decoys"))
             invented += not present and bool(_why(told[0], "invented"))
     found, rejected = Rate.of(scores[True]), Rate.of(scores[False])

@@ -95,8 +95,9 @@ class SavingContexts(Watcher):
     def asked(self, trial: Trial) -> None:
         """Write the context."""
         make_inside(self._folder)
-        name = f"len_{trial.cell.length_tokens}_depth_{percent(trial.cell.depth):g}_repeat_{trial.repeat}.txt"
-        write_whole(self._folder / name, trial.prompt.context_text.encode())
+        for repeat, cell in trial.places:
+            name = f"len_{cell.length_tokens}_depth_{percent(cell.depth):g}_repeat_{repeat}.txt"
+            write_whole(self._folder / name, trial.prompt.context_text.encode())
 
 
 class View(Watcher):

@@ -142,8 +142,7 @@ def pair_loaded(first: Loaded, second: Loaded) -> tuple[Pairs, Names]:
         raise NeedlemapError(
             f"{runs} are scored differently: {phrase({'scorer': found['scorer']})}. {alike(first, second)}"
         )
-    cells = first.about["cells"], second.about["cells"]
-    pairs = pair_up(first.records, second.records, cells, one_haystack=one_haystack(first.about))
+    pairs = pair_up(first.prompts, second.prompts, one_haystack=one_haystack(first.about))
     _refuse(pairs, phrase(prompt_contrast(found)), runs)
     if not pairs.n:
         raise NeedlemapError(f"{runs} have no trial that both scored: finish them first.")

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from math import exp
 from typing import Any
 
-from needlemap.maps.cube import place_of
+from needlemap.maps.cube import by_place
 from needlemap.maps.difference import CEILING
 from needlemap.maps.sequential import (
     FARTHEST,
     NO_WORSE_ALPHA,
     WORSE_ALPHA,
-    Found,
     Gate,
     Haystacks,
     gate_pairs,
@@ -116,7 +115,7 @@ class Sequential:
 
 def judge_runs(runs: Sequence[tuple[Loaded, Loaded]], margin: float) -> Sequential:
     """What the pairs of two runs' families say, in the order of a gate. margin: a share."""
-    families = [(by_place(first), by_place(second)) for first, second in runs]
+    families = [(by_place(first.prompts), by_place(second.prompts)) for first, second in runs]
     pairs, gate = gate_pairs(families), Gate(margin)
     for pair in pairs:
         gate.add(pair.first, pair.second)
@@ -124,11 +123,6 @@ def judge_runs(runs: Sequence[tuple[Loaded, Loaded]], margin: float) -> Sequenti
     means = [] if one else whole_haystacks(families, pairs)
     second = sum(pair.second or 0.0 for pair in pairs) / max(1, len(pairs))
     return Sequential(gate, second, of_haystacks(means, margin))
-
-
-def by_place(run: Loaded) -> Found:
-    """A run's records by their places."""
-    return {place_of(record): record for record in run.records}
 
 
 def _cost(found: Haystacks) -> str:

@@ -167,6 +167,12 @@ class Settings(BaseModel):
     first_repeat: int = _GRID.free(
         0, "Number of the first repeat, to add more to a finished run.", ge=0, le=MOST_TOKENS, read="built"
     )
+    ask_twice: int = _GRID.free(
+        0,
+        "Ask so many prompts a second time: how much answers differ for no reason (noise floor).",
+        ge=0,
+        le=MOST_REPEATS,
+    )
     sigmoid_ends: Literal["keep", "squash"] = _GRID.grid(
         "keep", "Sigmoid: keep 0 and 100, or squash them too.", "older", read="sigmoid"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -13,7 +13,7 @@ from needlemap.tasks.base import Task
 from needlemap.tasks.single import WORDING
 from needlemap.trials.leaks import given_away, refuse_given_away, refuse_unheard
 from needlemap.trials.published import lent_prompts, place_wholes
-from needlemap.trials.repeat import TASKS_OWN, Ground, Repeat, Trial, scored_words
+from needlemap.trials.repeat import TASKS_OWN, Ground, Repeat, Trial, ask_twice, scored_words, share_prompts
 from needlemap.trials.resolve import Resolved, resolve
 
 _LONGER = {"hf": "allow_beyond=true", "lmdeploy": "session_len={}"}  # options that take longer prompts
@@ -33,9 +33,11 @@ class Experiment(Resolved):
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, resolved: Resolved, trials: Sequence[Trial], notes: Sequence[str], **more: Any) -> Experiment:
-        """What was resolved with its trials, and a note on those too long for the model."""
+    def of(cls, resolved: Resolved, trials: Iterable[Trial], notes: Sequence[str], **more: Any) -> Experiment:
+        """What was resolved with its trials, each prompt once, and a note on those too long for the model."""
         known = {each.name: getattr(resolved, each.name) for each in fields(Resolved)}
+        trials = share_prompts(trials)
+        trials += ask_twice(trials, resolved.settings.ask_twice, resolved.keys)
         said = (*notes, *beyond(resolved, trials), *_asked(resolved, trials))
         return cls(**{**known, "trials": tuple(trials), "notes": said, **more})
 
@@ -103,8 +105,10 @@ def _prepare_lent(resolved: Resolved, lent: Experiment) -> Experiment:
     keys = resolved.keys
     prompts = lent_prompts(resolved, [trial.prompt for trial in lent.trials], ready=lent.ready)
     trials = [
-        Trial.of(keys, each.cell, each.repeat, each.item, prompt, each.collisions, each.haystack_repeated)
+        Trial.of(keys, cell, repeat, each.item, prompt, each.collisions, each.haystack_repeated)
         for each, prompt in zip(lent.trials, prompts, strict=True)
+        for repeat, cell in each.places
+        if not each.second
     ]
     whole = {"grid": lent.grid, "task": lent.task, "haystacks": lent.haystacks}
     return Experiment.of(resolved, trials, lent.notes, **whole)

@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 from needlemap.prompts.prompt import Prompt
 from needlemap.scorers.base import Scorer, rule_of
-from needlemap.settings.grid import Cell
 from needlemap.settings.settings import Settings, with_role
 from needlemap.tasks.base import Reference
 
@@ -34,17 +33,19 @@ class Keys:
     """Makes the keys of a run's trials.
 
     shared: hash of what all of them share, but the scorer. ids: whether the model is fed ids that say more
-    than the prompt's bytes.
+    than the prompt's bytes. drawn: whether answers are drawn at random, so that each repeat has its own.
     """
 
     shared: str
     scorer: Scorer
     ids: bool = False
+    drawn: bool = False
 
-    def asked(self, prompt: Prompt, cell: Cell, repeat: int) -> str:
-        """Hash of what the model is asked: all that can change its answer."""
+    def asked(self, prompt: Prompt, length_tokens: int, repeat: int, second: bool = False) -> str:
+        """Hash of what the model is asked, all that can change its answer. second: for the second time."""
         said = [prompt.sha256, prompt.answer_prefix, prompt.ids_sha256 if self.ids else ""]
-        return _hash([self.shared, *said, repeat, cell.length_tokens, cell.depth])[:32]
+        draw = [length_tokens, repeat if self.drawn else None, second]
+        return _hash([self.shared, *said, *draw])[:32]
 
     def asked_alone(self, question: str) -> str:
         """That of a question without a haystack."""

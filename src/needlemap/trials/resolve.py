@@ -59,7 +59,8 @@ class Resolved:
         other = self.feeder if not self.feeds_counted else None
         vocabularies = f"{counted}+{other.fingerprint}" if other else counted
         shared = settings_hash(self.settings, vocabularies, self.traits.weights)
-        return Keys(shared, self.scorer, self.feeds_counted)
+        drawn = self.settings.temperature != 0  # also where a server's own is left to it
+        return Keys(shared, self.scorer, self.feeds_counted, drawn)
 
     @property
     def feeds_counted(self) -> bool:

@@ -58,7 +58,7 @@ class Elements(HTMLParser):
 
 def page_of(*runs: Loaded, **more: Any) -> str:
     live = more.pop("live", False)
-    trials = [packed(trial_columns(run.map, run.records)) for run in runs]
+    trials = [packed(trial_columns(run.map, run.prompts)) for run in runs]
     return page_html(summary(runs, made=NOW, **more), trials, live=live)
 
 
@@ -70,7 +70,7 @@ def data_of(page: str, name: str) -> Any:
 def test_it_holds_the_summary_and_the_trials_of_each_run(falling):
     page = page_of(falling, falling)
     assert data_of(page, "summary")["runs"] == summary([falling, falling], made=NOW)["runs"]
-    assert data_of(page, "trials-1") == trial_columns(falling.map, falling.records)
+    assert data_of(page, "trials-1") == trial_columns(falling.map, falling.prompts)
 
 
 def test_the_same_runs_give_the_same_bytes(falling):

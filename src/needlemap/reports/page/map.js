@@ -79,10 +79,6 @@ function cellFacts(run, cell) {
     ["prompt", maybe(known("tokens"), (tokens) => `${count(tokens)} tokens`)],
     ["cached", cacheWords(known("cached"), known("planned"))],
     lackOf(cells, cell),
-    [
-      "counted once",
-      known("repeated") ? `${counted(known("repeated"), "trial")} with another trial's prompt` : null,
-    ],
   ].filter(([, value]) => value !== null);
 }
 

@@ -80,11 +80,11 @@ def summary(
 def _run(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str, Any]:
     cube = run.cube
     lines = summary_lines(cube, rules)
-    ended = [*balance_lines(run.records), *outcome_lines(outcome_counts(run.records))]
+    ended = [*balance_lines(run.prompts), *outcome_lines(outcome_counts(run.records))]
     return {
         **_identity(run),
         **_axes(run.map, layout),
-        "cells": cell_columns(run.map, layout, run.records),
+        "cells": cell_columns(run.map, layout, run.prompts),
         "overall": _overall(run.map, lines),
         "lines": [*lines, *outdated(run.path, run.about), *placeless_lines(run.about, run.records), *ended],
         **_curves(run.map, cube, rules),

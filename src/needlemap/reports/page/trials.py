@@ -15,6 +15,7 @@ from itertools import accumulate
 from typing import Any
 
 from needlemap.maps.columns import TRIALS
+from needlemap.maps.cube import AskedPrompt
 from needlemap.maps.map import CellScore, Map
 from needlemap.records.record import SKIPPED, NeedleRecord, PromptRecord, Record
 from needlemap.reports.labels import Layout
@@ -22,10 +23,10 @@ from needlemap.reports.labels import Layout
 Place = tuple[int, float]  # length in tokens, depth
 
 
-def cell_columns(map: Map, layout: Layout, records: Sequence[Record]) -> dict[str, list[Any]]:
+def cell_columns(map: Map, layout: Layout, prompts: Sequence[AskedPrompt]) -> dict[str, list[Any]]:
     """Columns of equal length, in the order of the map's cells: by length, then depth."""
     rank = {length: at for at, length in enumerate(map.lengths)}
-    found = by_cell(map, records)
+    found = by_cell(map, prompts)
     return {
         "length": [rank[cell.length_tokens] for cell in map.cells],
         "depth": [share(cell.depth) for cell in map.cells],
@@ -39,7 +40,6 @@ def cell_columns(map: Map, layout: Layout, records: Sequence[Record]) -> dict[st
         "missing": [cell.missing for cell in map.cells],
         "unasked": [unasked_of(cell) for cell in map.cells],
         "failures": [dict(sorted(cell.failures.items())) for cell in map.cells],
-        "repeated": [cell.repeated for cell in map.cells],
         "tokens": [mean(tokens_of(record) for record in row) for row in found],
         "cached": [mean(record.cached_tokens for record in row) for row in found],
         "planned": [mean(record.shared_tokens for record in row) for row in found],
@@ -51,11 +51,12 @@ def unasked_of(cell: CellScore) -> int:
     return cell.missing - sum(count for kind, count in cell.failures.items() if kind != SKIPPED)
 
 
-def by_cell(map: Map, records: Sequence[Record]) -> list[list[Record]]:
+def by_cell(map: Map, prompts: Sequence[AskedPrompt]) -> list[list[Record]]:
     """The records of each cell, by repeat, in the order of the map's cells."""
     found: dict[Place, list[Record]] = defaultdict(list)
-    for record in records:
-        found[record.length_tokens, record.depth].append(record)
+    for prompt in prompts:
+        for cell in prompt.cells:
+            found[cell].extend(prompt.records)
     return [sorted(found[place(cell)], key=_repeat) for cell in map.cells]
 
 
@@ -224,9 +225,9 @@ class Detail:
 FULL = Detail()
 
 
-def trial_columns(map: Map, records: Sequence[Record], detail: Detail = FULL) -> dict[str, Any]:
+def trial_columns(map: Map, prompts: Sequence[AskedPrompt], detail: Detail = FULL) -> dict[str, Any]:
     """Columns of equal length, rows by the map's cells, then by repeat. Texts are places in "strings"."""
-    rows = [(at, record) for at, found in enumerate(by_cell(map, records)) for record in found]
+    rows = [(at, record) for at, found in enumerate(by_cell(map, prompts)) for record in found]
     every = [record for _, record in rows]
     scorer = next((record.scorer for record in every if record.scorer), None)
     text = Strings()
