@@ -155,8 +155,9 @@ def _captions(groups: Sequence[Group], rule: Rule) -> list[str]:
     n = sorted({map.n for map in maps})
     prompts = f"{n[0]:,}" if len(n) == 1 else f"{n[0]:,} to {n[-1]:,}"
     said = [*filter(None, common), f"n = {prompts} prompts a line"]
-    marks = f"Triangles, and numbers beside names: effective length by {rule.name}"
-    return [", ".join(said), f"Bands: 95 % intervals. {marks}"]
+    dashed = f" Dashed: {100 * rule.threshold:g} %." if rule.kind == "absolute" else ""
+    marks = f"Triangles, numbers at names: effective length ({rule.name})."
+    return [", ".join(said), f"Bands: 95 % intervals.{dashed} {marks}"]
 
 
 def _one(plots: Sequence[Plot], axis: Axis, rule: Rule, total: float, top: float) -> tuple[list[str], float]:
