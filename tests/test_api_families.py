@@ -89,16 +89,16 @@ def test_a_table_has_a_row_a_family_and_length(made):
     pytest.importorskip("pandas")
     frame = made.to_pandas()
     assert frame["family"].tolist() == ["key", "key", "one", "one", "all", "all"]
-    assert frame["length"].tolist() == [900, 1200] * 3
+    assert frame["length_tokens"].tolist() == [900, 1200] * 3
     assert frame["n"].tolist() == [15] * 6
-    assert frame["score"].tolist() == [1.0] * 4 + [0.25] * 2
+    assert frame["score"].tolist() == [100.0] * 4 + [25.0] * 2
 
 
 def test_it_is_drawn_and_saved_with_all_families_side_by_side(made, tmp_path):
     assert [f">baseline/bm25@{name}" in made.plot().svg for name in FAMILIES] == [True] * 3
     assert made.save(tmp_path / "maps.svg").read_text().startswith("<svg")
     assert len(made.save(tmp_path / "cells.csv").read_text().splitlines()) == 1 + 3 * 6
-    assert "baseline/bm25@one" in made.save(tmp_path / "page.html").read_text()
+    assert "<title>suite mine · baseline/bm25</title>" in made.save(tmp_path / "page.html").read_text()
     bundle, _ = made._repr_mimebundle_()
     assert bundle["image/png"].startswith(b"\x89PNG")
     assert bundle["text/plain"] == made.text

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 from needlemap.version import __version__
 
 if TYPE_CHECKING:
-    from needlemap.api import Run, compare, load, make_plan, run
-    from needlemap.reports.compared import Compared
+    from needlemap.api import arun, compare, load, make_plan, run
+    from needlemap.reports.compared import Compared, Run
 
 __all__ = [
     "Compared",
     "Run",
     "__version__",
+    "arun",
     "compare",
     "load",
     "make_plan",
@@ -28,8 +29,8 @@ __all__ = [
 ]
 
 _LATE = {
-    **dict.fromkeys(("Run", "compare", "load", "make_plan", "run"), "needlemap.api"),
-    "Compared": "needlemap.reports.compared",
+    **dict.fromkeys(("arun", "compare", "load", "make_plan", "run"), "needlemap.api"),
+    **dict.fromkeys(("Compared", "Run"), "needlemap.reports.compared"),
 }
 
 

@@ -1,178 +1,66 @@
 """The Python interface: `run` asks and keeps, `load` reads, `compare` pairs two, `make_plan` counts first.
 
-It takes the settings that YAML files and flags take, by the same names. It prints nothing but progress.
+It takes the settings that YAML files and flags take, by the same names; a function may be a model and a
+scorer. It prints nothing but progress. `arun` is `run` for whoever has an event loop.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from needlemap.asking.lent import with_lent_prompts
-from needlemap.asking.run import Asking, ask_families, run_coroutine
+from needlemap.asking.run import (
+    Asking,
+    Share,
+    ask_families,
+    await_in_thread,
+    run_coroutine,
+    share_out,
+    try_servers,
+)
 from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session
-from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.maps.columns import margin_frame, trial_frame
-from needlemap.maps.effective import Effective, Mean, parse_rule, published_length
-from needlemap.maps.map import Map
+from needlemap.errors import NeedlemapError, SettingsError, in_python
 from needlemap.models.base import Model
 from needlemap.records.families import Families, check_origin, families_of, fresh_folder
 from needlemap.records.folder import RunFolder
-from needlemap.records.loaded import Loaded, load_map, load_run
-from needlemap.records.record import Record
 from needlemap.reports.closing import Tally
-from needlemap.reports.labels import length_range, overall_label
+from needlemap.reports.compared import Run
 from needlemap.reports.live import Lines, ShowingFace, View
-from needlemap.reports.summary import family_lines, read_families, scores_of
-from needlemap.reports.table import is_table, write_table
-from needlemap.settings.suites import choose
+from needlemap.scorers.python import MARK, name_function
+from needlemap.settings.suites import Chosen, choose_each
 from needlemap.text.printable import show
 
 if TYPE_CHECKING:
     from needlemap.reports.compared import Compared
-    from needlemap.reports.figures.canvas import Drawing
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run's folder. outcomes: how the asking of each family ended, '' being the name of a run's only one;
-    of none that had nothing left to ask. None where nothing was to be asked (`load`).
-
-    It is read at each call, so a run that goes on elsewhere shows what it has.
-    """
-
-    path: Path
-    outcomes: Mapping[str, Outcome] | None = None
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """How the asking ended, of all families together; None where nothing was to be asked."""
-        return None if self.outcomes is None else sum(self.outcomes.values(), Outcome())
-
-    @property
-    def families(self) -> dict[str, Run]:
-        """The families that were begun, each a run like any other; of a run with one, itself under ''."""
-        found = families_of(self.path)
-        if found.is_plain:
-            return {"": self}
-        mine = {name: {"": each} for name, each in (self.outcomes or {}).items()}
-        return {name: Run(found.folder(name), mine.get(name)) for name in found.begun}
-
-    def about(self) -> dict[str, Any]:
-        """What run.json holds: settings, versions, hashes. Raises NeedlemapError for several families."""
-        return RunFolder(self._only()).about()
-
-    def map(self) -> Map:
-        """Per cell the mean score, n and interval. Raises NeedlemapError for several families."""
-        return load_map(self._only())
-
-    def scores(self) -> dict[str, dict[int, float | None]]:
-        """Per family the score by length in tokens; None where nothing was measured."""
-        return {name: run.map.by_length for name, run in self._read().items() if run is not None}
-
-    def means(self) -> dict[int, Mean]:
-        """The mean over families by length, where all of them have a score: score, low, high."""
-        return scores_of(self._read()).means()
-
-    def effective(self, rule: str = "absolute:85") -> Effective | None:
-        """How far the mean holds by a rule of docs/statistics.md, with an interval; None without a mean.
-
-        Raises SettingsError for an unknown rule.
-        """
-        return scores_of(self._read()).effective(parse_rule(rule))
-
-    def published_length(self) -> float | None:
-        """RULER's rule: the largest length in tokens whose mean exceeds 85.6.
-
-        Infinite where it is the longest tested, 0 where there is none, None without a mean.
-        """
-        return published_length(self.means())
-
-    def records(self) -> list[Record]:
-        """One record a trial, of all families: of several, the last that was scored, else the last."""
-        return [record for run in self._read().values() if run is not None for record in run.records]
-
-    def to_pandas(self) -> Any:
-        """One row a trial; of several families one a family and length: family, length, score, n, low, high.
-        Raises NeedlemapError when pandas is not installed."""
-        if families_of(self.path).is_plain:
-            return trial_frame(self.records())
-        return margin_frame({name: run.map for name, run in self._read().items() if run is not None})
-
-    @property
-    def text(self) -> str:
-        """What `needlemap report` prints of several families; of one, a line."""
-        found = families_of(self.path)
-        if not found.is_plain:
-            return "\n".join(family_lines(found.suite, self._read())) + "\n"
-        map = self.map()
-        said = f"{map.model}, {map.task}, {length_range(map.lengths)}, {overall_label(map)}"
-        return f"Run('{self.path}': {said})"
-
-    def plot(self, *, title: str | None = None, palette: str | None = None) -> Drawing:
-        """The map as a picture, or all families' maps. Raises SettingsError for an unknown palette."""
-        from needlemap.reports.figures.figure import draw, figure_of
-
-        runs = [load_run(path) for path in families_of(self.path).folders]
-        return draw(figure_of(runs, title=title, palette=palette)[0])
-
-    def save(
-        self,
-        path: str | Path,
-        *,
-        title: str | None = None,
-        palette: str | None = None,
-        width: str | None = None,
-    ) -> Path:
-        """The maps (.png, .svg, .pdf), the page (.html) or the cells (.csv, .parquet), by the suffix.
-
-        width: of a figure for a paper, as '3.25in' or 'column'. Raises SettingsError for any other.
-        """
-        if Path(path).suffix.lower() == ".html":
-            from needlemap.reports.page.document import write_page
-
-            return write_page([self.path], path, title=title, palette=palette)
-        loaded = [load_run(run) for run in families_of(self.path).folders]
-        if is_table(path):
-            return write_table(loaded, path)
-        from needlemap.reports.figures.figure import figure_of, write_figure
-        from needlemap.reports.style import parse_width
-
-        figure, _ = figure_of(loaded, title=title, palette=palette)
-        return write_figure(figure, path, width=parse_width(width) if width else None)
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
-        """What a notebook shows: the picture and the text."""
-        return self.plot().with_text(repr(self))
-
-    def _only(self) -> Path:
-        """The folder of a run's only family. Raises NeedlemapError for several."""
-        found = families_of(self.path)
-        if not found.is_plain:
-            raise NeedlemapError(
-                f"'{self.path}' has several families. Take one of them: .families[{found.names[0]!r}]"
-            )
-        return self.path
-
-    def _read(self) -> dict[str, Loaded | None]:
-        return read_families(families_of(self.path))
+@contextmanager
+def _for_python() -> Iterator[None]:
+    """What goes wrong inside is told in the words of Python's callers."""
+    try:
+        yield
+    except NeedlemapError as error:
+        error.args = (in_python(str(error)), *error.args[1:])
+        raise
 
 
+@_for_python()
 def load(path: str | Path) -> Run:
-    """A run that is on the disk: asked here, elsewhere, or imported. Raises NeedlemapError when none is."""
-    found = families_of(path)
-    if found.is_plain:
+    """A run that is on the disk: asked here, elsewhere, or imported; also a folder with those of several
+    models. Raises NeedlemapError when none is."""
+    run = Run(families_of(path).path)
+    if families_of(path).is_plain and not run.models:
         RunFolder(path).about()
-    return Run(found.path)
+    return run
 
 
+@_for_python()
 def run(
     preset: str | None = None,
     *,
@@ -185,23 +73,62 @@ def run(
 
     preset: a preset's name, a .yaml file, or suite:NAME for several families. live: also serve the page, and
     print its address. trust_run: go on with a run that this machine did not begin, or ask the prompts of one.
-    settings: any of `needlemap run --help`, by name; unknown ones raise SettingsError. Works in notebooks
-    too. Raises NeedlemapError when every request would fail.
+    settings: any setting by its name (docs/run.md); unknown ones raise SettingsError.
+    model: a name, or a function of messages that returns a str or an Answer; several in a list. scorer: a
+    name, or a function of an answer and a Reference that returns a share in [0, 1], a bool or a Score. Both
+    may be async. In a notebook it holds up the event loop until it ends; `await arun(...)` does not.
+    Raises NeedlemapError when every request would fail.
     """
-    chosen = with_lent_prompts(choose(preset, plain_settings(settings)), trust_run)
-    if not chosen.first.save:
+    return run_coroutine(_run(preset, out, live, trust_run, settings))
+
+
+async def arun(
+    preset: str | None = None,
+    *,
+    out: str | Path | None = None,
+    live: bool = False,
+    trust_run: bool = False,
+    **settings: Any,
+) -> Run:
+    """`run`, to be awaited: it works on a loop and a thread of its own, and the caller's loop stays free.
+
+    Cancelled, it ends as an interrupted run does: what was scored is kept.
+    """
+    with _for_python():
+        return await await_in_thread(_run(preset, out, live, trust_run, settings))
+
+
+async def _run(
+    preset: str | None, out: str | Path | None, live: bool, trust_run: bool, settings: Mapping[str, Any]
+) -> Run:
+    named = choose_each(preset, plain_settings(settings))
+    each = {name: with_lent_prompts(chosen, trust_run) for name, chosen in named.items()}
+    first = next(iter(each.values()))
+    if not first.first.save:
         raise SettingsError("save=False keeps no run that could be returned. Leave it out.")
-    path = Path(out) if out is not None else fresh_folder(chosen.first, chosen.suite)
+    path = Path(out) if out is not None else fresh_folder(first.first, first.suite, len(each))
     check_origin(path, trust_run)
-    if chosen.told:
-        show(f"note: {chosen.told}", file=sys.stderr)
+    if first.told:
+        show(f"note: {first.told}", file=sys.stderr)
+    if "" in each:
+        return Run(path, await _ask(first, path, live))
+    shares, outcomes = share_out(each, path, monotonic()), dict[str, Outcome]()
+    await try_servers(each.values())
+    for name, chosen in each.items():
+        found = await _ask(chosen, path / name, live, shares[name])
+        outcomes |= {f"{name}/{family}".rstrip("/"): outcome for family, outcome in found.items()}
+    return Run(path, outcomes)
+
+
+async def _ask(chosen: Chosen, path: Path, live: bool, share: Share | None = None) -> dict[str, Outcome]:
+    """Ask one model. Raises NeedlemapError where a family cannot be asked."""
     asking = Asking.of(chosen, path)
     with _Progress(asking.families, live) as face:
-        outcomes = run_coroutine(ask_families(asking, face))
+        outcomes = await ask_families(asking, face, share=share)
         face.tell_unserved()
     if face.refused:
         raise NeedlemapError(f"{' '.join(face.refused)} The other families are kept in '{path}'.")
-    return Run(path, outcomes)
+    return outcomes
 
 
 class _Progress(ShowingFace):
@@ -234,6 +161,7 @@ class _Progress(ShowingFace):
         self.refused.append(f"Family '{name}': {error}")
 
 
+@_for_python()
 def compare(a: Run | str | Path, b: Run | str | Path, *, margin: float = 2.0) -> Compared:
     """B against A on the same trials, paired: difference, interval, verdict. Each a run or its folder.
 
@@ -245,6 +173,7 @@ def compare(a: Run | str | Path, b: Run | str | Path, *, margin: float = 2.0) ->
     return compared(_folder(a), _folder(b), margin)
 
 
+@_for_python()
 def make_plan(
     preset: str | None = None,
     *,
@@ -257,13 +186,16 @@ def make_plan(
 ) -> dict[str, Any]:
     """What a run would ask and cost in each mode, before any call: what `needlemap plan --json` prints.
 
-    preset, settings: as `run` takes them. The others: as `needlemap plan --help` says. Raises SettingsError.
+    Of several models it has that of each, and their sum. preset, settings: as `run` takes them. workers:
+    lanes. tokens_per_second: prefill speed of one worker. model_config: a config.json, for floating-point
+    operations. cache_tokens, cache_block: a server's prefix cache to simulate. Raises SettingsError.
     """
-    from needlemap.plan.reckoned import Terms, reckon
+    from needlemap.plan.reckoned import Terms, plans_fields, reckon
 
     file = Path(model_config) if model_config is not None else None
     terms = Terms(workers, tokens_per_second, file, cache_tokens, cache_block)
-    return reckon(with_lent_prompts(choose(preset, plain_settings(settings))), terms).plain()
+    each = choose_each(preset, plain_settings(settings)).values()
+    return plans_fields([reckon(with_lent_prompts(chosen), terms) for chosen in each])
 
 
 def _folder(run: Run | str | Path) -> Path:
@@ -271,5 +203,29 @@ def _folder(run: Run | str | Path) -> Path:
 
 
 def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Paths as the texts that settings hold."""
-    return {name: str(value) if isinstance(value, Path) else value for name, value in settings.items()}
+    """Settings as they are written: paths and functions by their names."""
+    plain: dict[str, Any] = {
+        name: str(value) if isinstance(value, Path) else value for name, value in settings.items()
+    }
+    if "model" in plain:
+        plain["model"] = _model(plain["model"])
+    if "scorer" in plain:
+        plain["scorer"] = _called(plain["scorer"])
+    return plain
+
+
+def _model(model: Any) -> Any:
+    """A model, or several, with functions by their names. Raises SettingsError for two of one name."""
+    if isinstance(model, list | tuple):
+        functions: list[Callable[..., Any]] = [each for each in model if callable(each)]
+        if len({_called(each) for each in functions}) < len(functions):
+            raise SettingsError("Two functions have one name, and go by it. Give each a name of its own.")
+        return [_model(each) for each in model]
+    if isinstance(model, dict) and "model" in model:
+        return {**model, "model": _model(model["model"])}
+    return _called(model)
+
+
+def _called(named: Any) -> Any:
+    """A function by its name; anything else as it is, to be checked as any setting is."""
+    return f"{MARK}{name_function(named)}" if callable(named) else named

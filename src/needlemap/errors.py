@@ -147,3 +147,26 @@ def _brief(value: object) -> str:
     except ValueError:
         return "a number of thousands of digits"
     return text if len(text) <= _VALUE else f"{text[:_VALUE]}..."
+
+
+_FLAG = re.compile(r"--(no-)?([a-z][a-z-]*[a-z])")
+_PYTHON = {
+    "the command line": "the call",
+    "the same command with": "the same call with",
+    "the same command": "the same call",
+    "See needlemap run --help.": "All settings are in docs/run.md.",
+}
+
+
+def in_python(text: str) -> str:
+    """An error's text for whoever calls a function: flags are arguments, and there is no command line.
+
+    >>> in_python("Unknown setting 'modle' in the command line. Give --base-url, or --no-canary.")
+    "Unknown setting 'modle' in the call. Give base_url, or canary=False."
+    >>> in_python("To go on: the same command with -o runs/a")
+    "To go on: the same call with out='runs/a'"
+    """
+    for said, better in _PYTHON.items():
+        text = text.replace(said, better)
+    text = _FLAG.sub(lambda found: found[2].replace("-", "_") + ("=False" if found[1] else ""), text)
+    return re.sub(r"(?<!\S)-o (?=[\w./])(\S*[\w/])", r"out='\1'", text).replace(" with -o", " as out")

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.maps.columns import trial_frame
+from needlemap.maps.columns import CELLS, trial_frame
 from needlemap.maps.cube import prompts_of
 from needlemap.maps.map import Map, make_map
 from needlemap.records.record import Record, ScorerRecord
@@ -32,16 +32,12 @@ def a_map() -> Map:
 def test_a_map_has_a_row_a_cell(a_map):
     pytest.importorskip("pandas")
     frame = a_map.to_pandas()
-    assert list(frame.columns) == ["length", "depth", "score", "n", "low", "high", "realised", "missing"]
+    assert list(frame.columns) == [column.name for column in CELLS[3:]]  # those of the CSV, but for the run
     first, second = frame.to_dict("records")
-    assert (first["length"], first["depth"], first["score"], first["n"], first["missing"]) == (
-        1000,
-        0.0,
-        0.5,
-        2,
-        0,
-    )
-    assert 0 < first["low"] < 0.5 < first["high"] < 1
+    assert (first["length_tokens"], first["depth_percent"], first["score"]) == (1000, 0.0, 50.0)
+    assert (first["n"], first["missing"]) == (2, 0)
+    assert 0 < first["low"] < 50 < first["high"] < 100
+    assert second["depth_percent"] == 50
     assert (second["n"], second["missing"]) == (0, 1)
     assert math.isnan(second["score"])
     assert math.isnan(second["low"])
@@ -50,8 +46,9 @@ def test_a_map_has_a_row_a_cell(a_map):
 def test_records_have_a_row_a_trial():
     pandas = pytest.importorskip("pandas")
     frame = trial_frame(RECORDS)
-    assert frame["score"].tolist()[:2] == [1.0, 0.0]
-    assert frame["native"].tolist()[:2] == [10.0, 1.0]
+    assert frame["score"].tolist()[:2] == [100.0, 0.0]
+    assert frame["depth_percent"].tolist() == [0.0, 0.0, 50.0]
+    assert frame["native_score"].tolist()[:2] == [10.0, 1.0]
     assert frame["prompt_tokens"].tolist() == [990, 990, 990]
     assert frame["cached_tokens"].isna().all()
     assert pandas.isna(frame["score"][2])

@@ -10,8 +10,8 @@ Also from ordinary code, where a loop may run already, as in a notebook's cell: 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
@@ -289,16 +289,35 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def _run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
     """An interrupt here cancels it there, and waits until it has put its things away."""
-    loop = asyncio.new_event_loop()
-    thread = Thread(target=loop.run_forever, name="needlemap", daemon=True)
-    thread.start()
-    try:
+    with _other_loop() as loop:
         future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:
             return future.result()
         finally:
             future.cancel()
             asyncio.run_coroutine_threadsafe(_settle_loop(), loop).result()
+
+
+async def await_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Its result, while the loop that waits for it is free. Who is cancelled here cancels it there, and waits
+    until it has put its things away."""
+    with _other_loop() as loop:
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            future.cancel()
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_settle_loop(), loop))
+
+
+@contextmanager
+def _other_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop that runs in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = Thread(target=loop.run_forever, name="needlemap", daemon=True)
+    thread.start()
+    try:
+        yield loop
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

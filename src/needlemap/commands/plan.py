@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -17,7 +17,7 @@ from needlemap.commands.announce import tell_notes, tell_rules
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import refuse_link
 from needlemap.plan.order import ordered
-from needlemap.plan.reckoned import Reckoned, Terms, dollars, reckon, short, sum_of, unnamed
+from needlemap.plan.reckoned import Reckoned, Terms, dollars, plans_fields, reckon, short, sum_of
 from needlemap.plan.summary import Summary
 from needlemap.prompts.templates import template_files
 from needlemap.settings.grid import percent
@@ -46,14 +46,6 @@ def plan_command(each: Mapping[str, Chosen], terms: Terms, as_json: bool) -> Non
     if len(plans) > 1:
         rows = {name: plan.own for name, plan in plans.items()}
         show("\n".join(["", *table_lines({**rows, "total": sum_of(list(rows.values()))}, first="model")]))
-
-
-def plans_fields(plans: Sequence[Reckoned]) -> dict[str, Any]:
-    """The document of a plan; of several models that of each, and their sum."""
-    if len(plans) == 1:
-        return plans[0].plain()
-    total = unnamed(sum_of([plan.own for plan in plans]))
-    return {"models": [plan.plain() for plan in plans], "total": total}
 
 
 def _show_plan(plan: Reckoned) -> None:

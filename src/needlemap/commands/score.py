@@ -32,11 +32,11 @@ from needlemap.records.record import Record
 from needlemap.records.run_file import how_to_score, ruled
 from needlemap.reports.closing import judge_lines
 from needlemap.scorers.base import Score, Scorer, rule_of
+from needlemap.scorers.python import find_scorer
 from needlemap.settings.flags import parsed
 from needlemap.settings.grid import percent, setting
 from needlemap.settings.prices import Prices
 from needlemap.settings.reading import checked
-from needlemap.settings.registry import find_kind
 from needlemap.settings.settings import Settings
 from needlemap.tasks.base import Reference
 from needlemap.text.printable import show, show_data
@@ -80,7 +80,7 @@ def _from_now_on(path: Path, before: dict[str, Any]) -> str:
 
 def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) -> int:
     """Write each line with its score, and the mean to standard error."""
-    made = find_kind("scorers", scorer, Scorer)(**options)
+    made = find_scorer(scorer)(**options)
     rows = _read(file)
     if not rows:
         raise SettingsError(f"'{file}' holds no line to score.")

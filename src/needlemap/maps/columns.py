@@ -1,6 +1,6 @@
 """What tables hold of a cell and of a trial, each column once, for CSV, Parquet, pandas and the page.
 
-In CSV and Parquet scores and depths are percents; in pandas and on the page shares in [0, 1].
+Scores and depths are percents, as in settings; on the page, whose numbers nobody reads, shares in [0, 1].
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ Value = str | int | float | None
 class Column:
     """One column: its name, what its values are, and what they mean. An unknown value is None.
 
-    of: the value of a cell or a record, by default what it calls so. share: told in percent in CSV.
-    short: its name in pandas and on the page, where that is another.
+    of: the value of a cell or a record, by default what it calls so. share: told in percent.
     """
 
     name: str
@@ -33,14 +32,13 @@ class Column:
     meaning: str
     of: Callable[[Any], Value] | None = None
     share: bool = False
-    short: str = ""
 
     def value(self, row: Any) -> Value:
         """Its value of a cell or a record; of a share, in [0, 1]."""
         return self.of(row) if self.of else attrgetter(self.name)(row)
 
     def told(self, row: Any) -> Value:
-        """The same as CSV has it, with shares in percent."""
+        """The same as tables have it, with shares in percent."""
         value = self.value(row)
         return percent(value) if self.share and isinstance(value, int | float) else value
 
@@ -58,14 +56,13 @@ RUN = (
     Column("model", "text", "its `label`, else as set: BACKEND/NAME"),
     Column("task", "text", "the task's name"),
 )
-_LENGTH = Column("length_tokens", "whole number", "the cell's length", short="length")
+_LENGTH = Column("length_tokens", "whole number", "the cell's length")
 _DEPTH = Column(
     "depth_percent",
     "number",
     "the cell's depth; empty where a task asks about the whole text",
     attrgetter("depth"),
     share=True,
-    short="depth",
 )
 CELLS = (
     *RUN,
@@ -77,7 +74,6 @@ CELLS = (
         "mean of where the first needle was; empty as that",
         attrgetter("realised"),
         share=True,
-        short="realised",
     ),
     Column("score", "number", "mean score in percent; empty if nothing was measured", share=True),
     Column("n", "whole number", "different prompts scored; of an imported run, results"),
@@ -101,7 +97,6 @@ TRIALS = (
         "where the first needle was; empty as that",
         _realised,
         share=True,
-        short="realised",
     ),
     Column("repeat", "whole number", "number of the repeat, from 0"),
     Column("seed", "whole number", "the run's seed"),
@@ -111,7 +106,6 @@ TRIALS = (
         "number",
         "the score on the scorer's own scale",
         lambda record: record.scorer.native if record.scorer else None,
-        short="native",
     ),
     Column("scorer", "text", "the scorer", lambda record: record.scorer.name if record.scorer else None),
     Column("question", "text", "what was asked"),
@@ -157,24 +151,29 @@ TRIALS = (
     ),
     Column("key", "text", "hash of all that can change the answer or its score"),
 )
-_MARGIN = ("score", "n", "low", "high")
-_CELL = ("length", "depth", "score", "n", "low", "high", "realised", "missing")
+_MARGIN = ("score", "low", "high")
 
 
 def cell_frame(cells: Iterable[CellScore]) -> Any:
-    """One row a cell: length, depth, score, n, low, high, realised, missing. Raises NeedlemapError."""
-    return _frame(cells, CELLS[len(RUN) :])[list(_CELL)]
+    """One row a cell, with the columns of the CSV. Raises NeedlemapError when pandas is not installed."""
+    return _frame(cells, CELLS[len(RUN) :])
 
 
 def margin_frame(maps: Mapping[str, Map]) -> Any:
     """One row a family and length of a suite: its margin. Raises NeedlemapError when pandas is missing."""
     rows = [
-        {"family": family, "length": length, **{name: getattr(mean, name) for name in _MARGIN}}
+        {"family": family, "length_tokens": length, "n": mean.n, **_percents(mean)}
         for family, map in maps.items()
         for length, mean in map.margins.items()
     ]
-    frame = plain_frame(rows).reindex(columns=["family", "length", *_MARGIN])
-    return frame.astype(dict.fromkeys(("score", "low", "high"), "float64"))
+    frame = plain_frame(rows).reindex(columns=["family", "length_tokens", "score", "n", "low", "high"])
+    return frame.astype(dict.fromkeys(_MARGIN, "float64"))
+
+
+def _percents(mean: Any) -> dict[str, float | None]:
+    """A mean and its interval in percent."""
+    shares = {name: getattr(mean, name) for name in _MARGIN}
+    return {name: None if share is None else percent(share) for name, share in shares.items()}
 
 
 def trial_frame(records: Iterable[Record]) -> Any:
@@ -193,8 +192,8 @@ def plain_frame(rows: list[dict[str, Any]]) -> Any:
 
 def _frame(rows: Iterable[Any], columns: tuple[Column, ...]) -> Any:
     """NaN (or None for texts) where a value is not known."""
-    named = {column.short or column.name: column for column in columns}
-    frame = plain_frame([{name: column.value(row) for name, column in named.items()} for row in rows])
+    named = {column.name: column for column in columns}
+    frame = plain_frame([{name: column.told(row) for name, column in named.items()} for row in rows])
     numbers = {name: "float64" for name, column in named.items() if column.kind == "number"}
     counts = {name: "Int64" for name in named if name.endswith("_tokens")}
     return frame.reindex(columns=list(named)).astype(numbers | counts)

@@ -166,7 +166,7 @@ class Map:
         return _mean([_mean(row) for row in rows])
 
     def to_pandas(self) -> Any:
-        """One row a cell: length, depth, score, n, low, high, realised, missing. Raises NeedlemapError."""
+        """One row a cell, with the columns of the CSV. Raises NeedlemapError without pandas."""
         from needlemap.maps.columns import cell_frame
 
         return cell_frame(self.cells)

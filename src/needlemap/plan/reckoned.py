@@ -73,8 +73,8 @@ class Reckoned:
             rest = {"bins_lower_bound": self.bound, "prices": price_source(first), "modes": modes}
             return {**head, **rest, "notes": notes}
         head = {"suite": self.chosen.suite, "model": first.model, "mode": first.mode}
-        families = {name: unnamed(row) for name, row in self.rows.items()}
-        head |= {"prices": price_source(first), "total": unnamed(self.total)}
+        families = {name: _unnamed(row) for name, row in self.rows.items()}
+        head |= {"prices": price_source(first), "total": _unnamed(self.total)}
         return {**head, "families": families, "notes": notes}
 
     @property
@@ -113,6 +113,14 @@ class Reckoned:
                 f"Use fewer lanes (--concurrency) or a larger cache."
             )
         return notes
+
+
+def plans_fields(plans: Sequence[Reckoned]) -> dict[str, Any]:
+    """The document of a plan; of several models that of each, and their sum."""
+    if len(plans) == 1:
+        return plans[0].plain()
+    total = _unnamed(sum_of([plan.own for plan in plans]))
+    return {"models": [plan.plain() for plan in plans], "total": total}
 
 
 def reckon(chosen: Chosen, terms: Terms) -> Reckoned:
@@ -216,7 +224,7 @@ def _bound(experiment: Experiment) -> int:
     return total
 
 
-def unnamed(row: Summary) -> dict[str, Any]:
+def _unnamed(row: Summary) -> dict[str, Any]:
     named = {name: value for name, value in asdict(row).items() if name != "mode"}
     return named | {"factor": row.factor, "gain": row.gain}
 

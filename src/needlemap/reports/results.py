@@ -201,7 +201,7 @@ def runs_below(path: Path, deep: int = DEEP) -> Iterator[Path]:
     not followed."""
     if is_run_folder(path):
         yield path
-    if is_run_folder(path) or not deep:
+    if is_run_folder(path) or not deep or not path.is_dir():
         return
     with os.scandir(path) as entries:
         inside = sorted(

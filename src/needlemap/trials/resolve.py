@@ -17,6 +17,7 @@ from needlemap.prompts.placement import Builder
 from needlemap.prompts.prompt import TEXT
 from needlemap.prompts.templates import Template, load_template
 from needlemap.scorers.base import Scorer
+from needlemap.scorers.python import find_scorer
 from needlemap.settings.grid import Grid, check_size, make_grid
 from needlemap.settings.registry import find, find_kind, installed
 from needlemap.settings.settings import Settings, lender_of
@@ -247,7 +248,7 @@ def make_scorer(settings: Settings, task: Task, traits: Traits) -> Scorer:
     """The scorer that the settings, or else the task, name. SettingsError if the model cannot feed it."""
     name = task.scorer if settings.scorer == "auto" else settings.scorer
     own = task.scorer_options if name == task.scorer else {}
-    made = find_kind("scorers", name, Scorer)(**{**own, **settings.scorer_options})
+    made = find_scorer(name)(**{**own, **settings.scorer_options})
     if made.weighs and not traits.teacher:
         raise SettingsError(
             f"Scorer '{name}' needs the model's own probabilities of an answer, which '{settings.model}' "

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
-from needlemap.models.python import beside
+from needlemap.scorers.python import call_beside
 from needlemap.secrets import scrub
 
 RESULTS, CONTEXTS = Path("results"), Path("contexts")
@@ -120,7 +120,7 @@ class Session:
 async def called(method: Callable[[Any], Any], argument: Any) -> Any:
     """What a derived class's own method returns. Raises Unmeasured for whatever it raises, as its cause."""
     try:
-        return await beside(method, argument)
+        return await call_beside(method, argument)
     except NeedlemapError:
         raise
     except Exception as error:
