@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from needlemap.asking.lent import with_lent_prompts
+from needlemap.asking.resume import with_lent_prompts
 from needlemap.asking.run import (
     Asking,
     Share,

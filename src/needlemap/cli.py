@@ -308,7 +308,7 @@ def _each(
     preset: str | None, flags: dict[str, Any], difficulty: str | None, trusted: bool = False
 ) -> dict[str, Chosen]:
     """What is asked of each model, at a frozen difficulty if one is named."""
-    from needlemap.asking.lent import with_lent_prompts
+    from needlemap.asking.resume import with_lent_prompts
     from needlemap.settings.suites import choose_each
 
     each = {name: with_lent_prompts(chosen, trusted) for name, chosen in choose_each(preset, flags).items()}

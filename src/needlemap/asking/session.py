@@ -19,8 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 from needlemap.asking.budget import Budget, Reserved
 from needlemap.asking.canary import ask, send, unasked
-from needlemap.asking.lent import check_lent
-from needlemap.asking.resume import GRID_MODES, is_replaced, scorer_about, set_aside, to_be_scored, unscored
+from needlemap.asking.resume import (
+    GRID_MODES,
+    check_lent,
+    is_replaced,
+    scorer_about,
+    set_aside,
+    to_be_scored,
+    unscored,
+)
 from needlemap.asking.runner import Outcome, Runner, Watcher, raised
 from needlemap.asking.until import Until
 from needlemap.errors import Failure, SettingsError, Unmeasured

@@ -36,12 +36,12 @@ from needlemap.reports.labels import score_label
 from needlemap.reports.page.document import write_page
 from needlemap.reports.paired import MARGIN, compare_runs, load_both
 from needlemap.reports.results import fields_of, results, run_fields, runs_below
-from needlemap.reports.sequential import judge_runs
 from needlemap.reports.style import parse_width
 from needlemap.reports.summary import FAMILY_RULES, family_lines, model_lines, read_families, summary_lines
 from needlemap.reports.table import is_table, write_table
 from needlemap.reports.terminal import show_map, show_wrapped
 from needlemap.reports.trackers import log_runs, parse_tracker
+from needlemap.reports.verdict import judge_runs
 from needlemap.text.printable import printable, show, show_data
 
 _SHOWN = 3  # reasons for files left out

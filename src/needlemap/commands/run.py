@@ -40,9 +40,9 @@ from needlemap.records.record import Record
 from needlemap.reports.closing import Tally, ended_lines, judge_lines, usage_lines
 from needlemap.reports.live import Lines, LiveMap, ShowingFace, View
 from needlemap.reports.results import Judged, check_threshold, fields_of, judge, results
-from needlemap.reports.sequential import Sequential, judge_runs
 from needlemap.reports.summary import model_lines
 from needlemap.reports.terminal import show_map
+from needlemap.reports.verdict import Sequential, judge_runs
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.text.printable import show, show_data

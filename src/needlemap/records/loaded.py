@@ -13,6 +13,7 @@ from needlemap.maps.cube import AskedPrompt, Cube, latest_records, make_cube, pr
 from needlemap.maps.map import Map, make_map, with_skipped
 from needlemap.records.folder import CLOSED_BOOK, RunFolder
 from needlemap.records.record import Record
+from needlemap.records.run_file import one_haystack
 from needlemap.text.printable import printable
 
 
@@ -69,11 +70,6 @@ def load_map(folder: RunFolder | str | Path) -> Map:
 def called(settings: Mapping[str, Any]) -> str:
     """What reports call a run's model: its label, else BACKEND/NAME; a stranger's may say anything."""
     return printable(str(settings.get("label") or settings["model"]), line=True)
-
-
-def one_haystack(about: Mapping[str, Any]) -> bool:
-    """Whether all repeats have the same: documents taken as they are listed."""
-    return bool(about["settings"].get("order") == "listed")
 
 
 def closed_book_records(folder: RunFolder) -> Iterator[Record]:

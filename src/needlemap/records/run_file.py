@@ -245,3 +245,8 @@ def _scorer(scorer: Any) -> str:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def one_haystack(about: Mapping[str, Any]) -> bool:
+    """Whether all repeats have the same: documents taken as they are listed."""
+    return bool(about["settings"].get("order") == "listed")

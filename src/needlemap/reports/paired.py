@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.maps.comparison import Comparison, compare_families
 from needlemap.maps.pairs import Pairs, pair_up
-from needlemap.records.loaded import Loaded, called, load_run, one_haystack
-from needlemap.records.run_file import contrast, how_to_score, outdated, phrase, prompt_contrast
+from needlemap.records.loaded import Loaded, called, load_run
+from needlemap.records.run_file import contrast, how_to_score, one_haystack, outdated, phrase, prompt_contrast
 from needlemap.settings.grid import percent
 
 if TYPE_CHECKING:
