@@ -57,15 +57,17 @@ def plain(value: Any, depth: int = 0) -> Any:
     >>> plain({"a": float("nan"), "b": [1, 10**30, 0.5]})
     {'a': None, 'b': [1, None, 0.5]}
     """
-    if isinstance(value, Mapping | list | tuple) and depth == _DEEPEST:
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): plain(part, depth + 1) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(part, depth + 1) for part in value]
-    if isinstance(value, int | float):
+    if value is None or isinstance(value, str):  # most are: asked first, as each record asks often
+        return value
+    if isinstance(value, (int, float)):
         return value if abs(_float(value)) <= MOST else None  # also true and false; NaN is not
-    return value if value is None or isinstance(value, str) else str(value)
+    if not isinstance(value, (dict, list, tuple, Mapping)):
+        return str(value)
+    if depth == _DEEPEST:
+        return None
+    if isinstance(value, (list, tuple)):
+        return [plain(part, depth + 1) for part in value]
+    return {str(key): plain(part, depth + 1) for key, part in value.items()}
 
 
 Count = Annotated[int | None, BeforeValidator(_count)]

@@ -198,8 +198,10 @@ function curvesFigure(sheet) {
 }
 
 function captionOf(sheet, held) {
+  const banded = sheet.curves.filter((curve) => (curve.main || sheet.curves.length <= BANDED) && hasBand(curve));
+  const bands = banded.length > 1 ? "Bands: 95 % intervals over haystacks. " : "Band: the mean's 95 % interval. ";
   return [
-    sheet.curves.length <= BANDED && sheet.curves.some(hasBand) ? "Bands: 95 % intervals over haystacks. " : "",
+    banded.length ? bands : "",
     held ? `Dashed: effective length by ${sheet.rule}. ` : "",
     !isNamed(sheet.curves) ? "Point at a row of the table to see its curve. " : "",
   ].join("");

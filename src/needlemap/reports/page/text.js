@@ -299,7 +299,7 @@ function missingWords(missing, failures) {
 // 'cached 320 of 640 planned', as far as either is known.
 function cacheWords(cached, planned) {
   if (cached === null && planned === null) return null;
-  const seen = cached === null ? "not said by the server" : `${count(cached)} tokens`;
+  const seen = cached === null ? "not known" : `${count(cached)} tokens`;
   return planned === null ? seen : `${seen}; planned ${count(planned)}`;
 }
 

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import attrgetter
 from typing import Any
 
 from needlemap.maps.columns import TRIALS
@@ -246,11 +247,12 @@ _COLUMNS = {column.name: column for column in TRIALS}
 def _as_in_tables(name: str) -> Shown:
     """What tables have in a column: texts by their places, numbers rounded."""
     column = _COLUMNS[name]
+    value = column.of or attrgetter(column.name)
     if column.kind == "text":
-        return lambda record, text, _: text(str(column.value(record) or "") or None)
+        return lambda record, text, _: text(str(value(record) or "") or None)
     if column.kind == "number":
-        return lambda record, _text, _: share(column.value(record))  # type: ignore[arg-type]
-    return lambda record, _text, _: column.value(record)
+        return lambda record, _text, _: share(value(record))  # type: ignore[arg-type]
+    return lambda record, _text, _: value(record)
 
 
 def _prompt(shown: Callable[[PromptRecord, Strings], Any], absent: Any = None) -> Shown:
