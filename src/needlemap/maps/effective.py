@@ -114,7 +114,7 @@ def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEE
 class FamilyScores:
     """The scores of one family or several, at the lengths at which each of them has one.
 
-    Intervals are from a bootstrap over haystacks (`bootstrap.py`), of so many draws.
+    Intervals are from a bootstrap over haystacks (`clusters.py`), of so many draws.
     """
 
     def __init__(self, cubes: Sequence[Cube], draws: int = DRAWS, seed: int = SEED) -> None:

@@ -227,7 +227,7 @@ class Record(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def outcome(self) -> str:
-        """What became of the trial, in one of the words of `outcomes.py`."""
+        """What became of the trial, in one word, as `outcome_counts` counts them."""
         return outcome_of(self)
 
     @property

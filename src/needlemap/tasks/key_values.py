@@ -39,7 +39,7 @@ class Magic(Task):
     uuid_digits: of UUIDs, hexadecimal. fresh: how often the asked key is drawn anew: for each trial, for each
     length of a repeat, or for each repeat; the keys beside it are drawn for each length at most, so that
     neighbouring depths share what comes before. absent: the share of trials whose question asks for keys that
-    the text lacks, and of these near: those one edit away from keys that it has; see `absent.py`.
+    the text lacks, and of these near: those one edit away from keys that it has; see `latent.py`.
     """
 
     name = "magic"

@@ -31,7 +31,7 @@ def by_length(map: Map) -> Columns:
 
 
 def by_depth(cube: Cube) -> Columns:
-    """A row for each depth with a score, or for each part of the haystack (`position.py`)."""
+    """A row for each depth with a score, or for each part of the haystack (`depth_scores`)."""
     rows = depth_scores(cube)
     return {
         "at": [share((row.depth + row.end) / 2) for row in rows],
