@@ -130,6 +130,7 @@ def _placed(engine: HuggingFaceEngine, ids: Ids) -> Logits | None:
 
 
 def _is_fine(engine: HuggingFaceEngine) -> bool:
+    """Whether weights are in float32."""
     return "float32" in str(engine.model.dtype)
 
 
