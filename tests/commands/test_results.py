@@ -79,9 +79,9 @@ def test_a_page_and_a_document_are_not_made_at_once(ran):
 @pytest.mark.parametrize(
     ("flags", "threshold", "code", "said"),
     [
-        ((), "70", 0, "verdict: at least 70: mean 100.0 [75.8, 100.0]"),
-        ((), "90", 4, "verdict: undecided whether at least 90: mean 100.0 [75.8, 100.0]. More --repeats"),
-        (("--model", "baseline/random"), "60", 1, "verdict: below 60: mean 0.0 [0.0, 24.2]"),
+        ((), "60", 0, "verdict: at least 60: mean 100.0 ["),
+        ((), "90", 4, "verdict: undecided whether at least 90: mean 100.0 ["),
+        (("--model", "baseline/random"), "60", 1, "verdict: below 60: mean 0.0 [0.0, "),
     ],
 )
 def test_a_mean_passes_fails_or_cannot_be_told_by_its_interval(needlemap, flags, threshold, code, said):
