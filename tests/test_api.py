@@ -85,6 +85,8 @@ def test_a_run_that_cannot_succeed_says_so(tmp_path, wire, monkeypatch):
 def test_it_is_drawn_and_saved_by_its_suffix(made, tmp_path):
     assert "<title>500 tokens" in made.plot().svg
     assert ">Mine<" in made.plot(title="Mine").svg
+    assert "Average Depth Score" in made.plot(style="opencompass").svg
+    assert "Bands: 95 % intervals." in made.save(tmp_path / "c.svg", curves=True).read_text()
     assert made.save(tmp_path / "map.svg").read_text().startswith("<svg")
 
 

@@ -31,7 +31,7 @@ from needlemap.records.families import Families, check_origin, families_of, fres
 from needlemap.records.folder import RunFolder
 from needlemap.reports.closing import Tally
 from needlemap.reports.compared import Run
-from needlemap.reports.live import Lines, ShowingFace, View
+from needlemap.reports.live import Lines, NotebookMap, ShowingFace, View, in_notebook, map_maker
 from needlemap.scorers.python import MARK, name_function
 from needlemap.settings.suites import Chosen, choose_each
 from needlemap.text.printable import show
@@ -132,7 +132,8 @@ async def _ask(chosen: Chosen, path: Path, live: bool, share: Share | None = Non
 
 
 class _Progress(ShowingFace):
-    """Shows a line of progress every ten seconds, unless `quiet`. refused: families that cannot be asked."""
+    """Shows the map filling in, or a line every ten seconds, unless `quiet`. refused: families that cannot
+    be asked."""
 
     def __init__(self, families: Families, live: bool) -> None:
         super().__init__(families, live)
@@ -144,10 +145,13 @@ class _Progress(ShowingFace):
             show(name, file=sys.stderr, flush=True)
 
     def view(self, name: str, session: Session) -> View:
-        """Lines."""
+        """The map in a notebook, else lines."""
         if session.experiment.settings.quiet:
             return View()
-        return Lines(Tally(len(session.experiment.trials), session.done, session.budget.state))
+        tally = Tally(len(session.experiment.trials), session.done, session.budget.state)
+        if in_notebook():
+            return NotebookMap(tally, list(session.folder.records()), map_maker(session))
+        return Lines(tally)
 
     def ended(self, name: str, session: Session, outcome: Outcome) -> None:
         """Raises NeedlemapError when every request would fail."""

@@ -23,7 +23,7 @@ from needlemap.asking.run import (
     try_servers,
 )
 from needlemap.asking.runner import Outcome
-from needlemap.asking.session import Session, about
+from needlemap.asking.session import Session
 from needlemap.asking.until import Goal
 from needlemap.commands.announce import announce, families_line, interrupted, notes, tell_rules, verdict
 from needlemap.commands.replicas import HERE, MOST, ReplicaFlags
@@ -35,10 +35,9 @@ from needlemap.maps.map import Map
 from needlemap.models.base import Model
 from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder
-from needlemap.records.loaded import Loaded, load_map, load_run
-from needlemap.records.record import Record
+from needlemap.records.loaded import load_map, load_run
 from needlemap.reports.closing import Tally, ended_lines, judge_lines, usage_lines
-from needlemap.reports.live import Lines, LiveMap, ShowingFace, View
+from needlemap.reports.live import Lines, LiveMap, ShowingFace, View, map_maker
 from needlemap.reports.results import Judged, check_threshold, fields_of, judge, results
 from needlemap.reports.summary import model_lines
 from needlemap.reports.terminal import show_map
@@ -46,7 +45,7 @@ from needlemap.reports.verdict import Sequential, judge_runs
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.text.printable import show, show_data
-from needlemap.trials.build import Experiment, prepare
+from needlemap.trials.build import prepare
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,17 +286,7 @@ def view_of(session: Session) -> View:
     tally = Tally(len(session.experiment.trials), session.done, session.budget.state)
     if not sys.stderr.isatty():
         return Lines(tally)
-    return LiveMap(tally, list(session.folder.records()), _Drawing(session.experiment, session))
-
-
-class _Drawing:
-    """Makes the map of records so far."""
-
-    def __init__(self, experiment: Experiment, session: Session) -> None:
-        self._about = about(experiment, session.folder)
-
-    def __call__(self, records: list[Record]) -> Map:
-        return Loaded("", self._about, tuple(records)).map
+    return LiveMap(tally, list(session.folder.records()), map_maker(session))
 
 
 def show_result(map: Map, settings: Settings, path: Path, *, anywhere: bool = False) -> None:

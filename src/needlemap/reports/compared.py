@@ -12,7 +12,7 @@ from needlemap.errors import NeedlemapError
 from needlemap.files import is_run_folder
 from needlemap.maps.columns import margin_frame, trial_frame
 from needlemap.maps.comparison import Comparison
-from needlemap.maps.effective import Effective, Mean, parse_rule, published_length
+from needlemap.maps.effective import RULES, Effective, Mean, parse_rule, published_length
 from needlemap.maps.map import Map
 from needlemap.records.families import families_of
 from needlemap.records.folder import RunFolder
@@ -120,12 +120,31 @@ class Run:
         said = f"{map.model}, {map.task}, {length_range(map.lengths)}, {overall_label(map)}"
         return f"Run('{self.path}': {said})"
 
-    def plot(self, *, title: str | None = None, palette: str | None = None) -> Drawing:
-        """The map as a picture, or all families' maps. Raises SettingsError for an unknown palette."""
-        from needlemap.reports.figures.figure import draw, figure_of
+    def plot(
+        self,
+        *,
+        title: str | None = None,
+        palette: str | None = None,
+        width: str | None = None,
+        style: str | None = None,
+        curves: bool = False,
+    ) -> Drawing:
+        """The map as a picture, or all families' maps. Raises SettingsError.
 
+        width: for a paper, as '3.25in' or 'column'. style: 'opencompass' or 'needlehaystack', as that tool
+        draws it. curves: scores by length instead, a line a model or a family.
+        """
+        from needlemap.reports.figures.curves import draw_curves, groups_of
+        from needlemap.reports.figures.figure import draw, figure_of
+        from needlemap.reports.style import parse_width
+
+        points = parse_width(width) if width else None
         runs = [load_run(path) for path in self._folders()]
-        return draw(figure_of(runs, title=title, palette=palette)[0])
+        if not curves:
+            return draw(figure_of(runs, title=title, palette=palette, style=style)[0], points)
+        each = [families_of(run.path) for run in self.models.values()]
+        groups = groups_of(runs, [families for families in each if not families.is_plain])
+        return draw_curves(groups, title=title, rules=RULES, width=points)
 
     def save(
         self,
@@ -134,24 +153,24 @@ class Run:
         title: str | None = None,
         palette: str | None = None,
         width: str | None = None,
+        style: str | None = None,
+        curves: bool = False,
     ) -> Path:
         """The maps (.png, .svg, .pdf), the page (.html) or the cells (.csv, .parquet), by the suffix.
 
-        width: of a figure for a paper, as '3.25in' or 'column'. Raises SettingsError for any other.
+        width, style, curves: of a figure, as `plot` takes them. Raises SettingsError for any other suffix.
         """
         if Path(path).suffix.lower() == ".html":
             from needlemap.reports.page.document import write_page
 
             pages = [run.path for run in self.models.values()]
             return write_page(pages, path, title=title, palette=palette)
-        loaded = [load_run(run) for run in self._folders()]
         if is_table(path):
-            return write_table(loaded, path)
-        from needlemap.reports.figures.figure import figure_of, write_figure
-        from needlemap.reports.style import parse_width
+            return write_table([load_run(run) for run in self._folders()], path)
+        from needlemap.reports.figures.figure import write_drawing
 
-        figure, _ = figure_of(loaded, title=title, palette=palette)
-        return write_figure(figure, path, width=parse_width(width) if width else None)
+        drawn = self.plot(title=title, palette=palette, width=width, style=style, curves=curves)
+        return write_drawing(drawn, path)
 
     def __repr__(self) -> str:
         return self.text

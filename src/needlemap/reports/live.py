@@ -9,6 +9,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from html import escape
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -19,15 +21,16 @@ from rich.text import Text
 
 from needlemap.asking.run import Face
 from needlemap.asking.runner import Watcher
-from needlemap.asking.session import Session
+from needlemap.asking.session import Session, about
 from needlemap.files import make_inside, write_whole
 from needlemap.maps.map import Map
 from needlemap.records.families import Families
+from needlemap.records.loaded import Loaded
 from needlemap.records.record import Record
 from needlemap.reports.closing import Tally
 from needlemap.reports.terminal import broken, terminal_map
 from needlemap.settings.grid import percent
-from needlemap.text.printable import show
+from needlemap.text.printable import printable, show
 from needlemap.trials.repeat import Trial
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
 
 
 _PLAIN_EVERY_S = 10.0
-_REDRAW_EVERY_S = 0.5
+_REDRAW_EVERY_S, _PICTURE_EVERY_S = 0.5, 2.0
 _FAILURE_LINES = 3
 _LINES_AROUND = 14  # around the depth rows: the map's own lines, the last failure, replicas, the tally
 
@@ -167,6 +170,65 @@ class Lines(View):
     def said(self, event: str) -> None:
         """Print at once."""
         show(event, file=sys.stderr, flush=True)
+
+
+def map_maker(session: Session) -> Callable[[list[Record]], Map]:
+    """What makes the map of records so far."""
+    known = about(session.experiment, session.folder)
+    return lambda records: Loaded("", known, tuple(records)).map
+
+
+def in_notebook() -> bool:
+    """Whether a notebook's kernel runs this, which shows pictures."""
+    ipython = sys.modules.get("IPython")
+    return hasattr(ipython.get_ipython() if ipython else None, "kernel")
+
+
+class NotebookMap(View):
+    """The map filling in as a picture in a notebook's cell; at the end its line stays, and what failed.
+
+    make: a map of the records so far.
+    """
+
+    def __init__(self, tally: Tally, before: list[Record], make: Callable[[list[Record]], Map]) -> None:
+        self._tally, self._records, self._make = tally, list(before), make
+        self._drawn, self._told = 0.0, dict[str, str]()
+
+    def __enter__(self) -> Self:
+        display = import_module("IPython.display").display
+        self._handle = display(self._shown(picture=True), raw=True, display_id=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._handle.update(self._shown(picture=False), raw=True)
+
+    def recorded(self, record: Record) -> None:
+        """Draw anew, every two seconds at most."""
+        self._tally.add(record)
+        self._records.append(record)
+        if record.failure:
+            self._told[record.failure] = f"{record.failure}: {record.error}"
+        if time.monotonic() - self._drawn >= _PICTURE_EVERY_S:
+            self._handle.update(self._shown(picture=True), raw=True)
+
+    def told(self, standing: str) -> None:
+        """Keep it for the next picture."""
+        self._told["standing"] = standing
+
+    def said(self, event: str) -> None:
+        """Print at once."""
+        show(event, file=sys.stderr, flush=True)
+
+    def _shown(self, *, picture: bool) -> dict[str, str]:
+        """All of it as HTML that loads nothing, and as text."""
+        from needlemap.reports.figures.figure import Figure, Shown, draw
+
+        self._drawn = time.monotonic()
+        words = printable("\n".join([*filter(None, self._told.values()), self._tally.line(over=not picture)]))
+        drawn = draw(Figure((Shown(self._make(self._records)),))).svg if picture else ""
+        return {"text/html": f"<pre>{escape(words)}</pre>{drawn}", "text/plain": words}
 
 
 class LiveMap(View):
