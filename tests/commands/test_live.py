@@ -146,7 +146,7 @@ def answer(messages):
 def test_an_interrupted_run_leaves_its_map_on_the_screen(needlemap):
     (needlemap.folder / "mine.py").write_text(INTERRUPTING)
     program = str(Path(sys.executable).with_name("needlemap"))
-    flags = ("--model", "python/mine:answer", "--lengths", "400", "--depths", "0:100:9", "--concurrency", "1")
+    flags = ("--model", "python/mine:answer", "--lengths", "900", "--depths", "0:100:9", "--concurrency", "1")
     terminal = Terminal(50, 100)
     assert terminal.run([program, "run", *flags, "-o", "r"], needlemap.folder, needlemap.environment) == 130
     assert any(line.startswith("overall 0.0 (n=") for line in terminal.left)
