@@ -89,8 +89,8 @@ def run(
         str | None,
         typer.Option(
             metavar="auto|FILE|RUN",
-            help="auto: make each task harder until the model scores 60 to 95, and freeze that into "
-            "RUN/difficulty.yaml; FILE, or a RUN with such: for other models.",
+            help="auto: make the task harder until the model scores 60 to 95, and keep that difficulty; "
+            "FILE or RUN: one that was kept.",
         ),
     ] = None,
     trust_run: TrustRun = False,
@@ -101,7 +101,7 @@ def run(
     replicas: ReplicaFlags,
     **flags: Any,
 ) -> None:
-    """Ask, score, draw. Without arguments: preset demo, a real run without key, download or GPU."""
+    """Ask, score and draw a map. Without arguments: a real run of a small model, no key or GPU."""
     if out is not None:
         _check_origin(out, trust_run)
     auto = difficulty == "auto"
@@ -133,7 +133,7 @@ def plan(
     json: Json = False,
     **flags: Any,
 ) -> None:
-    """Cells, tokens and dollars, before any call. Without a key; cached tokens too."""
+    """Show what a run would ask and cost. Nothing is asked, and no key is needed."""
     from needlemap.commands.plan import plan_command
     from needlemap.plan.reckoned import Terms
 
@@ -149,7 +149,7 @@ def prompts(
     difficulty: DifficultyFile = None,
     **flags: Any,
 ) -> None:
-    """Write every prompt as JSON Lines. To standard output, or to -o FILE; asks nothing."""
+    """Write all prompts of a run as JSON Lines. Nothing is asked."""
     from needlemap.commands.plan import prompts_command
 
     prompts_command(_only(_each(preset, flags, difficulty)), out)
@@ -180,7 +180,7 @@ def score(
     ] = None,
     trust_run: TrustRun = False,
 ) -> None:
-    """Score answers anew, or answers made elsewhere. With any scorer; nothing is asked."""
+    """Score answers again with another scorer. A run's, or a file's; nothing is asked."""
     from needlemap.commands.score import score_command
 
     for folder in (file, *([out] if out is not None else [])):
@@ -209,7 +209,7 @@ def report(
     dataset_length: DatasetLength = "",
     json: Json = False,
 ) -> None:
-    """Draw runs on the terminal or into a file. The file by its suffix; --log: to a tracker."""
+    """Draw finished or running runs. On the terminal, or into a file by its suffix."""
     from needlemap.commands.report import Look, report_command
 
     look = Look(title, palette, width, rules, style, curves, map, dataset_length)
@@ -227,7 +227,7 @@ def import_(
     tokenizer: Annotated[str, typer.Option(help="Whose tokens lengths count, to be shown.")] = "",
     dataset_length: DatasetLength = "",
 ) -> None:
-    """Make runs of other tools' results. Of needlehaystack 1 and 2, and OpenCompass summaries."""
+    """Turn results of other tools into runs. Of needlehaystack 1 and 2, and of OpenCompass."""
     from needlemap.commands.report import import_command
     from needlemap.interop.imported import Said
     from needlemap.interop.row import parsed_scale
@@ -252,7 +252,7 @@ def compare(
     sequential: Sequential = False,
     json: Json = False,
 ) -> None:
-    """Compare two runs, or two suites. On the same trials, paired: difference, interval, verdict."""
+    """Tell whether one run is worse than another. Pair by pair: difference, interval, verdict."""
     from needlemap.commands.report import compare_command
 
     raise typer.Exit(compare_command(first, second, margin, fail_if_worse, on_undecided, json, sequential))
@@ -269,7 +269,7 @@ def list_(
     ] = None,
     folder: Annotated[Path | None, typer.Argument(help="Where runs lie (default: runs).")] = None,
 ) -> None:
-    """What is installed here, by name; or your runs. With --help: of what kinds."""
+    """List presets, tasks, models and other names. Or your runs, with their scores."""
     from needlemap.commands.plan import list_command
 
     list_command(kind, folder)
@@ -290,7 +290,7 @@ def replay(
         str | None, typer.Option(help="The variable of the key, where a run of elsewhere names an odd one.")
     ] = None,
 ) -> None:
-    """Rebuild one prompt byte for byte, and ask it again if you like."""
+    """Show one prompt of a run again, byte for byte. --ask: also ask it again."""
     from needlemap.commands.replay import Typed, replay_command
 
     replay_command(folder, length, depth, repeat, Typed(ask, trust_run, model, key_env))

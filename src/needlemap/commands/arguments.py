@@ -113,39 +113,39 @@ def _begun(incomplete: str, names: Iterable[str]) -> list[str]:
 Preset = Annotated[
     str | None,
     typer.Argument(
-        help="A preset's name (list presets), a .yaml file, or suite:NAME (list suites).",
+        help="A preset (needlemap list presets), a .yaml file, or suite:NAME (list suites).",
         autocompletion=complete_presets,
     ),
 ]
 Out = Annotated[
-    Path | None, typer.Option("-o", "--out", help="The run's folder. An existing run is resumed.")
+    Path | None, typer.Option("-o", "--out", help="The folder for the run. A run that is there goes on.")
 ]
 Live = Annotated[
     bool,
     typer.Option(
         "--live/--no-live",
-        help="Also serve the report's page to this machine while the run goes on; its address is printed. "
-        "None is served when nothing is left to ask.",
+        help="Also serve the report's page to a browser of this machine while the run goes on.",
     ),
 ]
 AsMap = Annotated[bool, typer.Option("--map", help="Draw the map where there is no terminal, too.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output, and no map.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output instead.")]
 DifficultyFile = Annotated[
     str | None,
-    typer.Option("--difficulty", metavar="FILE|RUN", help="A difficulty, as run --difficulty auto froze it."),
+    typer.Option(
+        "--difficulty", metavar="FILE|RUN", help="Ask at the difficulty that run --difficulty auto found."
+    ),
 ]
 TrustRun = Annotated[
     bool,
     typer.Option(
         "--trust-run",
-        help="Go on with a run that this machine did not begin (or ask --prompts-of it), and follow what its "
-        "run.json says.",
+        help="Go on with a run from another machine, and open what its run.json names.",
     ),
 ]
 Runs = Annotated[
     list[Path],
     typer.Argument(
-        help="Run folders, or other tools' results as needlemap import reads them.",
+        help="Run folders, a folder that holds some, or results of other tools.",
         autocompletion=complete_runs,
     ),
 ]
@@ -159,8 +159,8 @@ FailUnder = Annotated[
     float | None,
     typer.Option(
         metavar="PERCENT",
-        help="Judge the mean by its 95 % interval: exit code 0 when it is at least this for sure, 1 when "
-        "it is below for sure, 4 when that cannot be told.",
+        help="Exit with 0 when the mean is surely at least this, 1 when it is surely below, 4 when "
+        "nobody can tell (by its 95 % interval).",
     ),
 ]
 Palette = Annotated[
@@ -189,6 +189,6 @@ Sequential = Annotated[
     bool,
     typer.Option(
         "--sequential",
-        help="A verdict that holds however often you look, pair by pair.",
+        help="A verdict that holds however often you look.",
     ),
 ]
