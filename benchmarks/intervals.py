@@ -2,21 +2,16 @@
 
     python benchmarks/statistics.py [--maps N] [--smoke]     (runs this file)
 
-Truths are the surfaces of `zoo.py` in $NEEDLEMAP_SHARED/tools: sigmoids, cliffs, windows, dips, plateaus,
-constant ones, three published maps. Trials of a haystack have a part of what decides them in common (a
-Gaussian copula), .1 for mild and .3 for strong effects, which leaves the truth as it is. All intervals are
-the product's.
+Truths (`truths.py`) are sigmoids, cliffs, windows, dips, plateaus, constant ones, published maps. Trials of a
+haystack have a part of what decides them in common, .1 for mild and .3 for strong effects, which leaves the
+truth as it is. All intervals are the product's.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import runpy
 from collections import defaultdict
-from collections.abc import Mapping
 from math import comb, inf
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,10 +24,8 @@ from needlemap.maps.effective import effective_length, parse_rule
 from needlemap.maps.intervals import tango, wilson
 from needlemap.maps.map import depth_scores, length_scores, total_score
 from table import rounded, show
+from truths import APART, CONSTANT, answers, grid_length, log_lengths, surface, true_length, truths
 
-SHARED = Path(os.environ.get("NEEDLEMAP_SHARED", Path(__file__).parents[2] / "shared"))
-CONSTANT = ("perfect", "nearly-perfect", "fails", "half")
-APART = ("plateau", "salt-pepper")  # whose length no interval of one spacing can hold
 GRID, REPEATS, MILD, STRONG = (8, 11), (5, 10), 0.1, 0.3
 RULE = parse_rule("absolute:85")
 TARGETS = {
@@ -57,21 +50,15 @@ def cube_of(scores: Array, lengths: Array, depths: Array) -> Cube:
     return Cube(*axes, scores, scores, np.ones(scores.shape, dtype=bool))
 
 
-def drawn(zoo: Mapping[str, Any], p: Array, random: np.random.Generator, repeats: int, rho: float) -> Array:
-    """Right or wrong, (repeats, lengths, depths)."""
-    return np.asarray(zoo["latent"](random, repeats, *p.shape, rho) < zoo["quantile"](p), dtype=np.float64)
-
-
-def of_truth(zoo: Mapping[str, Any], name: str, repeats: int, rho: float, maps: int) -> Found:
+def of_truth(name: str, repeats: int, correlation: float, maps: int) -> Found:
     """What the intervals of so many maps of one truth hold, and how wide they are."""
-    truth, lengths = zoo["ZOO"][name], zoo["log_lengths"](GRID[0])
-    depths = np.linspace(0, 1, GRID[1])
-    p = zoo["surface"](truth, lengths, depths)
-    random = np.random.default_rng(abs(hash((repeats, rho))) % 2**32 + sum(map(ord, name)))
-    grid, true = zoo["grid_length"](p.mean(axis=1), lengths), zoo["true_length"](truth)
+    truth, lengths, depths = truths()[name], log_lengths(GRID[0]), np.linspace(0, 1, GRID[1])
+    p = surface(truth, lengths, depths)
+    random = np.random.default_rng([repeats, round(100 * correlation), *map(ord, name)])
+    grid, true = grid_length(p.mean(axis=1), lengths), true_length(name, truth)
     found: Found = defaultdict(list)
     for _ in range(maps):
-        map_ = cube_of(drawn(zoo, p, random, repeats, rho), lengths, depths)
+        map_ = cube_of(answers(random, p, repeats, correlation), lengths, depths)
         _cells(found, map_, p)
         _margins(found, map_, p)
         _effective(found, map_, grid, true)
@@ -128,16 +115,16 @@ def over_oracle(found: Found, spacing: float) -> list[float]:
     return [*made, float(np.mean(found["octaves"])) / (octaves + spacing)]
 
 
-def few(zoo: Mapping[str, Any], rho: float, maps: int) -> float:
+def few(correlation: float, maps: int) -> float:
     """How often means of 1 to 3 repeats hold the truth, total and by length: the least of three grids."""
     shares = []
     for rows, columns in ((4, 4), GRID, (35, 35)):
         held = []
-        for name in varying(zoo):
-            p = zoo["surface"](zoo["ZOO"][name], zoo["log_lengths"](rows), np.linspace(0, 1, columns))
+        for truth in (truth for name, truth in truths().items() if name not in CONSTANT):
+            p = surface(truth, log_lengths(rows), np.linspace(0, 1, columns))
             random = np.random.default_rng(rows)
             for repeats in (1, 2, 3) * max(1, maps * 16 // (rows * columns)):
-                scores = drawn(zoo, p, random, repeats, rho)
+                scores = answers(random, p, repeats, correlation)
                 for part, value in ((scores.reshape(repeats, -1), p.mean()), (scores[:, 0], p[0].mean())):
                     mean = cluster_mean(part)
                     assert mean is not None
@@ -146,51 +133,43 @@ def few(zoo: Mapping[str, Any], rho: float, maps: int) -> float:
     return min(shares)
 
 
-def varying(zoo: Mapping[str, Any]) -> list[str]:
-    """All truths but the constant ones."""
-    return [name for name in zoo["ZOO"] if name not in CONSTANT]
-
-
 def pair(
-    random: np.random.Generator, haystacks: int, loss: float, flips: float, rho: float, zoo: Mapping[str, Any]
+    random: np.random.Generator, haystacks: int, loss: float, flips: float, correlation: float
 ) -> tuple[Array, Array]:
     """Two runs of 88 prompts a haystack at 90 %: the second loses so much, by haystack, and flips."""
-    shape = haystacks, 88
-    first = random.random(shape) < 0.9
-    latent = zoo["latent"](random, haystacks, 88, 1, rho)[..., 0]
-    lost = latent < zoo["quantile"](np.array(loss / 0.9))
-    second = np.where(first & lost, False, first)
-    turned = random.random(shape) < flips
-    return first.astype(float), np.where(turned, random.random(shape) < 0.9, second).astype(float)
+    first = random.random((haystacks, 88)) < 0.9
+    lost = answers(random, np.full(88, loss / 0.9), haystacks, correlation) > 0
+    turned, again = random.random(first.shape) < flips, random.random(first.shape) < 0.9
+    return first.astype(float), np.where(turned, again, first & ~lost).astype(float)
 
 
-def paired(zoo: Mapping[str, Any], maps: int) -> float:
+def paired(maps: int) -> float:
     """How often intervals of differences hold the truth, at 5 and 10 haystacks, both correlations."""
     random, held = np.random.default_rng(11), []
     for haystacks in REPEATS:
-        for rho in (MILD, STRONG):
+        for correlation in (MILD, STRONG):
             for _ in range(maps):
-                found = paired_difference(*pair(random, haystacks, 0.05, 0.0, rho, zoo), graded=False)
+                found = paired_difference(*pair(random, haystacks, 0.05, 0.0, correlation), graded=False)
                 assert found is not None
                 held.append(found.low <= -0.05 <= found.high)
     return float(np.mean(held))
 
 
-def clustered(zoo: Mapping[str, Any], haystacks: int, maps: int) -> float:
+def clustered(haystacks: int, maps: int) -> float:
     """How often it is said of all haystacks that no more than 2 points are lost, where exactly 2 are."""
     random, said = np.random.default_rng(haystacks), 0
     for _ in range(maps):
-        found = paired_difference(*pair(random, haystacks, 0.02, 0.0, STRONG, zoo), graded=False)
+        found = paired_difference(*pair(random, haystacks, 0.02, 0.0, STRONG), graded=False)
         assert found is not None
         said += verdict(found, 0.02).word in ("no worse", "better") and not found.of_these
     return said / maps
 
 
-def power(zoo: Mapping[str, Any], haystacks: int, maps: int) -> float:
+def power(haystacks: int, maps: int) -> float:
     """How often a drop of 10 points is called worse."""
     random, said = np.random.default_rng(7), 0
     for _ in range(maps):
-        found = paired_difference(*pair(random, haystacks, 0.10, 0.02, 0.0, zoo), graded=False)
+        found = paired_difference(*pair(random, haystacks, 0.10, 0.02, 0.0), graded=False)
         assert found is not None
         said += verdict(found, 0.02).word == "worse"
     return said / maps
@@ -217,12 +196,13 @@ def _said(n: int, margin: float, flips: float) -> float:
     return total
 
 
-def measured(zoo: Mapping[str, Any], maps: int) -> tuple[dict[str, float], list[tuple[str, ...]]]:
+def measured(maps: int) -> tuple[dict[str, float], list[tuple[str, ...]]]:
     """All figures, and a row a truth."""
     pooled: Found = defaultdict(list)
     rows, least = [], 1.0
-    for name in zoo["ZOO"]:
-        each = [of_truth(zoo, name, repeats, rho, maps) for repeats in REPEATS for rho in (MILD, STRONG)]
+    for name in truths():
+        cases = [(repeats, correlation) for repeats in REPEATS for correlation in (MILD, STRONG)]
+        each = [of_truth(name, *case, maps) for case in cases]
         shares = {key: float(np.mean([np.mean(found[key]) for found in each])) for key in _SHOWN}
         bias = np.median([np.median(found["length"]) - found["true octave"][0] for found in each])
         rows.append((name, *(f"{100 * shares[key]:.1f}" for key in _SHOWN), f"{bias:+.2f}"))
@@ -245,16 +225,15 @@ _SHOWN = ("cell", "margin", "effective", "true", "crawls")
 def main() -> None:
     """Simulate, count, print."""
     options = _options()
-    zoo = runpy.run_path(str(SHARED / "tools" / "zoo.py"))
-    result, rows = measured(zoo, options.maps)
+    result, rows = measured(options.maps)
     result |= {
-        "coverage_paired": paired(zoo, options.maps),
-        "coverage_few_mild": few(zoo, MILD, options.maps),
-        "coverage_few_strong": few(zoo, STRONG, options.maps),
+        "coverage_paired": paired(options.maps),
+        "coverage_few_mild": few(MILD, options.maps),
+        "coverage_few_strong": few(STRONG, options.maps),
         "false_no_worse_most": false_no_worse(),
-        "false_no_worse_clustered_10": clustered(zoo, 10, 5 * options.maps),
-        "false_no_worse_clustered_50": clustered(zoo, 50, 5 * options.maps),
-        "power_two_over_one": power(zoo, 2, options.maps) / (power(zoo, 1, options.maps) or inf),
+        "false_no_worse_clustered_10": clustered(10, 20 * options.maps),
+        "false_no_worse_clustered_50": clustered(50, 20 * options.maps),
+        "power_two_over_one": power(2, options.maps) / (power(1, options.maps) or inf),
     }
     wrong = {name: result[name] for name, least in TARGETS.items() if result[name] < least}
     wrong |= {name: result[name] for name, most in LIMITS.items() if result[name] > most}

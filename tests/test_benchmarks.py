@@ -22,7 +22,11 @@ PROMISED = {
     "generation": {"ruler_items_per_min", "built_times_most", "floor_times_most", "items_per_s_least"},
     "prompts": {"times_peer_cold", "times_peer_cold_settings", "times_peer_build", "times_memcpy"},
     "report": {"build_s", "build_cpu_s", "limit_cpu_s", "build_over_limit", "mb", "mb_100", "trials"},
-    "statistics": {"coverage_cell", "coverage_margin", "coverage_effective", "coverage_paired"},
+    "statistics": {
+        *("coverage_cell", "coverage_margin", "coverage_effective", "coverage_paired", "width_over_oracle"),
+        *("coverage_few_mild", "coverage_few_strong", "coverage_true_length_least", "power_two_over_one"),
+        *("false_no_worse_most", "false_no_worse_clustered_10", "false_no_worse_clustered_50"),
+    },
     "rates": {"times_floor"},
     "memory": {"peak_gb_1m", "peak_gb_1m_one_cell", "peer_gb_1m", "limit_gb_1m"},
     "replicas": {"cpu_128k_over_1k", "kb_128k", "cpu_ms_128k", "cpu_ms_1k"},

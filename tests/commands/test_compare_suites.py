@@ -40,11 +40,11 @@ def test_it_shows_a_row_a_family_and_the_verdict_on_their_mean(compare):
         "B  suite mine · baseline/bm25 (short)",
         "differ in model_options ({}, {'window': 700})",
         "by family (p by Holm's correction over 3; intervals and verdicts of one family each):",
-        "  key  100.0  66.7   -33.3  [-49.7, -20.2]  n=36  p=0.001  worse",
-        "  one  100.0  66.7   -33.3  [-49.7, -20.2]  n=36  p=0.001  worse",
-        "  all   25.0  25.0    +0.0  [-5.2, +5.2]  n=36  p=1        cannot tell",
+        "  key  100.0  66.7   -33.3  [-50.1, -19.9]  n=36  p=0.001  worse",
+        "  one  100.0  66.7   -33.3  [-50.1, -19.9]  n=36  p=0.001  worse",
+        "  all   25.0  25.0    +0.0  [-5.3, +5.3]  n=36  p=1        cannot tell",
         "mean over 3 families, each counting the same, however many pairs it has:",
-        "A 75.0, B 52.8: difference -22.2 points [-29.7, -13.9]",
+        "A 75.0, B 52.8: difference -22.2 points [-30.4, -13.3]",
         "108 pairs, 6 haystacks",
         "B lost 24, gained 0; p=0.031 (sign flips of whole haystacks; least possible 0.031)",
         "3 families' verdicts are 3 chances to err: go by the one on their mean",
@@ -66,8 +66,8 @@ def test_the_exit_code_is_that_of_the_mean(compare):
     compare("whole", "short", code=0)
     compare("whole", "short", "--fail-if-worse", 2, code=1)
     compare("short", "whole", "--fail-if-worse", 2, code=0)
-    ended = compare("whole", "short", "--fail-if-worse", 30, code=0)  # families lost 33, their mean 22
-    assert ended.stdout.endswith("verdict: no worse than 30 points\n")
+    ended = compare("whole", "short", "--fail-if-worse", 32, code=0)  # families lost 33, their mean 22
+    assert ended.stdout.endswith("verdict: no worse than 32 points\n")
 
 
 def test_families_of_one_suite_alone_are_left_out_and_named(compare):

@@ -8,7 +8,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from needlemap.maps.difference import holm, mcnemar, paired_difference, sign_flip
+from needlemap.maps.difference import holm, mcnemar, paired_difference, sign_flip, verdict
 from needlemap.maps.intervals import tango
 
 
@@ -63,7 +63,7 @@ def test_equal_answers_are_no_certainty_but_grow_surer():
     halves = [paired_difference(np.ones((5, m)), np.ones((5, m)), graded=False).high for m in (2, 20, 200)]
     assert halves == sorted(halves, reverse=True)
     assert halves[0] > 0.1
-    assert halves[2] < 0.004
+    assert halves[2] < 0.012
 
 
 def test_below_five_haystacks_the_interval_is_that_of_pairs_and_two_repeats_tell_more_than_one():
@@ -140,3 +140,15 @@ def most_lost(n: int, gained: int, margin: float) -> int:
     while tango(lost + 1, gained, n)[0] > -margin:
         lost += 1
     return lost
+
+
+@pytest.mark.parametrize("loss", [0.02, 0.05])
+def test_losses_that_few_haystacks_show_are_seldom_called_no_worse(random, loss):
+    """One haystack in four loses all of it: of ten, some runs see none, and it was said in 14 of 100."""
+    said = 0
+    for _ in range(200):
+        rates = np.where(random.random((10, 1)) < 0.25, 4 * loss, 0.0)
+        second = 1.0 - (random.random((10, 88)) < rates)
+        found = paired_difference(np.ones((10, 88)), second, graded=False)
+        said += verdict(found, loss).word == "no worse"
+    assert said <= 0.1 * 200

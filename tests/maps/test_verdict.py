@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from needlemap.maps.clusters import noise_floor
-from needlemap.maps.difference import Difference, difference_bounds, mcnemar, missing_bounds, verdict
+from needlemap.maps.difference import (
+    Difference,
+    Unanswered,
+    difference_bounds,
+    mcnemar,
+    missing_bounds,
+    paired_difference,
+    verdict,
+)
 from needlemap.maps.intervals import trials_needed
 
 FOUND = Difference(-0.01, -0.015, 0.0, 0.3, 400, 10, 0.9, 0.89, 8, 4)
@@ -29,6 +37,19 @@ FOUND = Difference(-0.01, -0.015, 0.0, 0.3, 400, 10, 0.9, 0.89, 8, 4)
 )
 def test_the_interval_and_the_margin_make_the_verdict(low, high, word):
     assert verdict(replace(FOUND, low=low, high=high, value=(low + high) / 2), 0.02).word == word
+
+
+def test_what_the_candidate_did_not_answer_counts_against_it():
+    lost = replace(FOUND, low=-0.05)
+    assert verdict(FOUND, 0.02).word == "no worse"
+    undecided = verdict(FOUND, 0.02, Unanswered(lost, 0.01, 4))
+    assert (undecided.word, undecided.unanswered, undecided.code()) == ("cannot tell", True, 4)
+    assert verdict(FOUND, 0.02, Unanswered(replace(FOUND, low=-0.019), 0.01, 4)).word == "no worse"
+    worse = verdict(FOUND, 0.02, Unanswered(lost, 0.03, 12))
+    assert (worse.word, worse.unanswered, worse.code()) == ("worse", True, 1)
+    winner = replace(FOUND, low=0.02, high=0.1, value=0.06)
+    assert verdict(winner, 0.02, Unanswered(replace(winner, low=0.01), 0.03, 12)).word == "better"
+    assert verdict(winner, 0.02, Unanswered(replace(winner, low=-0.01), 0.01, 4)).word == "no worse"
 
 
 def test_it_says_how_many_more_trials_would_tell():
@@ -58,6 +79,20 @@ def test_the_power_line_agrees_with_simulated_mcnemar_tests(random):
     lost, gained = random.multinomial(n, (0.06, 0.01, 0.93), size=2_000)[:, :2].T
     power = np.mean([mcnemar(int(b), int(c)) < 0.05 for b, c in zip(lost, gained, strict=True)])
     assert 0.7 < power < 0.85  # the exact test is a little more cautious than the formula
+
+
+@pytest.mark.parametrize("clusters", [1, 5, 10])
+def test_power_is_that_of_the_verdict(random, clusters):
+    """Of independent pairs. What promised 80 of 100 was for p, and gave `worse` in 50 from five haystacks."""
+    n = trials_needed(0.05, clusters=clusters if clusters > 1 else None)
+    each, said = -(-n // clusters), 0
+    for _ in range(200):
+        turned = random.choice([-1.0, 1.0, 0.0], p=(0.06, 0.01, 0.93), size=(clusters, each))
+        found = paired_difference(
+            np.where(turned < 0, 1.0, 0.0), np.where(turned > 0, 1.0, 0.0), graded=False
+        )
+        said += verdict(replace(found, first=0.9), 0.02).word == "worse"
+    assert said > 0.7 * 200
 
 
 def test_smaller_drops_and_shared_haystacks_need_more_trials():

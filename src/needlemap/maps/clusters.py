@@ -102,15 +102,15 @@ def cluster_mean(scores: Array) -> ClusterMean | None:
     return ClusterMean(score, n, clusters, error, effect, low, high)
 
 
-def assumed_effect(counts: Array) -> float:
-    """1 + (m - 1) ASSUMED for so many trials of each haystack, m being the mean over trials of that number.
+def assumed_effect(counts: Array, correlation: float = ASSUMED) -> float:
+    """1 + (m - 1) correlation, m being the number of trials of a haystack, in the mean over trials.
 
     Kish 1965, Survey Sampling, section 5.4, for clusters of one size.
 
     >>> assumed_effect(np.array([88.0]))
     5.35
     """
-    return 1 + (float((counts**2).sum() / counts.sum()) - 1) * ASSUMED
+    return 1 + (float((counts**2).sum() / counts.sum()) - 1) * correlation
 
 
 def effective_wilson(score: float, n: int, design_effect: float, clusters: int) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from needlemap.maps.clusters import FEWEST, SEED, expanded_interval, robust_error
+from needlemap.maps.clusters import FEWEST, SEED, assumed_effect, expanded_interval, robust_error
 from needlemap.maps.clusters import weights as draws
 from needlemap.maps.intervals import Z, least_pairs, t_quantile, tango
 
@@ -125,6 +125,8 @@ class Difference:
         return self.clusters < FEWEST
 
 
+ASSUMED_APART = 0.01  # least correlation of a haystack's differences: few show a loss that only some have
+SKEWED = 1.5  # few haystacks show too little of how skewed their losses are (by simulation)
 FLIPPED = 6  # clusters: fewer have so few patterns of signs that p is never below 0.05
 
 
@@ -135,7 +137,9 @@ def paired_difference(
 
     None when no pair is left. The interval is that of pairs (`pair_interval`), and from FEWEST clusters on
     that of whole clusters where it is wider: skewness-adjusted t, or of graded scores a bootstrap. weights:
-    of each pair, same shape; all the same if not given. The counts take no heed of them.
+    of each pair, same shape; all the same if not given. The counts take no heed of them. From FEWEST clusters
+    on pairs of one are taken to correlate by ASSUMED_APART at least: where a loss clusters, few clusters may
+    show none of it.
     """
     known = ~np.isnan(first - second)
     weights = np.ones(first.shape) if weights is None else weights
@@ -148,13 +152,15 @@ def paired_difference(
     weights = np.where(known, weights, 0.0)
     sums, counts = (weights * apart).sum(axis=1), weights.sum(axis=1)
     each = apart[known], weights[known]
-    low, high, size = pair_interval(*each, graded=graded)
+    whole = len(sums) >= FEWEST
+    assumed = assumed_effect(known.sum(axis=1).astype(np.float64), ASSUMED_APART) if whole else 1.0
+    low, high, size = pair_interval(*each, assumed, graded=graded)
     effect = 1.0
-    if len(sums) >= FEWEST:
+    if whole:
         bootstrapped = graded and bool(apart.any())
         ends = _bootstrap(sums, counts) if bootstrapped else _of_clusters(sums, counts)
         low, high = min(low, ends[0]), max(high, ends[1])
-        effect = _design_effect(*each, robust_error(sums, counts))
+        effect = max(assumed, _design_effect(*each, robust_error(sums, counts)))
     means = [float(np.average(scores[known], weights=each[1])) for scores in (first, second)]
     lost, gained = int((apart < 0).sum()), int((apart > 0).sum())
     alike = bool(np.ptp(each[1]) < 1e-12)
@@ -174,24 +180,26 @@ def _test(pairs: Array, sums: Array, counts: tuple[int, int] | None) -> tuple[fl
     return sign_flip(units), min(1.0, 2 * 0.5 ** int((units != 0).sum())), "haystacks" if whole else "prompts"
 
 
-def pair_interval(apart: Array, weights: Array, *, graded: bool) -> tuple[float, float, float]:
-    """Interval of a mean difference of pairs as if independent, and how many pairs alike tell as much.
+def pair_interval(
+    apart: Array, weights: Array, effect: float = 1.0, *, graded: bool
+) -> tuple[float, float, float]:
+    """Interval of a mean difference of pairs, and how many pairs alike and independent tell as much.
 
-    Pass and fail: `tango`. With weights as of so many pairs as the heaviest would make the whole: all that is
-    lost may be lost there. Graded: adjusted Wald. Half a pair is added to each of the four outcomes, n + 2
-    pairs, sum d, sum d^2 + 1 (Agresti and Min 2005, Biometrics 61:515), so that a few equal answers do not
-    make a certainty; n is Kish's effective size (1965, Survey Sampling), and what is added has the largest
-    weight.
+    effect: the design effect by which there are fewer. Pass and fail: `tango`. With weights as of so many
+    pairs as the heaviest would make the whole: all that is lost may be lost there. Graded: adjusted Wald.
+    Half a pair is added to each of the four outcomes, n + 2 pairs, sum d, sum d^2 + 1 (Agresti and Min 2005,
+    Biometrics 61:515), so that a few equal answers do not make a certainty; n is Kish's effective size (1965,
+    Survey Sampling), and what is added has the largest weight.
     """
     shares = weights / weights.sum()
-    parts, size = shares * apart, 1 / float(shares.max())
+    parts, size = shares * apart, 1 / float(shares.max()) / effect
     if not graded:
         ends = tango(-size * float(parts[parts < 0].sum()), size * float(parts[parts > 0].sum()), size)
         return (*ends, size)
     n = 1 / float((shares**2).sum())
     centre = float(parts.sum()) * n / (n + 2)
     squares = float((parts**2).sum() + shares.max() ** 2) * (n / (n + 2)) ** 2
-    half = Z * sqrt(max(0.0, squares - centre**2 / (n + 2)))
+    half = Z * sqrt(effect * max(0.0, squares - centre**2 / (n + 2)))
     return max(-1.0, centre - half), min(1.0, centre + half), size
 
 
@@ -203,17 +211,20 @@ def _design_effect(apart: Array, weights: Array, error: float) -> float:
 
 
 def _of_clusters(sums: Array, counts: Array) -> tuple[float, float]:
-    """Skewness-adjusted t interval: value + error (k (1 + 2 t^2) -+ t), k = skewness / (6 sqrt(G)).
+    """Skewness-adjusted t interval: value + error (k (1 + 2 t^2) -+ t), k = SKEWED skewness / (6 sqrt(G)).
 
     Johnson 1978, J. American Statistical Association 73:536, as in Hesterberg 2015, The American Statistician
     69:371: a few haystacks that turn most answers make the sums skewed. The plain t ends are kept if wider.
+    t has the degrees of freedom of haystacks with a difference, FEWEST at least: others tell little of how
+    they spread.
     """
     value, clusters = float(sums.sum() / counts.sum()), len(sums)
-    error, t = robust_error(sums, counts), t_quantile(0.975, len(sums) - 1)
+    telling = max(FEWEST, int((sums != 0).sum()))
+    error, t = robust_error(sums, counts), t_quantile(0.975, min(telling, clusters) - 1)
     left = sums - value * counts
     spread = float((left**2).mean())
     skewness = float((left**3).mean()) / spread**1.5 if spread > 1e-12 and clusters >= FEWEST else 0.0
-    shift = skewness / (6 * sqrt(clusters)) * (1 + 2 * t * t)
+    shift = SKEWED * skewness / (6 * sqrt(clusters)) * (1 + 2 * t * t)
     return value + error * min(shift - t, -t), value + error * max(shift + t, t)
 
 

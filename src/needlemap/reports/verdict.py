@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp
+from math import ceil, exp
 from typing import TYPE_CHECKING, Any
 
 from needlemap.maps.clusters import FEWEST
@@ -86,10 +86,10 @@ def out_of_reach(comparison: Comparison) -> list[str]:
     overall, least = comparison.overall, least_pairs(comparison.margin, graded=comparison.graded)
     if comparison.verdict.word != "cannot tell" or not comparison.counted or overall.size >= least - 1e-6:
         return []
-    pairs = f"{least:,} pairs" if len(comparison.families) == 1 else f"{least:,} pairs that count the same"
+    needed = ceil(least * overall.n / overall.size - 1e-6)
     return [
         f"warning: {overall.n:,} pairs are never no worse than {margin_label(comparison.margin)} points, "
-        f"even if all answers are equal: that takes {pairs}"
+        f"even if all answers are equal: that takes about {needed:,}"
     ]
 
 
