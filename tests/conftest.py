@@ -282,10 +282,14 @@ class Typed:
         self.folder = folder
 
     def __call__(
-        self, *arguments: object, code: int | None = 0, folder: Path | None = None
+        self,
+        *arguments: object,
+        code: int | None = 0,
+        folder: Path | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run to the end; exceptions that would be tracebacks are raised."""
-        return typed_here(arguments, folder or self.folder, without_keys(), code)
+        return typed_here(arguments, folder or self.folder, environment or without_keys(), code)
 
 
 @pytest.fixture

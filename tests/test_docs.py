@@ -1,7 +1,7 @@
 """README and docs say what is true: commands run, outputs are what is printed, links lead somewhere, and the
 tables made from the code are those of the code.
 
-A fenced block is read by its language. `sh`: run in a folder of the page's own, block by block, with a test
+A fenced block is read by its language. `sh`: run in a folder of the page's own, line by line, with a test
 server in the place of every endpoint. `text` right behind it: what its last command prints; `...` stands for
 anything. `python`, `yaml` and `toml` with a first line `# NAME.EXT`: a file of that name. Other `python`: run
 at the end, as one program. `bash`: shown only, as it needs a GPU, a download, a data set or much time.
@@ -12,11 +12,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -35,7 +34,7 @@ RUN = [page for page in PAGES if page.name not in REAL and SHOWN.search(page.rea
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<img[^>]* src=\"([^\"]+)\"")
 NAMED = re.compile(r"# ([\w.-]+\.(?:py|yaml|toml))\n")
-PRINTED = "\n--- the last command ---\n"
+SHELL = re.compile(r"[|<>$;&`\\*~{]")  # what a shell makes something of
 
 
 @dataclass(frozen=True)
@@ -65,42 +64,24 @@ def blocks(page: Path) -> list[Block]:
 
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
-def test_what_a_page_shows_works(page: Path, running: dict[Path, Future[None]]) -> None:
-    running[page].result()
-
-
-@pytest.fixture(scope="module")
-def running(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, _wire_process: Any
-) -> Iterator[dict[Path, Future[None]]]:
-    """The pages that are to be tested, each being worked through in a folder of its own."""
-    _wire_process.reset()
-    here = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
-    chosen = [
-        item.callspec.params.get("page")
-        for item in here
-        if item.originalname == "test_what_a_page_shows_works"
-    ]
-    with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as threads:
-        yield {
-            page: threads.submit(work_through, page, tmp_path_factory.mktemp(page.stem), _wire_process)
-            for page in RUN
-            if page in chosen
-        }
-
-
-def work_through(page: Path, folder: Path, wire: Any) -> None:
-    """Does what a page shows."""
-    environment = endpoints(wire)
-    for block in blocks(page):
+def test_what_a_page_shows_works(page: Path, tmp_path: Path, typed: Any, wire: Any) -> None:
+    environment, shown = endpoints(wire), blocks(page)
+    plain = not any(block.file and not block.file.endswith(".yaml") for block in shown)
+    for block in shown:
         if block.file:
-            (folder / block.file).write_text(block.text, encoding="utf-8")
-            install(folder, block)
+            (tmp_path / block.file).write_text(block.text, encoding="utf-8")
+            install(tmp_path, block)
         elif block.kind == "sh":
             text = block.text.replace("http://127.0.0.1:8000", wire.root)
-            printed = shell(text, folder, environment)
+            printed = ""
+            for line in [line for line in text.splitlines() if line and not line.startswith("#")]:
+                here = plain and line.startswith("needlemap ") and not SHELL.search(line)
+                if here:
+                    printed = typed(*shlex.split(line)[1:], environment=environment).stdout
+                else:
+                    printed = shell(line, tmp_path, environment)
             assert block.expected is None or matches(printed, block.expected), printed
-    assert python(page, folder, environment) == ""
+    assert python(page, tmp_path, environment) == ""
 
 
 def test_the_plan_that_the_readme_shows_is_what_plan_prints(typed: Any) -> None:
@@ -131,21 +112,21 @@ def endpoints(wire: Any) -> dict[str, str]:
     }
 
 
-def shell(text: str, folder: Path, environment: dict[str, str]) -> str:
-    """What the last command of a block prints."""
-    *first, last = [line for line in text.splitlines() if line and not line.startswith("#")]
-    script = "\n".join(["set -eu", *first, f"printf '%s' '{PRINTED}'", last])
+def shell(line: str, folder: Path, environment: dict[str, str]) -> str:
+    """What a line prints."""
     done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=240
+        ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr, done.stderr
-    return done.stdout.partition(PRINTED)[2]
+    return done.stdout
 
 
 def python(page: Path, folder: Path, environment: dict[str, str]) -> str:
     """Runs a page's Python blocks as one program; what it complains of."""
     program = "\n".join(block.text for block in blocks(page) if block.kind == "python" and not block.file)
+    if not program:
+        return ""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
         cwd=folder,
