@@ -167,8 +167,9 @@ class Command:
         return process
 
     def run(self, wire: Wire, *arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-        """`needlemap run` on a wire server."""
-        return self("run", *self.asking(wire), *arguments, code=code)
+        """`needlemap run` on a wire server, of a model that the arguments may name."""
+        asking = self.asking(wire)
+        return self("run", *(asking[2:] if "--model" in arguments else asking), *arguments, code=code)
 
     def asking(self, wire: Wire) -> tuple[str, ...]:
         """The flags that name a wire server, with answers so short that small lengths do."""

@@ -19,6 +19,7 @@ ARCHITECTURES = os.environ.get("NEEDLEMAP_ARCHITECTURES")
 PROMISED = {
     "architectures": {"architectures", "equal", "in_full", "refused", "shared", "answers"},
     "gate": {"pairs_5_points", "pairs_no_worse_2"},
+    "check": {"mutants", "found", "clean_runs", "mutant_cpu_s_most"},
     "generation": {"ruler_items_per_min", "built_times_most", "floor_times_most", "items_per_s_least"},
     "prompts": {"times_peer_cold", "times_peer_cold_settings", "times_peer_build", "times_memcpy"},
     "report": {"build_s", "build_cpu_s", "limit_cpu_s", "build_over_limit", "mb", "mb_100", "trials"},

@@ -10,33 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from needlemap.commands.arguments import (
-    AsMap,
-    DatasetLength,
-    DifficultyFile,
-    FailUnder,
-    First,
-    Folder,
-    Json,
-    Live,
-    Out,
-    Palette,
-    Preset,
-    Runs,
-    Second,
-    Sequential,
-    TrustRun,
-    complete_kinds,
-    complete_runs,
-    complete_scorers,
-    completion_of,
-)
+from needlemap.commands import arguments
 from needlemap.commands.replicas import ReplicaFlags, with_replicas
 from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.secrets import hidden
 from needlemap.settings.flags import GroupedCommand, with_settings
+from needlemap.settings.settings import settings_of
 from needlemap.text.printable import printable, show
-from needlemap.version import __version__
 
 if TYPE_CHECKING:
     from needlemap.settings.suites import Chosen
@@ -49,27 +29,14 @@ app = typer.Typer(
     rich_markup_mode=None,  # its import would double the time that --help takes
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-settings_flags = partial(with_settings, completion_of=completion_of)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        show(f"needlemap {__version__}")
-        raise typer.Exit
-
-
-Version = typer.Option("--version", is_eager=True, callback=_version, help="Print the version and leave.")
-
-
-Debug = typer.Option(
-    "--debug", help="Also show where your own functions and plug-ins raised; with any command."
-)
+settings_flags = partial(with_settings, completion_of=arguments.completion_of)
+model_flags = partial(settings_flags, names_of=(*settings_of("Model"), *arguments.CHECKED))
 
 
 @app.callback()
 def common(
-    version: Annotated[bool, Version] = False,  # noqa: ARG001 - its callback does it
-    debug: Annotated[bool, Debug] = False,
+    version: Annotated[bool, arguments.Version] = False,  # noqa: ARG001 - its callback does it
+    debug: Annotated[bool, arguments.Debug] = False,
 ) -> None:
     """What stands before any command."""
     if debug:
@@ -82,9 +49,9 @@ def common(
 @settings_flags
 @with_replicas
 def run(
-    preset: Preset = None,
-    out: Out = None,
-    live: Live = False,
+    preset: arguments.Preset = None,
+    out: arguments.Out = None,
+    live: arguments.Live = False,
     difficulty: Annotated[
         str | None,
         typer.Option(
@@ -93,10 +60,10 @@ def run(
             "FILE or RUN: one that was kept.",
         ),
     ] = None,
-    trust_run: TrustRun = False,
-    json: Json = False,
-    fail_under: FailUnder = None,
-    map: AsMap = False,
+    trust_run: arguments.TrustRun = False,
+    json: arguments.Json = False,
+    fail_under: arguments.FailUnder = None,
+    map: arguments.AsMap = False,
     *,
     replicas: ReplicaFlags,
     **flags: Any,
@@ -117,10 +84,40 @@ def run(
 
 
 @app.command(cls=GroupedCommand)
+@model_flags
+def check(
+    max_length: arguments.MaxLength = "128k",
+    minutes: arguments.Minutes = None,
+    load: arguments.Load = 8,
+    reference: arguments.Elsewhere = "",
+    probe: arguments.Probes = None,
+    out: arguments.Out = None,
+    plan: arguments.PlanOnly = False,
+    json: arguments.Json = False,
+    trust_run: arguments.TrustRun = False,
+    **flags: Any,
+) -> None:
+    """Is this server right at length? It is asked in several ways that must come to the same."""
+    from needlemap.asking.check import Asked
+    from needlemap.commands.check import check_command, plan_check
+    from needlemap.probes.registry import PROBES
+    from needlemap.settings.units import tokens
+
+    if out is not None:
+        _check_origin(out, trust_run)
+    limited = {"limit_time": 60 * minutes} if minutes is not None else {}
+    asked = Asked(flags | limited, int(tokens(max_length)), load, reference, tuple(probe or PROBES))
+    if plan:
+        plan_check(asked, json)
+        return
+    raise typer.Exit(check_command(asked, out, json))
+
+
+@app.command(cls=GroupedCommand)
 @settings_flags
 def plan(
-    preset: Preset = None,
-    difficulty: DifficultyFile = None,
+    preset: arguments.Preset = None,
+    difficulty: arguments.DifficultyFile = None,
     workers: Annotated[int | None, typer.Option(help="Lanes; by default as many as --concurrency.")] = None,
     tokens_per_second: Annotated[
         float | None, typer.Option(help="Prefill speed of one worker, of short prompts.")
@@ -130,7 +127,7 @@ def plan(
     ] = None,
     cache_tokens: Annotated[int | None, typer.Option(help="A server's prefix cache to simulate.")] = None,
     cache_block: Annotated[int, typer.Option(help="Its block size in tokens.")] = 16,
-    json: Json = False,
+    json: arguments.Json = False,
     **flags: Any,
 ) -> None:
     """Show what a run would ask and cost. Nothing is asked, and no key is needed."""
@@ -144,9 +141,9 @@ def plan(
 @app.command(cls=GroupedCommand)
 @settings_flags
 def prompts(
-    preset: Preset = None,
+    preset: arguments.Preset = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The file to write.")] = None,
-    difficulty: DifficultyFile = None,
+    difficulty: arguments.DifficultyFile = None,
     **flags: Any,
 ) -> None:
     """Write all prompts of a run as JSON Lines. Nothing is asked."""
@@ -162,14 +159,14 @@ def score(
         typer.Argument(
             metavar="FILE|RUN",
             help="JSON Lines with answer and reference (keywords, question), or a run's folder.",
-            autocompletion=complete_runs,
+            autocompletion=arguments.complete_runs,
         ),
     ],
     scorer: Annotated[
         str,
         typer.Option(
             help="levenshtein, keyword, substring, exact, judge, ...",
-            autocompletion=complete_scorers,
+            autocompletion=arguments.complete_scorers,
         ),
     ],
     scorer_options: Annotated[
@@ -178,7 +175,7 @@ def score(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Where scored lines go, or the new run's folder.")
     ] = None,
-    trust_run: TrustRun = False,
+    trust_run: arguments.TrustRun = False,
 ) -> None:
     """Score answers again with another scorer. A run's, or a file's; nothing is asked."""
     from needlemap.commands.score import score_command
@@ -190,24 +187,24 @@ def score(
 
 @app.command()
 def report(
-    runs: Runs,
+    runs: arguments.Runs,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help=".png, .svg, .pdf, .html, .csv or .parquet.")
     ] = None,
     format: Annotated[str, typer.Option(help="Of a table: cells, trials, or opencompass.")] = "cells",
     title: Annotated[str | None, typer.Option(help="Instead of the title made from the run.")] = None,
-    palette: Palette = None,
+    palette: arguments.Palette = None,
     width: Annotated[str, typer.Option(help="Of a printed figure: 3.25in, 8.4cm, column, text, page.")] = "",
     style: Annotated[str, typer.Option(help="Of a figure: as opencompass or needlehaystack draws it.")] = "",
     curves: Annotated[bool, typer.Option("--curves", help="A figure of scores by length.")] = False,
-    map: AsMap = False,
+    map: arguments.AsMap = False,
     rules: Annotated[str, typer.Option(help="Of effective length: absolute:90,auc. See docs.")] = "",
     log: Annotated[
         list[str] | None, typer.Option(metavar="WHERE", help="wandb:PROJECT, tensorboard:FOLDER; repeatable.")
     ] = None,
     step: Annotated[int, typer.Option(help="For --log: the training step that the model is of.")] = 0,
-    dataset_length: DatasetLength = "",
-    json: Json = False,
+    dataset_length: arguments.DatasetLength = "",
+    json: arguments.Json = False,
 ) -> None:
     """Draw finished or running runs. On the terminal, or into a file by its suffix."""
     from needlemap.commands.report import Look, report_command
@@ -225,7 +222,7 @@ def import_(
     model: Annotated[str, typer.Option(help="The model's name, where files do not tell it.")] = "",
     scale: Annotated[str, typer.Option(help="LOWEST:HIGHEST score, where files do not show it.")] = "",
     tokenizer: Annotated[str, typer.Option(help="Whose tokens lengths count, to be shown.")] = "",
-    dataset_length: DatasetLength = "",
+    dataset_length: arguments.DatasetLength = "",
 ) -> None:
     """Turn results of other tools into runs. Of needlehaystack 1 and 2, and of OpenCompass."""
     from needlemap.commands.report import import_command
@@ -238,8 +235,8 @@ def import_(
 
 @app.command()
 def compare(
-    first: First,
-    second: Second,
+    first: arguments.First,
+    second: arguments.Second,
     margin: Annotated[
         float | None, typer.Option(help="The loss in points that does not matter (2 if not given).")
     ] = None,
@@ -249,8 +246,8 @@ def compare(
     on_undecided: Annotated[
         str, typer.Option(help="With --fail-if-worse: 'fail' exits with 4 where undecided, 'pass' with 0.")
     ] = "fail",
-    sequential: Sequential = False,
-    json: Json = False,
+    sequential: arguments.Sequential = False,
+    json: arguments.Json = False,
 ) -> None:
     """Tell whether one run is worse than another. Pair by pair: difference, interval, verdict."""
     from needlemap.commands.report import compare_command
@@ -264,7 +261,7 @@ def list_(
         str | None,
         typer.Argument(
             help="presets, suites, templates, tasks, models, scorers, haystacks, tokenizers, runs.",
-            autocompletion=complete_kinds,
+            autocompletion=arguments.complete_kinds,
         ),
     ] = None,
     folder: Annotated[Path | None, typer.Argument(help="Where runs lie (default: runs).")] = None,
@@ -277,23 +274,22 @@ def list_(
 
 @app.command()
 def replay(
-    folder: Folder,
-    length: Annotated[str, typer.Option(help="The cell's length in tokens.")],
-    depth: Annotated[float, typer.Option(help="The cell's depth in percent.")],
+    folder: arguments.Folder,
+    length: arguments.Length = None,
+    depth: arguments.Depth = None,
     repeat: Annotated[int, typer.Option(help="Which repeat.")] = 0,
+    probe: arguments.FoundBy = None,
+    worst: arguments.Worst = False,
     ask: Annotated[bool, typer.Option("--ask", help="Also ask it again and show both answers.")] = False,
-    trust_run: TrustRun = False,
-    model: Annotated[
-        str | None, typer.Option(help="The run's model again: --ask wants it of a python/ function.")
-    ] = None,
-    key_env: Annotated[
-        str | None, typer.Option(help="The variable of the key, where a run of elsewhere names an odd one.")
-    ] = None,
+    trust_run: arguments.TrustRun = False,
+    model: arguments.ModelAgain = None,
+    key_env: arguments.KeyVariable = None,
 ) -> None:
     """Show one prompt of a run again, byte for byte. --ask: also ask it again."""
-    from needlemap.commands.replay import Typed, replay_command
+    from needlemap.commands.replay import Typed, replay_command, replayed
 
-    replay_command(folder, length, depth, repeat, Typed(ask, trust_run, model, key_env))
+    found = replayed(folder, length, depth, repeat, probe if worst else None)
+    replay_command(*found, Typed(ask, trust_run, model, key_env))
 
 
 def _check_origin(path: Path, trusted: bool) -> None:

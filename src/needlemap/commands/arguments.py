@@ -12,6 +12,8 @@ from typing import Annotated, Literal, get_args, get_origin
 import typer
 
 from needlemap.settings.settings import Settings
+from needlemap.text.printable import show
+from needlemap.version import __version__
 
 Complete = Callable[[str], list[str]]
 _PRICED = ("openai", "anthropic")
@@ -192,3 +194,41 @@ Sequential = Annotated[
         help="A verdict that holds however often you look.",
     ),
 ]
+CHECKED = (  # settings that a check takes, beside the model's own
+    *("template", "haystack", "haystack_path", "retries", "timeout_s", "prices", "quiet"),
+    *("limit_usd", "limit_tokens", "requests_per_minute", "tokens_per_minute"),
+)
+MaxLength = Annotated[str, typer.Option(help="The longest prompt in tokens.")]
+Minutes = Annotated[float | None, typer.Option(help="Stop asking after so long.")]
+Load = Annotated[int, typer.Option(min=2, help="Prompts at a time where there is load.")]
+Elsewhere = Annotated[
+    str, typer.Option(metavar="MODEL|URL", help="The same weights elsewhere: hf/PATH, or a server's address.")
+]
+Probes = Annotated[list[str] | None, typer.Option(help="Only this probe; repeat the flag.")]
+PlanOnly = Annotated[
+    bool, typer.Option("--plan", help="Print what would be asked, way by way, and ask nothing.")
+]
+Length = Annotated[str | None, typer.Option(help="The cell's length in tokens.")]
+Depth = Annotated[float | None, typer.Option(help="The cell's depth in percent.")]
+FoundBy = Annotated[str | None, typer.Option(help="Of a check: the probe that found something.")]
+Worst = Annotated[bool, typer.Option("--worst", help="With --probe: the shortest prompt that shows it.")]
+ModelAgain = Annotated[
+    str | None, typer.Option(help="The run's model again: --ask wants it of a python/ function.")
+]
+KeyVariable = Annotated[
+    str | None, typer.Option(help="The variable of the key, where a run of elsewhere names an odd one.")
+]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        show(f"needlemap {__version__}")
+        raise typer.Exit
+
+
+Version = typer.Option("--version", is_eager=True, callback=_version, help="Print the version and leave.")
+
+
+Debug = typer.Option(
+    "--debug", help="Also show where your own functions and plug-ins raised; with any command."
+)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from needlemap.asking.check import worst_in
 from needlemap.asking.resume import GRID_MODES
 from needlemap.asking.runner import decoding_of
 from needlemap.asking.session import make_model
@@ -41,6 +42,19 @@ class Typed:
     trusted: bool = False
     model: str | None = None
     key_env: str | None = None
+
+
+def replayed(
+    folder: Path, length: str | None, depth: float | None, repeat: int, probe: str | None
+) -> tuple[Path, str, float, int]:
+    """The folder, length, depth in percent and repeat of what is to be replayed: a cell's, or the worst of a
+    check's probe. Raises NeedlemapError."""
+    if probe is not None:
+        worst = worst_in(folder, probe)
+        return folder / worst.way, str(worst.length_tokens), percent(worst.depth), worst.repeat
+    if length is None or depth is None:
+        raise SettingsError("Which prompt? Give --length and --depth of a cell, or --probe NAME --worst.")
+    return folder, length, depth, repeat
 
 
 def replay_command(folder: Path, length: str, depth: float, repeat: int, typed: Typed) -> None:

@@ -50,17 +50,21 @@ Completion = Callable[[str], list[str]]  # what stands behind a flag, by how it 
 
 
 def with_settings(
-    command: Callable[..., None], completion_of: Callable[[str], Completion | None]
+    command: Callable[..., None],
+    completion_of: Callable[[str], Completion | None],
+    names_of: Sequence[str] = tuple(Settings.model_fields),
 ) -> Callable[..., None]:
     """A command whose **flags become one flag a setting; it receives those that were given, parsed.
 
-    completion_of: what a shell offers for a setting.
+    completion_of: what a shell offers for a setting. names_of: the settings, all of them if not given, and
+    the older tools' names with all.
     """
     signature = inspect.signature(command, eval_str=True)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     names = {parameter.name for parameter in own}
-    made = [_parameter(name, field, completion_of(name)) for name, field in Settings.model_fields.items()]
-    made += [_hidden(row.name) for row in TABLE if row.name not in Settings.model_fields]
+    made = [_parameter(name, Settings.model_fields[name], completion_of(name)) for name in names_of]
+    if len(made) == len(Settings.model_fields):
+        made += [_hidden(row.name) for row in TABLE if row.name not in Settings.model_fields]
 
     def run(**values: Any) -> None:
         kept = {name: values[name] for name in names}

@@ -1,0 +1,254 @@
+"""`check` from start to end: the ways of asking in their order, size by size, and what the probes make of it.
+
+Each way is a family of the run's folder. The seed is drawn for the check, so that no cache of before answers
+its prompts, and is kept with it. What a probe has found is not asked for again at longer lengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from secrets import randbits
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from needlemap.asking.run import Face, MakeModel, Turns
+from needlemap.asking.runner import Outcome
+from needlemap.asking.session import Session, make_model
+from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
+from needlemap.files import is_regular, make_folder, plain_name, read_regular
+from needlemap.probes.base import BESIDE, Answers, Finding, Worst, kind_of
+from needlemap.probes.registry import PROBES, level
+from needlemap.probes.ways import Way, sizes_of, ways
+from needlemap.records.families import Families, begin_families
+from needlemap.records.folder import RunFolder, write_json
+from needlemap.settings.reading import configure
+from needlemap.settings.settings import Settings
+from needlemap.trials.build import Experiment, prepare
+from needlemap.trials.resolve import resolve
+
+FILE = "check.json"
+SCHEMA = 1
+SEED_BITS = 31
+LOGPROBS = ("openai", "hf", "demo")  # back ends that keep an answer's log-probabilities on request
+_OWN = ("lengths", "depths", "repeats", "first_repeat", "mode", "concurrency", "placement", "seed", "task")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a check is asked to do. flags: of the model and the limits, as settings have them. most: the
+    longest length in tokens. reference: a model of the same weights, or where they are served. probes: those
+    that are wanted."""
+
+    flags: Mapping[str, Any]
+    most: int = 128_000
+    load: int = 8
+    reference: str = ""
+    probes: tuple[str, ...] = tuple(PROBES)
+
+    def __post_init__(self) -> None:
+        for name in self.probes:
+            if name not in PROBES:
+                raise SettingsError(f"Unknown probe '{name}'. {did_you_mean(name, PROBES)}")
+        for name in _OWN:
+            if name in self.flags:
+                raise SettingsError(f"A check chooses its own {name}: leave --{name.replace('_', '-')} out.")
+
+
+class CheckFile(BaseModel):
+    """check.json: what a check was asked to do, and what its probes found at its last end."""
+
+    schema_version: int = SCHEMA
+    seed: int
+    model: str
+    reference: str = ""
+    max_length: int
+    load: int
+    findings: list[Finding] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check on disk. families: of each way the settings; elsewhere: those that the reference is asked."""
+
+    asked: Asked
+    folder: Families
+    plan: tuple[Way, ...]
+    settings: Mapping[str, Settings]
+    elsewhere: Mapping[str, Settings]
+
+    @property
+    def probes(self) -> tuple[str, ...]:
+        """The probes that can tell anything: the last one only beside a reference."""
+        return tuple(name for name in self.asked.probes if name != "reference" or self.asked.reference)
+
+    @classmethod
+    def of(cls, asked: Asked, path: Path) -> Check:
+        """Begin one, or go on with what the folder holds. Raises NeedlemapError where that is another."""
+        seed = _seed(path)
+        first = _settled(asked, {}, seed)
+        plan = ways(sizes_of(asked.most, first.max_answer_tokens), asked.load, first.max_answer_tokens)
+        if resolve(first).traits.serial:
+            asked = replace(asked, probes=tuple(name for name in asked.probes if name != "load"))
+            plan = tuple(_one_by_one(way) for way in plan if "load" not in way.probes)
+        wanted = {name for name in asked.probes if name != "reference" or asked.reference}
+        plan = tuple(way for way in plan if not way.probes or wanted.intersection(way.probes))
+        settled = {way.name: _settled(asked, way.settings, seed) for way in plan}
+        elsewhere = {
+            f"{BESIDE}{way.name}": _settled(asked, way.settings, seed, asked.reference)
+            for way in plan
+            if asked.reference and "reference" in wanted and kind_of(way.name) in ("grid", "comb")
+        }
+        return cls(asked, Families(path, "check", (*settled, *elsewhere)), plan, settled, elsewhere)
+
+    def begin(self) -> None:
+        """Make the folder. Raises NeedlemapError where it holds something else."""
+        make_folder(self.folder.path)
+        begin_families(self.folder.path, self.folder.suite, self.folder.names)
+        _write(self, [])
+
+    def answers(self) -> Answers:
+        """What is on disk so far."""
+        found = {name: RunFolder(self.folder.folder(name)).records() for name in self.folder.begun}
+        return Answers(found, level(len(self.probes)))
+
+    def findings(self) -> list[Finding]:
+        """What each probe makes of it."""
+        answers = self.answers()
+        return [PROBES[name].test(answers) for name in self.probes]
+
+
+def _one_by_one(way: Way) -> Way:
+    """A way of asking a model that answers one prompt at a time, and is told no number of them."""
+    own = {name: value for name, value in way.settings.items() if name != "concurrency"}
+    return replace(way, settings=own)
+
+
+def _seed(path: Path) -> int:
+    """That of an earlier start, else a fresh one. Raises NeedlemapError for a file that is none of ours."""
+    return _read(path).seed if is_regular(path / FILE) else randbits(SEED_BITS)
+
+
+def _read(path: Path) -> CheckFile:
+    """check.json. Raises NeedlemapError where there is none, or one that is none of ours."""
+    if not is_regular(path / FILE):
+        raise NeedlemapError(f"No check at '{path}': it holds no {FILE}.")
+    try:
+        return CheckFile.model_validate_json(read_regular(path / FILE))
+    except ValidationError:
+        raise NeedlemapError(f"'{path / FILE}' is not a check's. Give another folder with -o.") from None
+
+
+def worst_in(path: Path, probe: str) -> Worst:
+    """The shortest trial that shows what a probe of a check found. Raises NeedlemapError without one."""
+    found = {each.probe: each.worst for each in _read(path).findings}
+    if probe not in found:
+        raise SettingsError(f"'{path}' has no probe '{probe}'. {did_you_mean(probe, found)}")
+    worst = found[probe]
+    if worst is None:
+        raise NeedlemapError(f"Probe '{probe}' found nothing in '{path}', so there is no worst prompt.")
+    if not plain_name(worst.way):  # a stranger's file may name any folder of this machine
+        raise NeedlemapError(f"'{path / FILE}' names a folder outside of the check's.")
+    return worst
+
+
+def _settled(asked: Asked, own: Mapping[str, Any], seed: int, reference: str = "") -> Settings:
+    """The settings of one way of asking."""
+    flags = {**asked.flags, **own, "seed": seed}
+    if reference:
+        flags = {name: value for name, value in flags.items() if name not in ("base_url", "model_options")}
+        address = "://" in reference
+        flags |= {"base_url": reference, "model": flags["model"]} if address else {"model": reference}
+    backend = str(flags.get("model", "")).partition("/")[0]
+    return configure(None, {**({"logprobs": True} if backend in LOGPROBS else {}), **flags})
+
+
+def _write(check: Check, findings: Sequence[Finding]) -> None:
+    first = next(iter(check.settings.values()))
+    asked = check.asked
+    file = CheckFile(
+        seed=first.seed,
+        model=first.model,
+        reference=asked.reference,
+        max_length=asked.most,
+        load=asked.load,
+        findings=list(findings),
+    )
+    write_json(check.folder.path / FILE, file.model_dump(mode="json"))
+
+
+@dataclass(slots=True)
+class Asking:
+    """A check under way. tell: hears of each probe that finds something. make, elsewhere: the
+    model, and the reference. stopped: why not all was asked."""
+
+    check: Check
+    face: Face
+    tell: Callable[[Finding], None]
+    make: MakeModel = make_model
+    elsewhere: MakeModel = make_model
+    found: dict[str, Finding] = field(default_factory=dict)
+    stopped: str = ""
+
+    async def run(self) -> list[Finding]:
+        """Ask way by way until nothing is left, a limit is met or the server is gone. Raises NeedlemapError
+        where nothing could be asked at all."""
+        self.check.begin()
+        folder = self.check.folder
+        turns = Turns(self.face, [folder.folder(name) for name in self.check.settings], self.make)
+        others = Turns(self.face, [folder.folder(name) for name in self.check.elsewhere], self.elsewhere)
+        try:
+            for length in dict.fromkeys(way.length_tokens for way in self.check.plan):
+                await self._size(length, turns, others)
+                self._look()
+                if self.stopped:
+                    break
+        finally:
+            await turns.close()
+            await others.close()
+            findings = self.check.findings()
+            _write(self.check, findings)
+        return findings
+
+    async def _size(self, length: int, turns: Turns, others: Turns) -> None:
+        """All ways of one length that any undecided probe still needs."""
+        for way in self.check.plan:
+            if way.length_tokens != length or self.stopped or not self._needed(way):
+                continue
+            await self._take(way.name, self.check.settings[way.name], turns)
+            beside = f"{BESIDE}{way.name}"
+            if beside in self.check.elsewhere and not self.stopped:
+                await self._take(beside, self.check.elsewhere[beside], others)
+
+    def _needed(self, way: Way) -> bool:
+        wanted = [name for name in way.probes if name in self.check.probes]
+        return not way.probes or any(name not in self.found for name in wanted)
+
+    async def _take(self, name: str, settings: Settings, turns: Turns) -> None:
+        session = Session.open(prepare(settings), self.check.folder.folder(name))
+        outcome = await turns.take(name, session)
+        if outcome is not None and outcome.over:
+            self.stopped = _why(outcome)
+
+    def _look(self) -> None:
+        """What is found so far; it is told once."""
+        for finding in self.check.findings():
+            if finding.state == "fail" and finding.probe not in self.found:
+                self.found[finding.probe] = finding
+                self.tell(finding)
+
+
+def _why(outcome: Outcome) -> str:
+    """Why a way of asking ended early, in words."""
+    refused = outcome.refused_from and (
+        f"the model refused prompts of {outcome.refused_from:,} tokens ({outcome.refusal}); give a smaller "
+        f"--max-length"
+    )
+    return str(outcome.stopped or outcome.canary or outcome.hopeless or refused or "")
+
+
+def built(check: Check) -> dict[str, Experiment]:
+    """The prompts of all ways, nothing asked. Raises NeedlemapError for what a user can mend."""
+    return {name: prepare(settings) for name, settings in check.settings.items()}

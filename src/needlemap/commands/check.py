@@ -1,0 +1,153 @@
+"""`needlemap check`: is this server right at length? A table of probes, as text or JSON, and an exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from needlemap.asking.check import Asked, Asking, Check, built
+from needlemap.asking.runner import Outcome
+from needlemap.asking.session import Session
+from needlemap.commands.termination import terminable
+from needlemap.models.base import Model
+from needlemap.plan.order import shared_tokens, walk_order
+from needlemap.plan.reckoned import short
+from needlemap.probes.base import Finding
+from needlemap.probes.registry import PROBES
+from needlemap.prompts.prompt import Prompt
+from needlemap.records.families import Families, fresh_folder
+from needlemap.reports.closing import Tally
+from needlemap.reports.live import Lines, ShowingFace, View
+from needlemap.text.printable import show
+
+PASSED, FAILED, UNDECIDED = 0, 1, 4
+
+
+def check_command(asked: Asked, out: Path | None, as_json: bool) -> int:
+    """Ask, tell what each probe found; the exit code: 0 all pass, 1 one fails, 4 undecided."""
+    first = Check.of(asked, Path("check-not-begun"))
+    path = out or fresh_folder(next(iter(first.settings.values())), "check")
+    check = Check.of(asked, path)
+    with terminable() as ending, CheckFace(check.folder) as face:
+        asking = Asking(check, face, tell)
+        try:
+            ending.run(asking.run())
+        except KeyboardInterrupt:
+            show(f"\nneedlemap: interrupted. To go on: the same command with -o {path}", file=sys.stderr)
+            show_findings(check, check.findings(), as_json)
+            return ending.code
+    findings = check.findings()
+    show_findings(check, findings, as_json)
+    if asking.stopped:
+        rest = f" To go on: the same command with -o {path}"
+        show(f"needlemap: not all was asked: {asking.stopped.rstrip('.')}.{rest}", file=sys.stderr)
+    return code_of(findings)
+
+
+def code_of(findings: Sequence[Finding]) -> int:
+    """0 where all pass, 1 where one fails, else 4."""
+    states = {finding.state for finding in findings}
+    return FAILED if "fail" in states else UNDECIDED if "undecided" in states else PASSED
+
+
+def plan_check(asked: Asked, as_json: bool) -> None:
+    """What a check would ask, way by way: prompts, tokens sent, and tokens that a server computes which
+    caches prefixes; nothing is asked."""
+    check = Check.of(asked, Path("check-not-begun"))
+    rows, held = list[dict[str, Any]](), list[Prompt]()
+    before = 0
+    for name, experiment in built(check).items():
+        prompts = [trial.prompt for trial in experiment.trials]
+        held += prompts
+        computed = _computed(held)
+        sent = sum(prompt.asked_tokens for prompt in prompts)
+        rows.append({"way": name, "prompts": len(prompts), "sent": sent, "computed": computed - before})
+        before = computed
+    total = {name: sum(row[name] for row in rows) for name in ("prompts", "sent", "computed")}
+    if as_json:
+        show(json.dumps({"ways": rows, "total": total}, indent=1))
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("way", "prompts", "sent", "computed"):
+        table.add_column(name, justify="left" if name == "way" else "right")
+    for row in [*rows, {"way": "total", **total}]:
+        table.add_row(row["way"], f"{row['prompts']:,}", short(row["sent"]), short(row["computed"]))
+    Console().print(table)
+    show("computed: by a server that caches prefixes; one that caches none computes all that is sent")
+
+
+def _computed(prompts: Sequence[Prompt]) -> int:
+    """Tokens that a server computes of some prompts if it keeps all that it has computed."""
+    walk = [prompts[at] for at in walk_order(prompts)]
+    shared = sum(shared_tokens(left, right) for left, right in pairwise(walk))
+    return sum(prompt.asked_tokens for prompt in prompts) - shared
+
+
+class CheckFace(ShowingFace):
+    """Tells on the terminal which way of asking is under way."""
+
+    def __init__(self, families: Families) -> None:
+        super().__init__(families)
+
+    def begins(self, name: str, session: Session, model: Model | None) -> None:
+        """Its name and its size."""
+        settings = session.experiment.settings
+        if not settings.quiet:
+            count, length = len(session.unanswered), max(session.experiment.grid.lengths)
+            show(f"{name}: {count} prompts of {length:,} tokens", file=sys.stderr, flush=True)
+
+    def view(self, name: str, session: Session) -> View:
+        """Lines, where a way takes long."""
+        if session.experiment.settings.quiet:
+            return View()
+        return Lines(Tally(len(session.experiment.trials), session.done, session.budget.state))
+
+    def ended(self, name: str, session: Session, outcome: Outcome) -> None:
+        """What could not be measured."""
+        for kind, count in sorted(outcome.failures.items()):
+            show(f"{name}: not measured: {count} {kind}", file=sys.stderr, flush=True)
+
+
+def tell(finding: Finding) -> None:
+    """A probe has found something: say so at once."""
+    show(f"{finding.probe}: fail: {finding.said}", file=sys.stderr, flush=True)
+
+
+def show_findings(check: Check, findings: Sequence[Finding], as_json: bool) -> None:
+    """The table of probes, what each failing one looks like, and how to see it again."""
+    path = check.folder.path
+    if as_json:
+        rows = [{**asdict(each), "replay": _replay(path, each)} for each in findings]
+        show(json.dumps({"check": str(path), "code": code_of(findings), "probes": rows}, indent=1))
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("probe", "verdict", "n", "found"):
+        table.add_column(name, justify="right" if name == "n" else "left", overflow="fold")
+    for each in findings:
+        table.add_row(each.probe, each.state, f"{each.n:,}", each.said)
+    Console(width=max(80, Console().width)).print(table)
+    for each in findings:
+        if each.state == "pass":
+            continue
+        for fault in each.known:
+            show(f"\n{each.probe} looks like: {fault.name}\n  {fault.link}\n  try: {fault.tried}")
+        if each.worst is not None:
+            show(f"  see it: {_replay(path, each)}")
+    if not check.asked.reference:
+        show(f"\nnot seen without --reference: {PROBES['reference'].sees}")
+    show(f"\ncheck: {path}\npage: needlemap report {path} -o check.html", file=sys.stderr)
+
+
+def _replay(path: Path, finding: Finding) -> str:
+    """The command that shows the smallest trial of a finding; '' without one."""
+    if finding.worst is None:
+        return ""
+    return f"needlemap replay {path} --probe {finding.probe} --worst"

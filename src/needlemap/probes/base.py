@@ -1,0 +1,213 @@
+"""What a probe is: it sets answers to the same or nearly the same prompts beside each other.
+
+A model that is weak is weak in both; a server that computes a prompt wrong in one way of asking is not. All
+tests are exact and one-sided, and share one alpha of 1 % over all probes and all looks at them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import Literal
+
+import numpy as np
+
+from needlemap.maps.cube import latest_records
+from needlemap.maps.difference import mcnemar
+from needlemap.maps.intervals import wilson
+from needlemap.records.record import Record
+
+State = Literal["pass", "fail", "undecided"]
+ALPHA = 0.01  # of a whole check
+LEAST_HITS = 0.5  # a model that answers fewer prompts right shows nothing about its server
+NOISE = 0.05  # share of answers that an honest server may give otherwise when it is asked again
+BESIDE = "reference-"  # before the name of a way in which the reference is asked
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A public fault that looks like a finding. tried: what to do about it."""
+
+    name: str
+    link: str
+    tried: str
+
+
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """The smallest trial that shows a finding: its way of asking, and its place there."""
+
+    way: str
+    length_tokens: int
+    depth: float
+    repeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a probe came to. n: answers or pairs it rests on. effect, low, high: a loss as shares in [-1, 1].
+    p: of an honest server's showing as much, None without a test. said: in words. worst: where to look."""
+
+    probe: str
+    state: State
+    n: int
+    said: str
+    effect: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    worst: Worst | None = None
+    known: tuple[Known, ...] = ()
+
+
+class Answers:
+    """What was answered so far, by way of asking. level: the alpha of one probe at one look."""
+
+    def __init__(self, records: Mapping[str, Iterable[Record]], level: float) -> None:
+        self.by_way = {way: list(latest_records(found)) for way, found in records.items()}
+        self.level = level
+
+    def of(self, *kinds: str) -> list[tuple[str, Record]]:
+        """Answers of all ways of these kinds ('cold' of 'cold-32000'), each with its way."""
+        return [
+            (way, record)
+            for way, records in self.by_way.items()
+            for record in records
+            if kind_of(way) in kinds and record.scored
+        ]
+
+    def found(self, kind: str, key: Callable[[Record], Hashable]) -> dict[Hashable, tuple[str, Record]]:
+        """The answers of one kind, each with its way, by what makes two answers a pair."""
+        return {key(record): (way, record) for way, record in self.of(kind)}
+
+    def pairs(
+        self, first: str, second: str, key: Callable[[Record], Hashable]
+    ) -> list[tuple[str, Record, Record]]:
+        """Answers of two kinds that belong together, with the second's way."""
+        left, right = self.found(first, key), self.found(second, key)
+        return [(right[at][0], left[at][1], right[at][1]) for at in left if at in right]
+
+
+def kind_of(way: str) -> str:
+    """The kind of a way of asking: what stands before its size.
+
+    >>> kind_of("again-2-32000"), kind_of("reference-comb-8000")
+    ('again', 'reference-comb')
+    """
+    own = way.removeprefix(BESIDE).partition("-")[0]
+    return f"{BESIDE}{own}" if way.startswith(BESIDE) else own
+
+
+def place(record: Record) -> Hashable:
+    """Where a record stands: of prompts that differ in their first line only."""
+    return record.length_tokens, round(record.depth, 9), record.repeat
+
+
+def prompt(record: Record) -> Hashable:
+    """What was asked, byte for byte."""
+    return record.prompt.sha256 if record.prompt else record.key
+
+
+def hit(record: Record) -> bool:
+    """Whether an answer is right, and ended: one that goes on and on is no pass."""
+    return (record.score or 0.0) >= 1.0 and record.finish not in ("length", "max_tokens")
+
+
+def share_of(records: Iterable[Record]) -> float:
+    """Right answers among some; 0 without any."""
+    found = [hit(record) for record in records]
+    return sum(found) / len(found) if found else 0.0
+
+
+def lost_tail(lost: int, gained: int) -> float:
+    """Chance that of equal ways at least so many discordant pairs are lost: exact, one-sided.
+
+    >>> round(lost_tail(5, 0), 4), lost_tail(0, 0)
+    (0.0312, 1.0)
+    """
+    return upper_tail(lost, lost + gained, 0.5)
+
+
+def upper_tail(found: int, n: int, chance: float) -> float:
+    """Chance of at least so many of n, each with this chance.
+
+    >>> round(upper_tail(3, 10, 0.05), 4)
+    0.0115
+    """
+    terms = (comb(n, k) * chance**k * (1 - chance) ** (n - k) for k in range(found, n + 1))
+    return min(1.0, sum(terms))
+
+
+def strata_tail(strata: Sequence[tuple[int, int, int, int]]) -> float:
+    """Chance that the marked answers of some strata miss so often, if marks say nothing. Exact.
+
+    Each stratum: answers, of them marked, misses, of them marked. Within one, the marked misses follow the
+    hypergeometric distribution; their sum is its convolution (stratified Fisher test).
+
+    >>> round(strata_tail([(16, 4, 4, 4)]), 5), strata_tail([(16, 4, 0, 0)])
+    (0.00055, 1.0)
+    """
+    chances, seen = np.ones(1), 0
+    for n, marked, misses, both in strata:
+        most = min(marked, misses)
+        ways = [comb(marked, k) * comb(n - marked, misses - k) for k in range(most + 1)]
+        chances = np.convolve(chances, np.array(ways, float) / sum(ways))
+        seen += both
+    return min(1.0, float(chances[seen:].sum()))
+
+
+def grouped(rows: Iterable[tuple[str, Record]]) -> dict[tuple[str, int], list[tuple[str, Record]]]:
+    """Answers of one way and one haystack together."""
+    found: dict[tuple[str, int], list[tuple[str, Record]]] = defaultdict(list)
+    for way, record in rows:
+        found[way, record.repeat].append((way, record))
+    return found
+
+
+def marked_tail(
+    groups: Iterable[Sequence[tuple[str, Record]]], is_marked: Callable[[Record], bool]
+) -> tuple[float, float]:
+    """The p of marked answers' missing more than the others of their groups, and by how much they do."""
+    strata, apart = [], [0, 0, 0, 0]
+    for group in groups:
+        marks = [is_marked(record) for _, record in group]
+        missed = [not hit(record) for _, record in group]
+        both = sum(mark and miss for mark, miss in zip(marks, missed, strict=True))
+        strata.append((len(group), sum(marks), sum(missed), both))
+        for slot, number in enumerate((sum(marks), both, len(group) - sum(marks), sum(missed) - both)):
+            apart[slot] += number
+    rates = [apart[at + 1] / apart[at] if apart[at] else 0.0 for at in (0, 2)]
+    return strata_tail(strata), rates[0] - rates[1]
+
+
+def paired(
+    probe: str, pairs: Sequence[tuple[str, Record, Record]], level: float, said: str, known: tuple[Known, ...]
+) -> Finding:
+    """Whether a second way of asking loses what a first one finds. said: how the second is named in words."""
+    lost = [(way, other) for way, one, other in pairs if hit(one) and not hit(other)]
+    gained = sum(not hit(one) and hit(other) for _, one, other in pairs)
+    n, p = len(pairs), lost_tail(len(lost), gained)
+    effect = (len(lost) - gained) / n if n else None
+    low, high = wilson(len(lost), n) or (None, None) if n else (None, None)
+    words = f"{len(lost)} of {n} right answers are lost {said}, {gained} gained"
+    if lost and p <= level:
+        return Finding(probe, "fail", n, words, effect, low, high, p, worst_of(lost), known)
+    able = n > 0 and share_of(one for _, one, _ in pairs) >= LEAST_HITS
+    state: State = "pass" if able and settled(len(lost), gained) else "undecided"
+    return Finding(probe, state, n, words if n else "nothing was asked", effect, low, high, p)
+
+
+def settled(lost: int, gained: int) -> bool:
+    """Whether losses are what chance brings, rather than too few to tell."""
+    return mcnemar(lost, gained) > 0.05 or lost <= gained
+
+
+def worst_of(rows: Iterable[tuple[str, Record]]) -> Worst | None:
+    """The shortest of some trials."""
+    least = min(rows, key=lambda row: (row[1].length_tokens, row[1].depth, row[1].repeat), default=None)
+    if least is None:
+        return None
+    way, record = least
+    return Worst(way, record.length_tokens, record.depth, record.repeat)

@@ -1,0 +1,118 @@
+"""The ways in which `check` asks: each is a family of trials, and is kept, resumed and replayed as one.
+
+All ways of one size share their first prompts' tokens, so that a server that caches prefixes computes little
+more than once. Sizes go from a sixteenth of the longest length to the longest, and repeats fall with them:
+what is cheap and telling comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+from needlemap.errors import SettingsError
+
+SIZES = 3
+COMB = 16  # consecutive lengths, and consecutive places of a needle
+DEPTHS, HEAD, MIDDLE, LATE = (0.0, 50.0, 90.0), 0.0, 50.0, 90.0  # percent
+OTHER = (
+    40.0  # a place whose prompts are in the cache, one time in two, when those of the grid are asked again
+)
+FRESH = 1000  # first repeat of what is asked under load: prompts that no cache holds
+_BEHIND = 2  # tokens of haystack behind a needle near the end, at least: a block of a cache covers both
+_SIXTEENTH = 16
+_SPARE = 64  # tokens that a prompt needs beside its haystack, at the least
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much is asked of a size: repeats of the grid, of the combs, and of those without a cache; which
+    lengths of a comb these are; prompts under load."""
+
+    repeats: int
+    teeth: int
+    cold: int
+    every: int
+    loaded: int
+
+
+_COUNTS = (Counts(20, 6, 6, 2, 32), Counts(6, 3, 3, 4, 8), Counts(2, 2, 1, 4, 4))
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way of asking: its name ('cold-32000'), its length in tokens, the probes that it serves (all of
+    them, where none is named), and what it sets over the check's own settings."""
+
+    name: str
+    length_tokens: int
+    probes: tuple[str, ...]
+    settings: Mapping[str, Any]
+
+
+def sizes_of(most: int, answer_tokens: int) -> tuple[int, int, int]:
+    """The three lengths of a check, in tokens. Raises SettingsError where the longest is too short.
+
+    >>> sizes_of(128_000, 300), sizes_of(256, 24)
+    ((8000, 32000, 128000), (160, 202, 256))
+    """
+    short = max(most // _SIXTEENTH, _SPARE + 4 * answer_tokens)
+    if short + 2 * COMB > most:
+        raise SettingsError(
+            f"--max-length {most:,} leaves no room for a check: use {short + 2 * COMB:,} or more, or a "
+            f"smaller --max-answer-tokens than {answer_tokens}."
+        )
+    return short, round(sqrt(short * most)), most
+
+
+def ways(sizes: tuple[int, int, int], load: int, answer_tokens: int) -> tuple[Way, ...]:
+    """All ways of asking, in their order. load: prompts at a time where there is load."""
+    return tuple(
+        way
+        for length, counts in zip(sizes, _COUNTS, strict=True)
+        for way in (
+            *_plain(length, counts),
+            *_combs(length, counts, length - answer_tokens - _SPARE),
+            *_under_load(length, counts, load),
+        )
+    )
+
+
+def _plain(length: int, counts: Counts) -> list[Way]:
+    """A small grid, once more as it was, and once more behind other prompts."""
+    grid = {"lengths": [length], "repeats": counts.repeats, "concurrency": 1}
+    again = ("same", "nats")
+    return [
+        Way(f"grid-{length}", length, (), {**grid, "depths": list(DEPTHS)}),
+        Way(f"again-1-{length}", length, again, {**grid, "depths": list(DEPTHS)}),
+        Way(f"again-2-{length}", length, again, {**grid, "depths": [*DEPTHS, OTHER]}),
+    ]
+
+
+def _combs(length: int, counts: Counts, room: int) -> list[Way]:
+    """Sixteen consecutive lengths with the needle near the end, so that what a cache holds of each ends just
+    behind the needle; some of them without a cache; and sixteen consecutive places of a needle."""
+    lengths = [length - number for number in reversed(range(COMB))]
+    near = round(100 - 100 * _BEHIND / room, 6)
+    places = [round(near - 100 * number / room, 6) for number in reversed(range(COMB))]
+    shared = {"repeats": counts.teeth, "concurrency": 1}
+    comb = {"lengths": lengths, "depths": [near]}
+    cold = {"lengths": lengths[:: counts.every], "depths": [near], "repeats": counts.cold, "mode": "cold"}
+    edges = {"lengths": [length], "depths": places, "placement": "token"}
+    return [
+        Way(f"comb-{length}", length, ("comb", "cache"), {**shared, **comb}),
+        Way(f"cold-{length}", length, ("cache",), {**shared, **cold}),
+        Way(f"edges-{length}", length, ("edges",), {**shared, **edges}),
+    ]
+
+
+def _under_load(length: int, counts: Counts, load: int) -> list[Way]:
+    """The same fresh prompts, each with a fact of its own: many at a time first, then one by one."""
+    fresh = {"lengths": [length], "depths": [MIDDLE], "first_repeat": FRESH, "repeats": counts.loaded}
+    probes = ("load", "mates")
+    return [
+        Way(f"loaded-{length}", length, probes, {**fresh, "concurrency": load}),
+        Way(f"alone-{length}", length, probes, {**fresh, "concurrency": 1}),
+    ]

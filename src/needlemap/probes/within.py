@@ -1,0 +1,256 @@
+"""The probes that need no reference: a server against itself, asked in other ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+
+from needlemap.maps.intervals import wilson
+from needlemap.probes import known
+from needlemap.probes.base import (
+    LEAST_HITS,
+    NOISE,
+    Answers,
+    Finding,
+    Known,
+    State,
+    Worst,
+    grouped,
+    hit,
+    lost_tail,
+    marked_tail,
+    paired,
+    place,
+    prompt,
+    share_of,
+    upper_tail,
+    worst_of,
+)
+from needlemap.probes.ways import HEAD, LATE, MIDDLE
+from needlemap.records.record import Record
+from needlemap.text.matching import held, plain
+
+Row = tuple[str, Record]
+_RESIDUES = (2, 4, 8, 16)  # of lengths, and of a needle's place, that kernels and blocks go by
+_EMPTY = 0.1  # share of a prompt that a cache held, below which it was empty
+_CLEAR = 0.2  # tokens' share that a server must leave out before a cut is told without a test
+_FAR = 0.5  # share of answers by which near and far must differ to be said
+TOLD_NATS = 0.02  # mean difference of an answer's log-probabilities that is told, at the least
+TIMES = 3  # what equal askings differ by is no finding below so many times as much
+
+
+def cache(answers: Answers) -> Finding:
+    """Prompts that share a prefix with an earlier one, against the same behind a first line of their own."""
+    pairs = answers.pairs("cold", "comb", place)
+    return paired("cache", pairs, answers.level, "where a prefix is shared", known.CACHE)
+
+
+def load(answers: Answers) -> Finding:
+    """The same prompts alone and among others."""
+    pairs = answers.pairs("alone", "loaded", prompt)
+    return paired("load", pairs, answers.level, "among other prompts", known.LOAD)
+
+
+def comb(answers: Answers) -> Finding:
+    """Consecutive lengths: does one in two, four, eight or sixteen fail where its neighbours do not?"""
+    groups = list(grouped(answers.of("comb")).values())
+    return _residues("comb", answers, groups, lambda record: record.length_tokens, "lengths", known.COMB)
+
+
+def edges(answers: Answers) -> Finding:
+    """Consecutive places of the needle at one length."""
+    groups = list(grouped(answers.of("edges")).values())
+    return _residues("edges", answers, groups, _start, "places", known.EDGES)
+
+
+def _start(record: Record) -> int:
+    """Haystack tokens before the needle."""
+    return record.prompt.positions[0] if record.prompt and record.prompt.positions else 0
+
+
+def _residues(
+    probe: str,
+    answers: Answers,
+    groups: Sequence[Sequence[Row]],
+    number: Callable[[Record], int],
+    named: str,
+    faults: tuple[Known, ...],
+) -> Finding:
+    """The worst residue, at an alpha that is divided among all that are tried."""
+    rows = [row for group in groups for row in group]
+    classes = [(by, rest) for by in _RESIDUES for rest in range(by)]
+    found = [
+        marked_tail(groups, lambda record, by=by, rest=rest: number(record) % by == rest)  # type: ignore[misc]
+        for by, rest in classes
+    ]
+    p, effect, (by, rest) = min(
+        (p * len(classes), effect, each) for (p, effect), each in zip(found, classes, strict=True)
+    )
+    missed = [row for row in rows if not hit(row[1])]
+    marked = [row for row in missed if number(row[1]) % by == rest]
+    if p <= answers.level and effect > 0:
+        said = f"{named} of n % {by} = {rest} are missed {100 * effect:.0f} points more often than others"
+        return Finding(probe, "fail", len(rows), said, effect, p=p, worst=worst_of(marked), known=faults)
+    state = _able(record for _, record in rows)
+    said = f"{len(missed)} of {len(rows)} missed, at no {named} more than at others"
+    return Finding(probe, state, len(rows), said if rows else "nothing was asked", p=min(1.0, p))
+
+
+def _able(records: Iterable[Record]) -> State:
+    """Whether a model that answers so much can show that all is well."""
+    return "pass" if share_of(records) >= LEAST_HITS else "undecided"
+
+
+def same(answers: Answers) -> Finding:
+    """Each prompt several times: answers that are wrong where the others to the same prompt are right."""
+    at: dict[Hashable, list[Row]] = {}
+    for way, record in answers.of("grid", "again"):
+        at.setdefault(prompt(record), []).append((way, record))
+    sure = [rows for rows in at.values() if len(rows) > 2 and share_of(row for _, row in rows) > 0.5]
+    flips = [row for rows in sure for row in rows if not hit(row[1])]
+    n = sum(map(len, sure))
+    p = upper_tail(len(flips), n, NOISE)
+    low, high = wilson(len(flips), n) or (None, None) if n else (None, None)
+    said = f"{len(flips)} of {n} answers are wrong where others to the same prompt are right"
+    state: State = "fail" if n and p <= answers.level else "pass" if n else "undecided"
+    effect = len(flips) / n if n else None
+    faults, worst = (known.SAME, worst_of(flips)) if state == "fail" else ((), None)
+    return Finding("same", state, n, said, effect, low, high, p, worst, faults)
+
+
+def mates(answers: Answers) -> Finding:
+    """Does an answer hold the value of another prompt? Each of them has one of its own."""
+    rows = answers.of("loaded", "alone", "grid", "again")
+    values = {value for _, record in rows for value in record.keywords}
+    leaks = [
+        (way, record)
+        for way, record in rows
+        if not hit(record) and _foreign(record, values - set(record.keywords))
+    ]
+    n = len(rows)
+    if leaks:
+        said = f"{len(leaks)} of {n} answers hold the value of another prompt"
+        return Finding(
+            "mates", "fail", n, said, len(leaks) / n, p=0.0, worst=worst_of(leaks), known=known.MATES
+        )
+    state: State = "pass" if n and share_of(row for _, row in rows) >= LEAST_HITS else "undecided"
+    return Finding("mates", state, n, f"none of {n} answers holds the value of another prompt")
+
+
+def _foreign(record: Record, values: set[str]) -> bool:
+    """Whether a wrong answer holds one of these, and its prompt does not."""
+    told = plain(record.answer or "")
+    return any(len(value) > 3 and held(told, value) for value in values)
+
+
+def cut(answers: Answers) -> Finding:
+    """Is the head of a long prompt still there? By what the server counted, and by what it finds there."""
+    rows = answers.of("grid")
+    short = [row for row in rows if _left_out(row[1], rows) > _CLEAR]
+    if short:
+        way, record = min(short, key=lambda row: row[1].length_tokens)
+        said = (
+            f"the server counted {record.prompt_tokens:,} of {record.own_tokens:,} tokens sent: the rest was "
+            f"left out without a word"
+        )
+        worst = Worst(way, record.length_tokens, record.depth, record.repeat)
+        return Finding("cut", "fail", len(rows), said, worst=worst, known=known.CUT)
+    heads, middles = ([row for row in rows if row[1].depth == depth / 100] for depth in (HEAD, MIDDLE))
+    found = {(row.length_tokens, row.repeat): row for _, row in middles}
+    pairs = [(row, found.get((row[1].length_tokens, row[1].repeat))) for row in heads]
+    both = [(row, other) for row, other in pairs if other is not None]
+    lost = [row for row, other in both if hit(other) and not hit(row[1])]
+    gained = sum(not hit(other) and hit(row[1]) for row, other in both)
+    p = lost_tail(len(lost), gained)
+    rates = share_of(row for (_, row), _ in both), share_of(other for _, other in both)
+    said = f"at the very beginning {rates[0]:.0%} are found, in the middle {rates[1]:.0%}"
+    if p <= answers.level and rates[0] <= _CLEAR and rates[1] >= 1 - _CLEAR:
+        return Finding(
+            "cut", "fail", len(both), said, rates[1] - rates[0], p=p, worst=worst_of(lost), known=known.CUT
+        )
+    able: State = "pass" if rates[1] >= LEAST_HITS and p > answers.level else "undecided"
+    return Finding("cut", able, len(both), said, rates[1] - rates[0] if both else None, p=p)
+
+
+def _left_out(record: Record, rows: Sequence[Row]) -> float:
+    """Which share of a prompt a server did not count, beside what it counts of the shortest; 0 if unknown.
+
+    The ratio of the shortest prompt is the two vocabularies' difference.
+    """
+    least = min((row for _, row in rows), key=lambda row: row.length_tokens)
+    if not (record.prompt_tokens and record.own_tokens and least.prompt_tokens and least.own_tokens):
+        return 0.0
+    return 1.0 - (record.prompt_tokens / record.own_tokens) / (least.prompt_tokens / least.own_tokens)
+
+
+def distance(answers: Answers) -> Finding:
+    """Is what is far found as what is near? Where it is not, model and server cannot be told apart."""
+    rows = answers.of("grid")
+    near = [row for _, row in rows if row.depth == LATE / 100]
+    far = [row for _, row in rows if row.depth in (HEAD / 100, MIDDLE / 100)]
+    rates = share_of(near), share_of(far)
+    said = f"near the end {rates[0]:.0%} are found, farther away {rates[1]:.0%}"
+    effect = rates[0] - rates[1]
+    if not near or rates[0] < LEAST_HITS or effect > _FAR:
+        return Finding(
+            "distance",
+            "undecided",
+            len(rows),
+            f"{said}: the model or the server; --reference tells",
+            effect if near else None,
+            known=known.DISTANCE if effect > _FAR else (),
+        )
+    return Finding("distance", "pass", len(rows), said, effect)
+
+
+def stop(answers: Answers) -> Finding:
+    """Do answers end? One that goes on behind long prompts, and ends behind short ones, is no pass."""
+    rows = answers.of("grid", "again", "cold")
+    endless = [row for row in rows if row[1].finish in ("length", "max_tokens")]
+    shortest = min((row.length_tokens for _, row in rows), default=0)
+    base = [row for row in rows if row[1].length_tokens == shortest]
+    few = sum(row in base for row in endless) / len(base) if base else 0.0
+    longer = [row for row in endless if row[1].length_tokens > shortest]
+    n = len(rows) - len(base)
+    p = upper_tail(len(longer), n, max(NOISE, few)) if n else None
+    said = f"{len(endless)} of {len(rows)} answers never ended"
+    if p is not None and p <= answers.level:
+        return Finding(
+            "stop", "fail", len(rows), said, len(longer) / n, p=p, worst=worst_of(longer), known=known.STOP
+        )
+    if few > LEAST_HITS:
+        said = f"{said}, behind short prompts too: the model, its template or --max-answer-tokens"
+        return Finding("stop", "undecided", len(rows), said, p=p)
+    return Finding("stop", "pass" if rows else "undecided", len(rows), said, p=p)
+
+
+def nats(answers: Answers) -> Finding:
+    """Is the same answer as likely from a warm cache as from an empty one?
+
+    A repeat's first prompts met a cache that held nothing of them, and one that did when they were asked
+    again. The others were asked alike both times: what they differ by is the server's own noise.
+    """
+    moved = list[tuple[float, bool, Row]]()
+    first = answers.found("grid", prompt)
+    for way, right in answers.of("again"):
+        left = first[prompt(right)][1] if prompt(right) in first else right
+        if left is not right and left.logprobs and right.logprobs and left.answer == right.answer:
+            apart = abs(left.logprobs.mean - right.logprobs.mean)
+            moved.append((apart, _warmed(left, right), (way, right)))
+    usual = max((apart for apart, warmed, _ in moved if not warmed), default=0.0)
+    told, warm = max(TOLD_NATS, TIMES * usual), [row for row in moved if row[1]]
+    beyond = [row for row in warm if row[0] > told]
+    if not warm:
+        said = "no log-probabilities are given" if not moved else "no prompt was met cold, and warm then"
+        return Finding("nats", "undecided", 0, said)
+    p = upper_tail(len(beyond), len(warm), NOISE)
+    said = f"{len(beyond)} of {len(warm)} answers move by over {told:.2g} nats a token once cached"
+    if p > answers.level:
+        return Finding("nats", "pass", len(warm), said, p=p)
+    most, worst = max(row[0] for row in beyond), worst_of([row[2] for row in beyond])
+    return Finding("nats", "fail", len(warm), said, most, p=p, worst=worst, known=known.NATS)
+
+
+def _warmed(first: Record, again: Record) -> bool:
+    """Whether a prompt met an empty cache first and a warm one then, by the server's word or by the plan."""
+    held = [max(each.cached_tokens or 0, each.shared_tokens or 0) for each in (first, again)]
+    return held[0] < _EMPTY * first.own_tokens <= held[1]

@@ -1,0 +1,96 @@
+"""`needlemap check`: a sound model passes, a weak one is undecided, and what was found is shown again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+SMALL = (
+    "--model",
+    "demo/retriever",
+    "--max-length",
+    "256",
+    "--max-answer-tokens",
+    "24",
+    "--quiet",
+    "-o",
+    "c",
+)
+
+
+@pytest.fixture
+def check(needlemap: Any) -> Any:
+    """check(flags, code=0): a check of the model in the box, as JSON."""
+
+    def run(*flags: str, code: int = 0) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(needlemap("check", *SMALL, "--json", *flags, code=code).stdout)
+        return found
+
+    return run
+
+
+def test_a_sound_model_passes_every_probe_that_is_asked(check, needlemap):
+    found = check("--probe", "cut", "--probe", "distance", "--probe", "stop")
+    assert {each["probe"]: each["state"] for each in found["probes"]} == {
+        "cut": "pass",
+        "distance": "pass",
+        "stop": "pass",
+    }
+    asked = len(needlemap.records("c/grid-160"))
+    assert check("--probe", "cut", "--probe", "distance", "--probe", "stop") == found
+    assert len(needlemap.records("c/grid-160")) == asked  # a second start asks nothing twice
+
+
+def test_the_plan_counts_prompts_and_tokens_and_asks_nothing(needlemap):
+    said = json.loads(needlemap("check", *SMALL, "--plan", "--json").stdout)
+    assert said["total"]["prompts"] == sum(row["prompts"] for row in said["ways"])
+    assert 0 < said["total"]["computed"] < said["total"]["sent"]
+    assert not (needlemap.folder / "c").exists()
+
+
+def test_a_model_that_finds_nothing_is_undecided_never_a_fault_of_its_server(needlemap, wire):
+    wire.schedule("say:I do not know.", cycle=True)
+    flags = ("--tokenizer", "cl100k_base", "--max-length", "400", "--max-answer-tokens", "24", "--json")
+    model = ("--model", "openai/m", "--base-url", wire.base_url, "--probe", "cut", "--probe", "distance")
+    said = json.loads(needlemap("check", *model, *flags, "-o", "c", code=4).stdout)
+    assert {each["state"] for each in said["probes"]} == {"undecided"}
+
+
+def test_a_server_that_dies_ends_in_words_with_what_is_known(needlemap):
+    flags = (
+        "--tokenizer",
+        "cl100k_base",
+        "--max-length",
+        "400",
+        "--max-answer-tokens",
+        "24",
+        "--retries",
+        "0",
+    )
+    ended = needlemap(
+        "check", "--model", "openai/m", "--base-url", "http://127.0.0.1:9/v1", *flags, "-o", "c", code=4
+    )
+    assert "not all was asked" in ended.stderr
+    assert "undecided" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--probe", "combs"), "Did you mean 'comb'"),
+        (("--max-length", "100"), "leaves no room for a check: use"),
+        (("--max-length", "many"), "is not a number"),
+    ],
+)
+def test_wrong_flags_say_what_to_type(needlemap, flags, said):
+    ended = needlemap("check", "--model", "demo/retriever", "--max-answer-tokens", "24", *flags, code=2)
+    assert said in ended.stderr
+
+
+def test_replaying_wants_a_cell_or_a_probe_that_found_something(check, needlemap):
+    check("--probe", "stop")
+    assert "found nothing" in needlemap("replay", "c", "--probe", "stop", "--worst", code=2).stderr
+    assert "has no probe 'stopp'" in needlemap("replay", "c", "--probe", "stopp", "--worst", code=2).stderr
+    assert "--probe NAME --worst" in needlemap("replay", "c/grid-160", code=2).stderr

@@ -1,0 +1,46 @@
+"""A public fault, made anew in the model in the box, is found by the probe that is meant for it.
+
+All of the gallery, and clean runs, are asked in `benchmarks/check.py`; here one of each kind.
+"""
+
+from __future__ import annotations
+
+import pytest
+from mutants import MUTANTS, examined
+
+from needlemap.probes.base import ALPHA, Known, lost_tail, strata_tail, upper_tail
+from needlemap.probes.registry import PROBES, level
+
+
+@pytest.mark.parametrize("name", ["last-block-of-a-hit", "cut-and-told", "never-ends"])
+def test_a_fault_is_found_by_its_own_probe_and_shown_with_a_link(tmp_path, name):
+    mutant = next(each for each in MUTANTS if each.name == name)
+    findings = examined(mutant, tmp_path / "c", (mutant.probe,))
+    (found,) = findings
+    assert (found.probe, found.state) == (mutant.probe, "fail"), found
+    assert found.worst is not None
+    assert all(isinstance(each, Known) and each.link.startswith("https://") for each in found.known)
+
+
+def test_every_mutant_is_meant_for_a_probe_that_there_is():
+    assert {mutant.probe for mutant in MUTANTS} <= set(PROBES)
+    assert len(MUTANTS) >= 16
+
+
+def test_all_probes_and_looks_share_one_alpha():
+    assert level(len(PROBES)) * len(PROBES) * 3 == pytest.approx(ALPHA)
+
+
+def test_tails_are_exact():
+    stats = pytest.importorskip("scipy.stats", reason="needs scipy")
+    assert lost_tail(7, 2) == pytest.approx(stats.binom.sf(6, 9, 0.5))
+    assert upper_tail(4, 60, 0.05) == pytest.approx(stats.binom.sf(3, 60, 0.05))
+    alone = stats.hypergeom(16, 5, 4).sf(2)
+    assert strata_tail([(16, 4, 5, 3)]) == pytest.approx(alone)
+    both = sum(
+        stats.hypergeom(16, 5, 4).pmf(i) * stats.hypergeom(12, 3, 6).pmf(j)
+        for i in range(5)
+        for j in range(4)
+        if i + j >= 5
+    )
+    assert strata_tail([(16, 4, 5, 3), (12, 6, 3, 2)]) == pytest.approx(both)
