@@ -98,7 +98,8 @@ def test_modes_without_sharing_keep_the_grids_order(mode):
 
 def test_no_prompt_shares_more_than_it_has():
     """Of two equal prompts the spans' tokens add up to more than the joined text has: one lane became two."""
-    walk = ordered(trials(lengths=[130, 150, 170, 200, 260], depths="0:100:11", repeats=1, seed=2), "exact")
+    grid = {"lengths": [130, 150, 170, 200, 260], "depths": "0:100:11", "repeats": 1, "seed": 2}
+    walk = ordered(trials(**grid, ask_twice=99), "exact")
     sizes = [trial.prompt.tokens for trial in walk]
     apart = reused([trial.prompt for trial in walk])
     assert any(common > size for common, size in zip(apart, sizes, strict=True))

@@ -29,12 +29,16 @@ def tolerance(experiment: Experiment) -> float | None:
 def outside(experiment: Experiment) -> list[Cell]:
     """Cells whose first needle is not in its bin."""
     return [
-        trial.cell
-        for trial in experiment.trials
-        if not in_bin(
-            experiment.grid, trial.cell.depth, trial.prompt.needles[0].realised, tolerance(experiment)
-        )
+        cell
+        for cell, prompt in by_cell(experiment).items()
+        if not in_bin(experiment.grid, cell.depth, prompt.needles[0].realised, tolerance(experiment))
     ]
+
+
+def by_cell(experiment: Experiment) -> dict[Cell, Prompt]:
+    """The prompt of each cell, also where several share one; in the grid's order."""
+    found = {cell: trial.prompt for trial in experiment.trials for _, cell in trial.places}
+    return {cell: found[cell] for cell in experiment.grid.cells}
 
 
 def sentence_ends(prompt: Prompt, low: float, high: float) -> list[str]:
@@ -76,15 +80,11 @@ def test_modes_that_choose_nothing_leave_every_cell_its_depth(mode, cuts):
 def test_needles_leave_their_bin_only_where_no_sentence_ends_in_it_and_then_stand_as_in_mode_exact(given):
     settings = configure(None, {**given, "mode": "bins", "tokenizer": "cl100k_base", "max_answer_tokens": 20})
     experiment = prepare(settings)
-    asked = [trial.cell for trial in experiment.trials]
-    assert asked == list(experiment.grid.cells)
     edges = dict(
         zip(experiment.grid.depths, bin_edges(experiment.grid.depths, tolerance(experiment)), strict=True)
     )
-    exact = {
-        trial.cell: trial.prompt for trial in prepare(settings.model_copy(update={"mode": "exact"})).trials
-    }
-    binned = {trial.cell: trial.prompt for trial in experiment.trials}
+    exact = by_cell(prepare(settings.model_copy(update={"mode": "exact"})))
+    binned = by_cell(experiment)
     for cell in outside(experiment):
         assert binned[cell].sha256 == exact[cell].sha256
         assert not sentence_ends(exact[cell], *edges[cell.depth])
@@ -93,10 +93,8 @@ def test_needles_leave_their_bin_only_where_no_sentence_ends_in_it_and_then_stan
 def test_tiny_lengths_are_asked_as_they_can_be(prepared):
     """Bins of a few tokens hold no sentence end: such cells keep their exact place."""
     grid = {"lengths": "90,100,120", "depths": "0:100:11"}
-    exact = {trial.cell: trial.prompt for trial in prepared(**grid).trials}
-    experiment = prepared(**grid, mode="bins")
-    assert [trial.cell for trial in experiment.trials] == list(exact)
-    binned = {trial.cell: trial.prompt for trial in experiment.trials}
+    exact, experiment = by_cell(prepared(**grid)), prepared(**grid, mode="bins")
+    binned = by_cell(experiment)
     assert all(binned[cell].positions == exact[cell].positions for cell in outside(experiment))
 
 
