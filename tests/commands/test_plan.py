@@ -231,3 +231,9 @@ def test_what_is_told_beside_the_table_stands_in_the_json_too(plan, needlemap):
         line.removeprefix("* this run's mode. ") in found["notes"]
         for line in said.stdout.split("\n\n")[-1].splitlines()
     )
+
+
+def test_depths_that_look_like_shares_are_told_to_be_percents(needlemap):
+    said = "note: depths are percents: the deepest is 1 %. Half of the haystack is 50"
+    assert said in needlemap("plan", "bm25", "--lengths", "1k", "--depths", "0,0.5,1").stderr
+    assert "percents" not in needlemap("plan", "bm25", "--lengths", "1k", "--depths", "0,0.5,50").stderr

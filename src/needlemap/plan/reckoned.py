@@ -164,7 +164,19 @@ def _about(experiment: Experiment) -> tuple[int, int, str, str, bool]:
 
 def notes_on(experiment: Experiment) -> list[str]:
     """What a user should know of the settings before prompts are asked."""
-    return [*experiment.notes, *_lacking(experiment)]
+    return [*experiment.notes, *_lacking(experiment), *_tiny_depths(experiment.grid.depths)]
+
+
+def _tiny_depths(depths: Sequence[float]) -> list[str]:
+    """A line where depths look like shares: they are percents.
+
+    >>> _tiny_depths([0.0, 0.005]), _tiny_depths([0.0, 0.5])
+    (['depths are percents: the deepest is 0.5 %. Half of the haystack is 50'], [])
+    """
+    deepest = 100 * max(depths, default=0.0)
+    if not 0 < deepest <= 1:
+        return []
+    return [f"depths are percents: the deepest is {deepest:g} %. Half of the haystack is 50"]
 
 
 def _lacking(experiment: Experiment) -> list[str]:
