@@ -97,7 +97,7 @@ def check(
     trust_run: arguments.TrustRun = False,
     **flags: Any,
 ) -> None:
-    """Is this server right at length? It is asked in several ways that must come to the same."""
+    """Try whether a server computes long prompts right. It needs no reference and no settings."""
     from needlemap.asking.check import Asked
     from needlemap.commands.check import check_command, plan_check
     from needlemap.probes.registry import PROBES
