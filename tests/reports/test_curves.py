@@ -53,8 +53,8 @@ def shown(groups: Any, width: float | None = None) -> tuple[str, list[str]]:
 
 def test_each_run_is_a_line_with_its_band_and_its_name_and_effective_length_at_its_end() -> None:
     svg, texts = shown(plain(good=GOOD, weak=WEAK), 396.0)
-    assert "good  ≥8k" in texts
-    assert "weak  2.5k" in texts
+    assert "good · ≥8k" in texts
+    assert "weak · 2.5k" in texts
     assert svg.count('fill-opacity="0.15"') == 2
     assert 'width="396pt"' in svg
 

@@ -248,12 +248,10 @@ def _at(curve: Curve, axis: Axis, place: float) -> float:
 
 def _ending(curve: Curve) -> str:
     """A line's name and how far it holds."""
-    known = curve.effective is not None and curve.effective.value is not None
-    return (
-        f"{curve.name}  {effective_label(curve.effective).partition(' ')[0].replace('>=', '≥')}"
-        if known and curve.effective
-        else curve.name
-    )
+    if curve.effective is None or curve.effective.value is None:
+        return curve.name
+    held = effective_label(curve.effective).partition(" ")[0]
+    return f"{curve.name} · {held.replace('>=', '≥')}"
 
 
 def _endings(plot: Plot, axis: Axis, box: Box, room: float) -> list[str]:
