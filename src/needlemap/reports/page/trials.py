@@ -169,9 +169,10 @@ def _candidates(
 ) -> Iterator[tuple[int, int]]:
     """Windows that go on where one is, and by how many letters; the nearest first."""
     before, after = windows[at]
-    text = _anchor(before) + after
-    for step in range(len(after) + 1):
-        for other in anchors.get(text[step : step + ANCHOR], ()):
+    text, found = _anchor(before) + after, anchors.get
+    steps = (step for step in range(len(after) + 1) if found(text[step : step + ANCHOR]))
+    for step in steps:
+        for other in anchors[text[step : step + ANCHOR]]:
             new = other not in taken and (step > 0 or other > at)
             if new and _goes_on(windows[at], windows[other], step):
                 yield other, step
@@ -235,7 +236,7 @@ def trial_columns(map: Map, prompts: Sequence[AskedPrompt], detail: Detail = FUL
     columns = {
         "cell": [at for at, _ in rows],
         "scale": list(scorer.scale) if scorer else [0.0, 1.0],
-        **{name: [of(record, text, detail) for record in every] for name, of in _SHOWN.items()},
+        **{name: shown(every, text, detail) for name, shown in _SHOWN.items()},
         **_needles(every, text, detail),
     }
     return {"strings": text.table, **columns}
@@ -247,43 +248,50 @@ _COLUMNS = {column.name: column for column in TRIALS}
 def _as_in_tables(name: str) -> Shown:
     """What tables have in a column: texts by their places, numbers rounded."""
     column = _COLUMNS[name]
-    value = column.of or attrgetter(column.name)
+    value: Callable[[Record], Any] = column.of or attrgetter(column.name)
     if column.kind == "text":
-        return lambda record, text, _: text(str(value(record) or "") or None)
+        return lambda records, text, _: [text(str(value(record) or "") or None) for record in records]
     if column.kind == "number":
-        return lambda record, _text, _: share(value(record))  # type: ignore[arg-type]
-    return lambda record, _text, _: value(record)
+        return lambda records, *_: [share(number) for number in map(value, records)]
+    return lambda records, *_: list(map(value, records))
+
+
+def _each(shown: Callable[[Record, Strings, Detail], Any]) -> Shown:
+    """A column of what is shown of each record."""
+    return lambda records, text, detail: [shown(record, text, detail) for record in records]
 
 
 def _prompt(shown: Callable[[PromptRecord, Strings], Any], absent: Any = None) -> Shown:
     """What is shown of a record's prompt, where one is known."""
-    return lambda record, text, _: shown(record.prompt, text) if record.prompt else absent
+    return _each(lambda record, text, _: shown(record.prompt, text) if record.prompt else absent)
 
 
-Shown = Callable[[Record, Strings, Detail], Any]
+Shown = Callable[[Sequence[Record], Strings, Detail], list[Any]]  # of records, in their order
 _SHOWN: dict[str, Shown] = {
     "repeat": _as_in_tables("repeat"),
     "score": _as_in_tables("score"),
     "native": _as_in_tables("native_score"),
     "question": _as_in_tables("question"),
     "reference": _as_in_tables("reference"),
-    "keywords": lambda record, text, _: text.all(record.keywords),
-    "why": lambda record, text, _: text.json(record.scorer.why) if record.scorer else None,
+    "keywords": _each(lambda record, text, _: text.all(record.keywords)),
+    "why": _each(lambda record, text, _: text.json(record.scorer.why) if record.scorer else None),
     **{name: _as_in_tables(name) for name in ("finish", "outcome", "failure", "error")},
-    "answer": lambda record, text, detail: text(record.answer and record.answer[: detail.answer]),
-    "cut": lambda record, _, detail: max(0, len(record.answer or "") - detail.answer),
-    "thinking": lambda record, text, detail: text(record.thinking and record.thinking[: detail.answer]),
+    "answer": _each(lambda record, text, detail: text(record.answer and record.answer[: detail.answer])),
+    "cut": _each(lambda record, _, detail: max(0, len(record.answer or "") - detail.answer)),
+    "thinking": _each(
+        lambda record, text, detail: text(record.thinking and record.thinking[: detail.answer])
+    ),
     "by": _as_in_tables("answered_by"),
-    "tokens": lambda record, *_: tokens_of(record),
+    "tokens": _each(lambda record, *_: tokens_of(record)),
     "cached": _as_in_tables("cached_tokens"),
     "planned": _as_in_tables("planned_tokens"),
     "completion": _as_in_tables("completion_tokens"),
     "thought": _as_in_tables("thinking_tokens"),
-    "nats": lambda record, *_: share(record.logprobs.mean, 4) if record.logprobs else None,
-    "latency": lambda record, *_: share(record.latency_s, 3),
+    "nats": _each(lambda record, *_: share(record.logprobs.mean, 4) if record.logprobs else None),
+    "latency": _each(lambda record, *_: share(record.latency_s, 3)),
     "usd": _as_in_tables("usd"),
     "attempts": _as_in_tables("attempts"),
-    "at": lambda record, text, _: text(record.finished_at.partition(".")[0] or None),
+    "at": _each(lambda record, text, _: text(record.finished_at.partition(".")[0] or None)),
     "sha": _prompt(lambda prompt, text: text(prompt.sha256[:SHA])),
     "collisions": _prompt(lambda prompt, text: text.all(prompt.collisions)),
     "off_by": _prompt(lambda prompt, _: prompt.off_by, 0),
