@@ -17,6 +17,7 @@ import json
 import re
 import sys
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,11 +105,15 @@ def replaced(options: argparse.Namespace, more: dict[str, Any]) -> argparse.Name
 
 
 def check(page: bytes, folder: Path) -> int:
-    """How many trials the page holds. Raises RuntimeError unless it holds every answer of the run, whole."""
+    """How many trials the page holds. Raises RuntimeError unless it holds every answer of the run, whole.
+
+    One that several cells share stands in each of them.
+    """
     blobs = [json.loads(gzip.decompress(data)) for data in _data(page)]
     strings, answers = blobs[1]["strings"], blobs[1]["answer"]
-    shown = sorted(strings[answer] for answer in answers if answer is not None)
-    if shown != sorted(line["answer"] for line in _lines(folder) if line["answer"] is not None):
+    shown = Counter(strings[answer] for answer in answers if answer is not None)
+    kept = Counter(line["answer"] for line in _lines(folder) if line["answer"] is not None)
+    if kept - shown or set(shown) != set(kept):
         raise RuntimeError("The page does not hold the run's answers.")
     return len(answers)
 

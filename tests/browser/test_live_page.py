@@ -45,6 +45,7 @@ SEEN = """() => {
     return {
         state: document.querySelector("#live").dataset.state,
         readings: document.querySelector("#readings").innerText,
+        heading: document.querySelector("#effective-heading").innerText,
         legend: document.querySelector("#legend").innerText,
         terms: count("#readings dt"),
         provisional: count("#readings .provisional"),
@@ -111,6 +112,7 @@ def test_while_it_goes_on_numbers_look_provisional_and_what_is_to_come_is_no_fai
     assert before["state"] == "running"
     assert "Mean of all prompts so far" in before["readings"]
     assert "Still to ask" in before["readings"]
+    assert before["heading"] == "Effective length so far"
     assert "Not measured\n0\n" in before["readings"]
     assert before["provisional"] == before["terms"]
     assert before["warnings"] == 0

@@ -233,6 +233,7 @@ function draw() {
   keepingFocus(() => {
     drawHead(view);
     drawTabs(state.views, state.view, paletteStops(), chooseView);
+    at("view").classList.toggle("so-far", goesOn());
     at("sheet").hidden = !view.sheet;
     at("bench").hidden = Boolean(view.sheet);
     if (view.sheet) drawSheet(view, paletteStops());

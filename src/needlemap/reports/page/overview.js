@@ -22,6 +22,9 @@ function readingNodes(rows) {
 }
 
 function drawRun(run) {
+  const soFar = goesOn() ? " so far" : "";
+  put(at("effective-heading"), `Effective length${soFar}`);
+  put(at("lines-heading"), `In words${soFar}`);
   at("effective").hidden = run.effective.length === 0;
   put(at("effective-table"), effectiveTable(run));
   put(

@@ -170,8 +170,7 @@ def _candidates(
     """Windows that go on where one is, and by how many letters; the nearest first."""
     before, after = windows[at]
     text, found = _anchor(before) + after, anchors.get
-    steps = (step for step in range(len(after) + 1) if found(text[step : step + ANCHOR]))
-    for step in steps:
+    for step in (step for step in range(len(after) + 1) if found(text[step : step + ANCHOR])):
         for other in anchors[text[step : step + ANCHOR]]:
             new = other not in taken and (step > 0 or other > at)
             if new and _goes_on(windows[at], windows[other], step):
