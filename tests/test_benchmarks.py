@@ -28,6 +28,7 @@ PROMISED = {
         *("coverage_few_mild", "coverage_few_strong", "coverage_true_length_least", "power_two_over_one"),
         *("false_no_worse_most", "false_no_worse_clustered_10", "false_no_worse_clustered_50"),
     },
+    "seek": {"coverage_mean", "coverage_least", "asked_share_smooth", "computed_share_smooth"},
     "rates": {"times_floor"},
     "memory": {"peak_gb_1m", "peak_gb_1m_one_cell", "peer_gb_1m", "limit_gb_1m"},
     "replicas": {"cpu_128k_over_1k", "kb_128k", "cpu_ms_128k", "cpu_ms_1k"},

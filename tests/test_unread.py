@@ -137,7 +137,14 @@ ROWS: dict[str, Row] = {
         True, FOLDER, [({}, "'generated' never ends"), (KV, OWN + "haystack-repeat out"), (READY, AS_IT_IS)]
     ),
     "collisions": Row("warn", KV, [(READY, AS_IT_IS)]),
-    "repeats": Row(2, KV, [(READY, "leave --repeats out. Fewer prompts: --task-options limit=N")]),
+    "repeats": Row(
+        2,
+        KV,
+        [
+            (READY, "leave --repeats out. Fewer prompts: --task-options limit=N"),
+            ({"seek": 85}, "--seek asks as many haystacks as it takes: leave --repeats out"),
+        ],
+    ),
     "first_repeat": Row(2, KV, [(READY, AS_IT_IS)]),
     "sigmoid_ends": Row(
         "squash",
@@ -150,6 +157,7 @@ ROWS: dict[str, Row] = {
     "template": Row("chat-zh", KV, [(READY, AS_IT_IS)]),
     "question_position": Row("start", KV, [(READY, AS_IT_IS)]),
     "guide": Row(True, KV, [(READY, AS_IT_IS)]),
+    "within": Row(10, {"seek": 85}, [({}, "Nothing is sought: leave --within out, or give --seek 85")]),
     "bin_tolerance": Row(
         3,
         {"mode": "bins"},
@@ -190,6 +198,7 @@ ALWAYS = {
     "save": "of every run; plan and prompts keep nothing anyway",
     "save_contexts": "of every run; refused with --no-save",
     "until": "of every run: when it stops",
+    "seek": "of every run: what is asked; prompts that exist refuse it",
     "quiet": "of every run",
 }
 

@@ -137,6 +137,8 @@ def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
         for name, value in theirs["settings"].items()
         if name not in free and name in ours and _meant(name, ours[name], ours) != _meant(name, value, ours)
     ]
+    if (theirs["settings"].get("seek") is None) != (ours["seek"] is None):
+        differing.append("seek")
     scorers = [ruled(theirs["scorer"]), scorer_about(wanted.scorer)]
     if scorers[0] != scorers[1] and not is_ruled_otherwise(*scorers):
         differing.append("scorer")

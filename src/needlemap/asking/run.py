@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from needlemap.asking.budget import Budget
 from needlemap.asking.resume import GRID_MODES, check_same, is_unanswered, unscored
 from needlemap.asking.runner import Outcome, Watcher
-from needlemap.asking.session import Session, check_judge, check_price, make_model
+from needlemap.asking.session import Session, check_judge, check_price, make_model, open_session
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.maps.cube import prompts_of
 from needlemap.models.base import Model, find_backend
@@ -47,6 +47,9 @@ class Face:
     def watch(self, name: str, session: Session) -> AbstractContextManager[Watcher]:
         """What hears of each trial, entered while a family is asked."""
         return nullcontext(Watcher())
+
+    def goes_on(self, name: str, session: Session) -> None:
+        """A run that seeks has its next haystacks."""
 
     def ended(self, name: str, session: Session, outcome: Outcome) -> None:
         """A family was asked. What it raises ends the asking."""
@@ -85,9 +88,11 @@ class Asking:
         """Look at the folder, which may not be there yet. Raises NeedlemapError."""
         names = tuple(chosen.families)
         if not chosen.suite:
-            session = Session.open(prepare(chosen.first), path)
+            session = open_session(chosen.first, path)
             model = make(chosen.first) if session.wanted and session.asks else None
             return cls(begin_families(path, "", names), chosen.families, (), session, model)
+        if any(settings.seek is not None for settings in chosen.families.values()):
+            raise SettingsError("--seek is for one run. Seek with each of the suite's tasks by itself.")
         if any(settings.until for settings in chosen.families.values()):
             raise SettingsError("--until is for one run. Run both suites whole, then: compare --sequential")
         ahead = []
@@ -169,7 +174,7 @@ async def ask_families(
 async def _turn(asking: Asking, name: str, settings: Settings, turns: Turns) -> Outcome | None:
     """Prepare a family, ask it, and let go of its prompts."""
     try:
-        session = asking.opened or Session.open(prepare(settings), asking.families.folder(name))
+        session = asking.opened or open_session(settings, asking.families.folder(name))
     except NeedlemapError as error:
         turns.face.left_out(name, error)
         return None
@@ -206,10 +211,21 @@ class Turns:
         budget = budget_beside(settings, others, self._share.started_s).part(self._share.of)
         session = replace(session, budget=budget)
         self.face.begins(name, session, self.model)
-        with self.face.watch(name, session) as watcher:
-            outcome = await session.run(self.model, watcher, close=False)
+        outcome = await self._asked(name, session)
+        while not outcome.over and outcome.scored and (more := session.next()) is not None:
+            budget = budget_beside(settings, others, self._share.started_s).part(self._share.of)
+            session = replace(more, budget=budget)
+            self.face.goes_on(name, session)
+            found = await self._asked(name, session)
+            outcome = outcome + found
+            if not found.scored:
+                break
         self.face.ended(name, session, outcome)
         return outcome
+
+    async def _asked(self, name: str, session: Session) -> Outcome:
+        with self.face.watch(name, session) as watcher:
+            return await session.run(self.model, watcher, close=False)
 
     async def close(self) -> None:
         """Let go of the model."""
@@ -259,13 +275,14 @@ def _sampled(resolved: Resolved) -> Settings:
     mode = "exact" if settings.mode in GRID_MODES else settings.mode
     lengths, depths = sorted({min(grid.lengths), max(grid.lengths)}), [setting(grid.depths[0])]
     corners = {"lengths": lengths, "depths": depths, "repeats": 1, "depth_rounding": "none", "mode": mode}
+    corners |= {"seek": None}
     return settings.model_copy(update=corners)
 
 
 def _counted(resolved: Resolved, folder: RunFolder) -> Ahead:
     """By the grid; a lattice chooses its own depths."""
     settings, grid = resolved.settings, resolved.grid
-    if settings.mode == "lattice":
+    if settings.mode == "lattice" or settings.seek is not None:
         return Ahead(None, None)
     asked = {
         (repeat, cell.length_tokens, cell.depth)

@@ -29,6 +29,7 @@ from needlemap.asking.resume import (
     unscored,
 )
 from needlemap.asking.runner import Outcome, Runner, Watcher, raised
+from needlemap.asking.seek import Seeker
 from needlemap.asking.until import Until
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.base import Model, find_backend
@@ -44,12 +45,12 @@ from needlemap.records.loaded import closed_book_records
 from needlemap.scorers.base import Scorer
 from needlemap.settings.prices import Prices
 from needlemap.settings.settings import Settings
+from needlemap.trials.build import Experiment, prepare
 from needlemap.trials.keys import run_hash
 from needlemap.trials.resolve import model_options
 from needlemap.version import SCHEMA, __version__
 
 if TYPE_CHECKING:
-    from needlemap.trials.build import Experiment
     from needlemap.trials.repeat import Trial
 
 _PACKAGES = ("httpx", "quicktok-v1", "tokenizers", "rapidfuzz", "numpy")
@@ -60,6 +61,7 @@ class Session:
     """An experiment and the folder it fills. todo: trials to ask, in order; done: how many were scored.
 
     budget: what may be spent and, once it runs, what was. until: what ends it early, if anything does.
+    seeker: chooses what comes after it, where it seeks.
     """
 
     experiment: Experiment
@@ -68,9 +70,15 @@ class Session:
     done: int
     budget: Budget
     until: Until | None = None
+    seeker: Seeker | None = None
+
+    def next(self) -> Session | None:
+        """What comes behind it; None where nothing does."""
+        experiment = self.seeker.batch(RunFolder(self.folder.path)) if self.seeker else None
+        return None if experiment is None else Session.open(experiment, self.folder.path, self.seeker)
 
     @classmethod
-    def open(cls, experiment: Experiment, path: str | Path) -> Session:
+    def open(cls, experiment: Experiment, path: str | Path, seeker: Seeker | None = None) -> Session:
         """Look at the folder, which may not be there yet. Raises NeedlemapError when it holds another run,
         SettingsError when a limit in dollars cannot hold."""
         check_judge(experiment)
@@ -85,7 +93,7 @@ class Session:
             known = folder.records() if folder.exists and done else ()
             decided = until.judge(experiment, known, todo).decided
             todo = () if decided else tuple(chain.from_iterable(until.layers(todo)))
-        return cls(experiment, folder, todo, done, Budget.of(experiment.settings), until)
+        return cls(experiment, folder, todo, done, Budget.of(experiment.settings), until, seeker)
 
     @cached_property
     def unanswered(self) -> tuple[Trial, ...]:
@@ -188,6 +196,15 @@ class Session:
         settings = self.experiment.settings
         timed = settings.limit_time is not None and settings.mode not in GRID_MODES
         return by_length(walk) if timed or self.budget.cuts(self.most(walk)) else [walk]
+
+
+def open_session(settings: Settings, path: str | Path) -> Session:
+    """All of a run's trials, or where it seeks the first of them. Raises NeedlemapError."""
+    if settings.seek is None:
+        return Session.open(prepare(settings), path)
+    seeker, folder = Seeker(settings), RunFolder(path)
+    session = Session.open(seeker.batch(folder) or seeker.finished(folder), path, seeker)
+    return session if session.todo else session.next() or session
 
 
 async def make_ready(scorer: Scorer, trial: Trial, stack: AsyncExitStack) -> None:

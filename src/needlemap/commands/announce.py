@@ -5,6 +5,7 @@ it ends, what stopped it and what failed.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -20,6 +21,7 @@ from needlemap.plan.order import by_length
 from needlemap.plan.reckoned import notes_on
 from needlemap.plan.summary import judged_usd
 from needlemap.records.folder import RunFolder
+from needlemap.reports.seek import in_short
 from needlemap.scorers.base import rule_of
 from needlemap.settings.prices import price_source
 from needlemap.settings.settings import Settings
@@ -53,8 +55,31 @@ def tell_notes(experiment: Experiment, told: set[str]) -> None:
         told.add(note)
 
 
+def next_line(session: Session) -> str:
+    """What a run that seeks asks next."""
+    asks = Counter(trial.cell.length_tokens for trial in session.todo)
+    haystacks = len({trial.repeat for trial in session.todo})
+    return f"asking {counted(haystacks, 'haystack')} at {', '.join(map(in_short, sorted(asks)))}"
+
+
+def _announce_seek(session: Session) -> None:
+    experiment = session.experiment
+    settings, lengths = experiment.settings, experiment.grid.lengths
+    lines = [
+        f"{settings.model} · {experiment.task.name} · seeking {settings.seek:g} % "
+        f"within {settings.within:g} %, {in_short(lengths[0])} to {in_short(lengths[-1])} tokens "
+        f"({experiment.tokenizer.name})",
+        *(f"note: {note}" for note in notes_on(experiment)),
+        *([next_line(session)] if session.todo else ["nothing is left to ask"]),
+    ]
+    show("\n".join(lines), file=sys.stderr, flush=True)
+
+
 def announce(session: Session) -> None:
     """What is about to be asked, and what the settings silently would not say."""
+    if session.seeker is not None:
+        _announce_seek(session)
+        return
     experiment = session.experiment
     grid, settings = experiment.grid, experiment.settings
     axes = counted(len(grid.lengths), "length"), counted(len(grid.depths), "depth"), str(settings.repeats)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -20,9 +20,11 @@ from needlemap.plan.order import ordered
 from needlemap.plan.reckoned import Reckoned, Terms, dollars, plans_fields, reckon, short, sum_of
 from needlemap.plan.summary import Summary
 from needlemap.prompts.templates import template_files
+from needlemap.reports.seek import seek_plan, seek_plan_text
 from needlemap.settings.grid import percent
 from needlemap.settings.reading import preset_about, preset_files
 from needlemap.settings.registry import installed
+from needlemap.settings.settings import Settings
 from needlemap.settings.suites import MARK, Chosen, load_suite, suite_files
 from needlemap.text.printable import counted, show, show_data
 from needlemap.tokenizers.catalogue import BUNDLED
@@ -36,6 +38,9 @@ KINDS = ("presets", "suites", "templates", "tokenizers", *_EXTENSIONS, RUNS)
 
 def plan_command(each: Mapping[str, Chosen], terms: Terms, as_json: bool) -> None:
     """Print the plan of each model, and of several their sum."""
+    if any(chosen.first.seek is not None for chosen in each.values()):
+        _show_seek([chosen.first for chosen in each.values()], as_json)
+        return
     plans = {chosen.first.label or chosen.first.model: reckon(chosen, terms) for chosen in each.values()}
     if as_json:
         show(json.dumps(plans_fields(list(plans.values())), indent=1))
@@ -46,6 +51,15 @@ def plan_command(each: Mapping[str, Chosen], terms: Terms, as_json: bool) -> Non
     if len(plans) > 1:
         rows = {name: plan.own for name, plan in plans.items()}
         show("\n".join(["", *table_lines({**rows, "total": sum_of(list(rows.values()))}, first="model")]))
+
+
+def _show_seek(each: Sequence[Settings], as_json: bool) -> None:
+    """Print what seeking would ask."""
+    if as_json:
+        plans = [{"model": settings.model, **seek_plan(settings)} for settings in each]
+        show(json.dumps(plans[0] if len(plans) == 1 else {"models": plans}, indent=1))
+    else:
+        show("\n\n".join(map(seek_plan_text, each)))
 
 
 def _show_plan(plan: Reckoned) -> None:

@@ -36,6 +36,7 @@ from needlemap.reports.labels import score_label
 from needlemap.reports.page.document import write_page
 from needlemap.reports.paired import MARGIN, compare_runs, load_both
 from needlemap.reports.results import fields_of, results, run_fields, runs_below
+from needlemap.reports.seek import seek_text
 from needlemap.reports.style import parse_width
 from needlemap.reports.summary import FAMILY_RULES, family_lines, model_lines, read_families, summary_lines
 from needlemap.reports.table import is_table, write_table
@@ -190,6 +191,9 @@ def _opened(paths: Sequence[Path], look: Look) -> list[Loaded]:
 
 def _draw(runs: Sequence[Loaded], look: Look) -> None:
     for run in runs:
+        if text := seek_text(run):
+            show(text)
+            continue
         show_map(run.map, look.palette, anywhere=look.map)
         show_wrapped(summary_lines(run.cube, look.rules_or(RULES)))
         show_wrapped(map(printable, ended_lines(run.folder) if run.folder else ()))

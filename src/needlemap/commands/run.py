@@ -23,9 +23,18 @@ from needlemap.asking.run import (
     try_servers,
 )
 from needlemap.asking.runner import Outcome
-from needlemap.asking.session import Session
+from needlemap.asking.seek import sought_in
+from needlemap.asking.session import Session, open_session
 from needlemap.asking.until import Goal
-from needlemap.commands.announce import announce, families_line, interrupted, notes, tell_rules, verdict
+from needlemap.commands.announce import (
+    announce,
+    families_line,
+    interrupted,
+    next_line,
+    notes,
+    tell_rules,
+    verdict,
+)
 from needlemap.commands.replicas import HERE, MOST, ReplicaFlags
 from needlemap.commands.report import show_families
 from needlemap.commands.termination import terminable
@@ -39,13 +48,13 @@ from needlemap.records.loaded import load_map, load_run
 from needlemap.reports.closing import Tally, ended_lines, judge_lines, usage_lines
 from needlemap.reports.live import Lines, LiveMap, ShowingFace, View, map_maker
 from needlemap.reports.results import Judged, check_threshold, fields_of, judge, results
+from needlemap.reports.seek import asked_line, length_line, seek_text
 from needlemap.reports.summary import model_lines
 from needlemap.reports.terminal import show_map
 from needlemap.reports.verdict import Sequential, judge_runs
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.text.printable import show, show_data
-from needlemap.trials.build import prepare
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +85,12 @@ def run_command(
     tell_rules(first)
     if showing.fail_under is not None:
         check_threshold(showing.fail_under)
+        if first.first.seek is not None:
+            raise SettingsError("--fail-under judges a mean, and --seek asks too unevenly for one. Give one.")
         if first.first.until:
             raise SettingsError("--fail-under and --until ask for two verdicts. Give one.")
+    if first.first.seek is not None and len(each) > 1:
+        raise SettingsError("--seek is for one model at a time. Give one --model.")
     if first.first.save_contexts and not first.first.save:
         raise SettingsError("--save-contexts writes into the run folder, and --no-save keeps none. Give one.")
     with ExitStack() as stack:
@@ -196,7 +209,7 @@ def _rehearsed(chosen: Chosen, path: Path) -> int:
     if chosen.suite:
         ahead = [look_ahead(settings, path / name) for name, settings in chosen.families.items()]
         return max((MOST if each.trials is None else each.trials - (each.scored or 0)) for each in ahead)
-    session = Session.open(prepare(chosen.first), path)
+    session = open_session(chosen.first, path)
     announce(session)
     return len(session.todo)
 
@@ -227,6 +240,13 @@ class Terminal(ShowingFace):
     def view(self, name: str, session: Session) -> View:
         """The map that fills in, or lines."""
         return view_of(session)
+
+    def goes_on(self, name: str, session: Session) -> None:
+        """Say what is known by now, and what is asked next."""
+        run = load_run(session.folder.path)
+        found = sought_in(run.about, run.records)
+        if found is not None and not self.settings.quiet:
+            show(f"{length_line(found)} · {asked_line(found)} · {next_line(session)}", file=sys.stderr)
 
     def ended(self, name: str, session: Session, outcome: Outcome) -> None:
         """Show what came of it, and what stopped it."""
@@ -264,11 +284,15 @@ class Terminal(ShowingFace):
         """Show what there is: of one family on a terminal, where the map that filled in is gone."""
         if not self.families.is_plain:
             self.end()
+        elif self.settings.seek is not None and RunFolder(self.families.path).exists:
+            show(seek_text(load_run(self.families.path)))
         elif self._maps and RunFolder(self.families.path).exists:
             show_map(load_map(self.families.path), anywhere=self._anywhere)
 
     def _show(self, name: str, session: Session) -> None:
-        if not name and self._maps:
+        if session.seeker is not None and self._maps:
+            show_sought(session)
+        elif not name and self._maps:
             show_result(
                 load_map(session.folder),
                 session.experiment.settings,
@@ -279,12 +303,20 @@ class Terminal(ShowingFace):
             show_usage(session)
 
 
+def show_sought(session: Session) -> None:
+    """What a run that seeks knows, and where it is kept."""
+    settings, path = session.experiment.settings, session.folder.path
+    show(seek_text(load_run(path)))
+    if settings.save and not settings.quiet:
+        show(f"\nrun: {path}", file=sys.stderr)
+
+
 def view_of(session: Session) -> View:
     settings = session.experiment.settings
     if settings.quiet:
         return View()
     tally = Tally(len(session.experiment.trials), session.done, session.budget.state)
-    if not sys.stderr.isatty():
+    if session.seeker is not None or not sys.stderr.isatty():
         return Lines(tally)
     return LiveMap(tally, list(session.folder.records()), map_maker(session))
 

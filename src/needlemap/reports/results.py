@@ -22,6 +22,7 @@ from needlemap.records.families import Families, families_of
 from needlemap.records.folder import is_held
 from needlemap.records.loaded import Loaded
 from needlemap.reports.labels import interval_label, score_label
+from needlemap.reports.seek import seek_fields
 from needlemap.reports.summary import FAMILY_RULES, read_families, scores_of
 from needlemap.settings.grid import percent
 from needlemap.text.printable import printable
@@ -68,6 +69,7 @@ def run_fields(run: Loaded, rules: Sequence[str]) -> dict[str, Any]:
         "cells": [_cell_fields(cell, map.depthless) for cell in map.cells],
         "effective_lengths": _effective_fields(FamilyScores([cube]), rules),
         "notes": list(run.notes),
+        **({"seek": seek_fields(run)} if run.about["settings"].get("seek") is not None else {}),
     }
 
 

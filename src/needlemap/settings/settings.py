@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, field_validator
 
 from needlemap.errors import SettingsError
-from needlemap.settings.units import Group, Mark, Role, Seconds, Tokens
+from needlemap.settings.units import Group, Mark, Percent, Role, Seconds, Tokens
 
 MOST_TOKENS = 100_000_000  # of an answer or a reserve: ten times the longest context that is sold
 MOST_REPEATS = 100_000
@@ -162,10 +162,10 @@ class Settings(BaseModel):
     lengths: Spec = _GRID.grid("1k:16k:8:log", "Tokens: a list as 1k,4k or min:max:count[:linear|log].")
     depths: Spec = _GRID.grid("0:100:11", "Percent: a list as 0,50 or min:max:count[:linear|sigmoid].")
     repeats: int = _GRID.free(
-        1, "Draws of each cell: other documents, other values.", ge=1, le=MOST_REPEATS, read="built"
+        1, "Draws of each cell: other documents, other values.", ge=1, le=MOST_REPEATS, read="repeats"
     )
     first_repeat: int = _GRID.free(
-        0, "Number of the first repeat, to add more to a finished run.", ge=0, le=MOST_TOKENS, read="built"
+        0, "Number of the first repeat, to add more to a finished run.", ge=0, le=MOST_TOKENS, read="repeats"
     )
     ask_twice: int = _GRID.free(
         0,
@@ -240,9 +240,13 @@ class Settings(BaseModel):
         gt=0,
         le=MOST_S,
     )
-    until: str = _RUN.free(
-        "", "Stop when decided: no-worse-than RUN:POINTS, a reference run and a margin.", "opened"
+    seek: Percent | None = _RUN.free(
+        None, "Ask where it matters for the length up to which the mean is so high, as 85.", gt=1, lt=99.9
     )
+    within: Percent = _RUN.free(
+        30.0, "With --seek: how narrow, as 30% or 10% either side.", ge=3, le=100, read="seek"
+    )
+    until: str = _RUN.free("", "Stop when decided: no-worse-than RUN:POINTS, a reference.", "opened")
     requests_per_minute: float | None = _RUN.free(
         None, "Send no more, evenly; a server's own limits are learned anyway.", gt=0, le=1e9
     )

@@ -53,6 +53,18 @@ def _plain_number(value: object) -> float:
     return found
 
 
+def percents(text: object) -> float:
+    """A number of percent: '30%' or 30. Raises SettingsError.
+
+    >>> percents("30%"), percents(10)
+    (30.0, 10.0)
+    """
+    try:
+        return float(str(text).strip().removesuffix("%"))
+    except ValueError:
+        raise SettingsError(f"'{text}' is no percentage. Write 30%.") from None
+
+
 def duration_s(text: object) -> float:
     """Seconds: of '1h30m', '90s', '2 min', or of a plain number of seconds. Raises SettingsError.
 
@@ -117,4 +129,5 @@ def _read(read: Callable[[object], float], value: Any) -> Any:
 
 
 Tokens = Annotated[int, BeforeValidator(lambda value: _read(tokens, value))]  # 2000000, '100k', '2M'
+Percent = Annotated[float, BeforeValidator(lambda value: _read(percents, value))]  # 30, '30%'
 Seconds = Annotated[float, BeforeValidator(lambda value: _read(duration_s, value))]  # 90, '90s', '1h30m'

@@ -283,6 +283,16 @@ def _framing(facts: Facts, _name: str) -> Why | None:
     return "With --counts context a length leaves the chat template out", ", or give --counts prompt"
 
 
+def _repeats(facts: Facts, name: str) -> Why | None:
+    if facts.settings.seek is not None:
+        return "--seek asks as many haystacks as it takes", ""
+    return _built(facts, name)
+
+
+def _seek(facts: Facts, _name: str) -> Why | None:
+    return None if facts.settings.seek is not None else ("Nothing is sought", ", or give --seek 85")
+
+
 RULES: dict[str, tuple[Callable[[Facts, str], Why | None], tuple[str, ...]]] = {
     "address": (_address, ("model", "tokenizer")),
     "own code": (_own_code, ("model",)),
@@ -301,4 +311,6 @@ RULES: dict[str, tuple[Callable[[Facts, str], Why | None], tuple[str, ...]]] = {
     "sigmoid": (_sigmoid, ("task", "depths")),
     "bins": (_bins, ("task", "mode")),
     "framing": (_framing, ("counts",)),
+    "repeats": (_repeats, ("task", "seek")),
+    "seek": (_seek, ("seek",)),
 }

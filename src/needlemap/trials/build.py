@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from needlemap.errors import SettingsError
 from needlemap.prompts.templates import Remembering
+from needlemap.settings.grid import Grid
 from needlemap.settings.settings import Settings, lender_of
 from needlemap.tasks.base import Task
 from needlemap.tasks.single import WORDING
@@ -70,24 +71,32 @@ def prepare(settings: Settings, *, asked: bool = True) -> Experiment:
         return _prepare_lent(resolved, prepare(lender, asked=False))
     if resolved.task.ready:
         return _prepare_ready(resolved, resolved.task)
-    experiment = _prepare_built(resolved)
+    if settings.seek is not None:
+        raise SettingsError("--seek chooses its prompts by the answers: they are not known before it asks.")
+    first = settings.first_repeat
+    each = [(number, resolved.grid) for number in range(first, first + settings.repeats)]
+    return prepare_haystacks(resolved, each)
+
+
+def prepare_haystacks(resolved: Resolved, each: Sequence[tuple[int, Grid]]) -> Experiment:
+    """The trials of some repeats, each over its haystack at the cells of a grid. Raises NeedlemapError."""
+    experiment = _prepare_built(resolved, each)
     _refuse_unheard(experiment)
-    if settings.collisions != "warn":
+    if resolved.settings.collisions != "warn":
         refuse_given_away(experiment.given_away)
     return experiment
 
 
-def _prepare_built(resolved: Resolved) -> Experiment:
-    """The trials of every repeat over its haystack."""
+def _prepare_built(resolved: Resolved, each: Sequence[tuple[int, Grid]]) -> Experiment:
     haystacks: list[tuple[str, str]] = []
     trials: list[Trial] = []
     known, ground = Remembering(resolved.tokenizer), None
-    first = resolved.settings.first_repeat
-    for number in range(first, first + resolved.settings.repeats):
-        ground = Ground.of(resolved, number, ground)
+    for number, grid in each:
+        part = resolved if grid is resolved.grid else replace(resolved, grid=grid)
+        ground = Ground.of(part, number, ground if part is resolved else None)
         haystack = ground.builder.haystack
         haystacks.append((haystack.name, haystack.sha256))
-        trials.extend(Repeat(resolved, ground, number, known).trials())
+        trials.extend(Repeat(part, ground, number, known).trials())
     return Experiment.of(resolved, trials, _notes(resolved), haystacks=tuple(haystacks))
 
 

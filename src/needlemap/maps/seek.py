@@ -1,0 +1,341 @@
+"""Effective length from haystacks asked where it matters: what is known by now, and what to ask next.
+
+An *ask* is one fresh haystack at one length, with PLACES depths, one drawn in each equal part. A smooth
+curve of the score over the logarithm of the length is fitted to all asks (a Gaussian process on the logit,
+Laplace's approximation: Rasmussen and Williams 2006, section 3.4); no fall is assumed, so that a dip stays a
+dip. Curves drawn from it cross the threshold first somewhere: that is what is known. Pure; all arrays may
+have leading axes, one entry a map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from functools import cached_property
+from math import ceil, inf, log, log2
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from needlemap.maps.cube import Array
+
+PLACES = 8  # depths of an ask
+SPACING = 1 / 8  # octaves between lengths
+_SCALE, _SPREAD = 4.0, 3.0  # of the curve: octaves over which it is alike, and its spread on the logit
+_RANK = 24
+_DRAWS, _SEED = 300, 0
+_STEPS = 6
+LEAST_EFFECT, _PRIOR_EFFECT, _PRIOR_ASKS = 1.4, 2.0, 8.0
+_GROWTH, _CHUNKS = 5, 4
+_NEAR = 0.08  # of the threshold: where a score crawls through it
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Lengths in tokens, an eighth of an octave apart from the shortest to the longest."""
+
+    lengths: tuple[int, ...]
+
+    @classmethod
+    def between(cls, low: int, high: int) -> Axis:
+        """From the shortest to the longest, both included."""
+        count = max(2, round(log2(high / low) / SPACING) + 1)
+        return cls(tuple(sorted({round(each) for each in np.geomspace(low, high, count).tolist()})))
+
+    @cached_property
+    def logs(self) -> Array:
+        """Octaves."""
+        return np.log2(np.array(self.lengths, dtype=np.float64))
+
+    @cached_property
+    def basis(self) -> Array:
+        """(lengths, rank): curves of which the process's are sums with standard normal weights: the largest
+        eigenvectors of a Matern 3/2 kernel."""
+        apart = np.sqrt(3) * np.abs(self.logs[:, None] - self.logs) / _SCALE
+        values, vectors = np.linalg.eigh(_SPREAD**2 * (1 + apart) * np.exp(-apart))
+        return np.asarray((vectors * np.sqrt(np.maximum(values, 0)))[:, ::-1][:, :_RANK])
+
+    def first(self) -> NDArray[np.int64]:
+        """Haystacks to begin with, by length: one at the shortest, the middle, three quarters of the way."""
+        last = len(self.lengths) - 1
+        asks = np.zeros(len(self.lengths), dtype=np.int64)
+        asks[[0, round(last / 2), round(0.75 * last)]] = 1
+        return asks
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked so far, by length: (..., lengths). asks: haystacks; trials: scored prompts; hits: their
+    scores' sum. Sums over asks: squares, of their hits squared; sizes, of their trials squared; crosses, of
+    the product of both."""
+
+    asks: Array
+    trials: Array
+    hits: Array
+    squares: Array
+    sizes: Array
+    crosses: Array
+
+    @classmethod
+    def nothing(cls, *shape: int) -> Asked:
+        """Before the first ask: shape is (..., lengths)."""
+        return cls(*(np.zeros(shape) for _ in range(6)))
+
+    @classmethod
+    def of(cls, axis: Axis, asks: Iterable[tuple[int, float, int]]) -> Asked:
+        """Of one map, from each ask's length in tokens, hits and trials; at the axis' nearest length."""
+        made = cls.nothing(len(axis.lengths))
+        for length, hits, trials in asks:
+            at = int(np.abs(axis.logs - log2(length)).argmin())
+            made.add((at,), np.array(hits), np.array(trials))
+        return made
+
+    def add(self, at: Any, hits: Array, trials: Array) -> None:
+        """Count asks, each with its hits of so many trials, at their places."""
+        for array, values in (
+            (self.asks, 1),
+            (self.trials, trials),
+            (self.hits, hits),
+            (self.squares, hits**2),
+            (self.sizes, trials**2),
+            (self.crosses, hits * trials),
+        ):
+            np.add.at(array, at, values)
+
+    def part(self, chosen: NDArray[np.int64]) -> Asked:
+        """Of some of the maps."""
+        return Asked(*(getattr(self, each.name)[chosen] for each in fields(self)))
+
+    def design_effect(self) -> Array:
+        """By how much haystacks differ more than chance: the variance of asks of one length over that of
+        independent trials, pooled over lengths, drawn to _PRIOR_EFFECT while little is asked, at least
+        LEAST_EFFECT (Kish 1965, Survey Sampling, section 8.2): (...)."""
+        trials = np.maximum(self.trials, 1)
+        rates = self.hits / trials
+        seen = np.maximum(self.squares - 2 * rates * self.crosses + rates**2 * self.sizes, 0)
+        expected = rates * (1 - rates) * (self.trials - self.sizes / trials)
+        prior = _PRIOR_ASKS * PLACES * 0.85 * 0.15
+        pooled = (seen.sum(-1) + prior * _PRIOR_EFFECT) / (expected.sum(-1) + prior)
+        return np.asarray(np.maximum(LEAST_EFFECT, pooled))
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known: (..., draws) crossings in octaves, of which those off the axis lie one spacing beyond.
+
+    mode: (..., rank) weights of the likeliest curve; precision: (..., rank, rank) of the weights; effect: the
+    design effect; curves: (..., draws, rank) drawn weights.
+    """
+
+    axis: Axis
+    crossings: Array
+    mode: Array
+    precision: Array
+    effect: Array
+    curves: Array
+
+    def part(self, chosen: NDArray[np.bool_]) -> Known:
+        """Of some of the maps."""
+        arrays = self.crossings, self.mode, self.precision, self.effect, self.curves
+        return Known(self.axis, *(each[chosen] for each in arrays))
+
+    @property
+    def interval(self) -> tuple[Array, Array]:
+        """2.5 and 97.5 % of the crossings, in octaves."""
+        low, high = np.quantile(self.crossings, [0.025, 0.975], axis=-1)
+        return low, high
+
+    @property
+    def point(self) -> Array:
+        """Their median, in octaves."""
+        return np.median(self.crossings, axis=-1)
+
+
+def learn(axis: Axis, asked: Asked, threshold: float, mode: Array | None = None) -> Known:
+    """Fit and draw. threshold: a share. mode: of an earlier fit, to begin with."""
+    effect = asked.design_effect()
+    mode = np.zeros((*effect.shape, axis.basis.shape[1])) if mode is None else mode
+    trials, hits = asked.trials / effect[..., None], asked.hits / effect[..., None]
+    for _ in range(_STEPS):
+        mode, precision = _newton(axis.basis, trials, hits, mode)
+    noise = np.random.default_rng(_SEED).standard_normal((_DRAWS, axis.basis.shape[1]))
+    root = np.linalg.inv(np.linalg.cholesky(precision))
+    curves = mode[..., None, :] + noise @ root
+    crossings = _first_below(axis, curves @ axis.basis.T, log(threshold / (1 - threshold)))
+    return Known(axis, crossings, mode, precision, effect, curves)
+
+
+def _newton(basis: Array, trials: Array, hits: Array, mode: Array) -> tuple[Array, Array]:
+    """One step to the likeliest weights, no farther than 3 on the logit; and the precision there."""
+    chance = 1 / (1 + np.exp(-np.clip(mode @ basis.T, -30, 30)))
+    slope = (hits - trials * chance) @ basis - mode
+    heft = trials * chance * (1 - chance)
+    precision = np.eye(basis.shape[1]) + (basis.T * heft[..., None, :]) @ basis
+    step = np.linalg.solve(precision, slope[..., None])[..., 0]
+    far = np.abs(step @ basis.T).max(axis=-1, keepdims=True)
+    return mode + step * np.minimum(1, 3 / np.maximum(far, 1e-9)), precision
+
+
+def _first_below(axis: Axis, values: Array, threshold: float) -> Array:
+    """Where curves (..., lengths) first fall below, in octaves, straight between lengths."""
+    below = values < threshold
+    at = below.argmax(axis=-1)
+    before = np.maximum(at - 1, 0)
+    upper = np.take_along_axis(values, before[..., None], axis=-1)[..., 0]
+    lower = np.take_along_axis(values, at[..., None], axis=-1)[..., 0]
+    share = np.clip((upper - threshold) / np.maximum(upper - lower, 1e-12), 0, 1)
+    found = axis.logs[before] + share * (axis.logs[at] - axis.logs[before])
+    found = np.where(below[..., 0], axis.logs[0] - SPACING, found)
+    return np.asarray(np.where(below.any(axis=-1), found, axis.logs[-1] + SPACING))
+
+
+def next_asks(known: Known, count: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many haystacks to ask at each length, of so many in all: (..., lengths).
+
+    In up to _CHUNKS parts, each where the crossing's variance shrinks most per token, those before it taken
+    as answered: with P the weights' covariance and c theirs with the crossing, n asks of length x bring
+    (x c)^2 / (x P x + 1 / (n w)), w being what one ask weighs.
+    """
+    basis, lengths = known.axis.basis, np.array(known.axis.lengths)
+    spread = np.linalg.inv(known.precision)
+    apart = known.crossings - known.crossings.mean(axis=-1, keepdims=True)
+    common = (apart[..., None, :] @ (known.curves - known.mode[..., None, :]))[..., 0, :] / _DRAWS
+    chance = 1 / (1 + np.exp(-known.mode @ basis.T))
+    heft = PLACES * np.maximum(chance * (1 - chance), 0.01) / known.effect[..., None]
+    asks = np.zeros(chance.shape, dtype=np.int64)
+    part = np.maximum(1, -(-count // _CHUNKS))
+    for _ in range(_CHUNKS):
+        size = np.minimum(part, count - asks.sum(axis=-1))
+        reach = spread @ basis.T  # (..., rank, lengths)
+        noise = (basis.T * reach).sum(axis=-2) + 1 / (np.maximum(size, 1)[..., None] * heft)
+        gain = (common @ basis.T) ** 2 / noise / lengths
+        best = gain.argmax(axis=-1)[..., None]
+        np.put_along_axis(asks, best, np.take_along_axis(asks, best, -1) + size[..., None], -1)
+        along = np.take_along_axis(reach, best[..., None, :], -1)[..., 0]
+        weight = along / np.take_along_axis(noise, best, -1)
+        common = common - weight * np.take_along_axis(common @ basis.T, best, -1)
+        spread = spread - weight[..., :, None] * along[..., None, :]
+    return asks
+
+
+def batch_size(asks: int, lanes: int = 1) -> int:
+    """Haystacks of the next batch: a fifth of those asked, and enough for all lanes."""
+    return max(1, asks // _GROWTH, ceil(lanes / PLACES))
+
+
+def is_close(known: Known, within: float) -> NDArray[np.bool_]:
+    """Whether half of the interval, before its ends move, is no more than a share, as .3: (...)."""
+    low, high = known.interval
+    return np.asarray((high - low) / 2 <= log2(1 + within))
+
+
+def unseen_ends(known: Known, asked: Asked) -> NDArray[np.int64]:
+    """One haystack at the lengths next outside the interval's ends, where none was asked: (..., lengths).
+
+    So an end has not far to move, and nothing is said of a longest length that nobody asked."""
+    logs, (low, high) = known.axis.logs, known.interval
+    below = np.maximum((logs <= low[..., None] + 1e-9).sum(axis=-1) - 1, 0)
+    above = np.minimum((logs < high[..., None] - 1e-9).sum(axis=-1), len(logs) - 1)
+    asks = np.zeros(asked.asks.shape, dtype=np.int64)
+    for at in (below, above):
+        np.put_along_axis(asks, at[..., None], 1, axis=-1)
+    return np.where(asked.asks > 0, 0, asks)
+
+
+def next_batch(known: Known, asked: Asked, within: float, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Haystacks to ask next at each length, so many in all; the ends, where the interval is close; none where
+    they are seen: (..., lengths)."""
+    close = is_close(known, within)[..., None]
+    return np.where(close, unseen_ends(known, asked), next_asks(known, counts))
+
+
+def ends(known: Known, asked: Asked, threshold: float) -> tuple[Array, Array]:
+    """The interval's ends in octaves, -inf below the shortest length and inf beyond the longest: (...).
+
+    Each is moved outward to the next asked length whose own score lies on that side: nobody looked between.
+    """
+    logs, (low, high) = known.axis.logs, known.interval
+    rates = np.where(asked.trials > 0, asked.hits / np.maximum(asked.trials, 1), np.nan)
+    holds = (rates >= threshold) & (logs <= low[..., None] + 1e-9)
+    falls = (rates < threshold) & (logs >= high[..., None] - 1e-9)
+    lower = np.where(holds, logs, -inf).max(axis=-1)
+    upper = np.where(falls, logs, inf).min(axis=-1)
+    beyond, below = low > logs[-1] + 1e-9, high < logs[0] - 1e-9
+    return np.where(beyond, inf, lower), np.where(below, -inf, upper)
+
+
+@dataclass(frozen=True)
+class Sought:
+    """What is known of one map, in tokens: 0 is below the shortest length, infinite beyond the longest.
+
+    point: None where the interval spans more than an octave. crawls: so it does, and the likeliest curve is
+    near the threshold all along it. close: whether the interval is as narrow as wished. effect: the design
+    effect.
+    """
+
+    axis: Axis
+    asked: Asked
+    threshold: float
+    point: float | None
+    low: float
+    high: float
+    crawls: bool
+    close: bool
+    effect: float
+
+    @property
+    def tokens(self) -> int:
+        """Prompt tokens asked."""
+        return int((self.asked.trials * np.array(self.axis.lengths)).sum())
+
+
+def sought(axis: Axis, asked: Asked, threshold: float, within: float) -> tuple[Sought, Known]:
+    """What is known of one map by now. threshold, within: shares."""
+    known, lengths = learn(axis, asked, threshold), axis.lengths
+    low, high = (in_tokens(axis, float(end)) for end in ends(known, asked, threshold))
+    inside = np.clip([low, high], lengths[0], lengths[-1])
+    wide = bool(inside[1] > 2 * inside[0])
+    chance = 1 / (1 + np.exp(-known.mode @ axis.basis.T))
+    along = (axis.logs >= np.log2(inside[0])) & (axis.logs <= np.log2(inside[1]))
+    crawls = wide and bool(np.abs(chance[along] - threshold).max() < _NEAR)
+    point = None if wide else in_tokens(axis, float(known.point))
+    close = bool(is_close(known, within))
+    return Sought(axis, asked, threshold, point, low, high, crawls, close, float(known.effect)), known
+
+
+def in_tokens(axis: Axis, octaves: float) -> float:
+    """A length from its octaves; 0 below the axis, infinite beyond it."""
+    if octaves < axis.logs[0] - 1e-9:
+        return 0.0
+    return inf if octaves > axis.logs[-1] + 1e-9 else float(2**octaves)
+
+
+Answer = Callable[[NDArray[np.int64], NDArray[np.int64]], Array]  # of maps' and lengths' numbers: hits
+
+
+def rehearse(
+    axis: Axis, answer: Answer, maps: int, *, threshold: float, within: float, most_tokens: float
+) -> tuple[Asked, Known]:
+    """Seek in made-up models, many at a time: all that was asked of each, and what was known in the end.
+
+    answer: hits of PLACES trials for each ask. Ends where the interval is close, or most_tokens were asked.
+    """
+    asked, live, ended = Asked.nothing(maps, len(axis.lengths)), np.arange(maps), dict[int, Known]()
+    asks, mode = np.repeat(axis.first()[None], maps, axis=0), None
+    while len(live):
+        rows, places = np.nonzero(asks)
+        times = asks[rows, places]
+        at = live[np.repeat(rows, times)], np.repeat(places, times)
+        asked.add(at, answer(*at), np.array(PLACES))
+        known, seen = learn(axis, asked.part(live), threshold, mode), asked.part(live)
+        counts = [batch_size(int(count)) for count in seen.asks.sum(axis=-1)]
+        asks = next_batch(known, seen, within, np.array(counts, dtype=np.int64))
+        spent = (seen.trials * np.array(axis.lengths)).sum(axis=-1)
+        going = asks.any(axis=-1) & (spent <= most_tokens)
+        for row in np.flatnonzero(~going).tolist():
+            ended[int(live[row])] = known.part(np.arange(len(live)) == row)
+        asks, mode, live = asks[going], known.mode[going], live[going]
+    joined = [ended[row] for row in range(maps)]
+    names = "crossings", "mode", "precision", "effect", "curves"
+    return asked, Known(axis, *(np.concatenate([getattr(each, name) for each in joined]) for name in names))

@@ -1,0 +1,145 @@
+"""`needlemap run --seek`: an effective length, asked where it matters."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Finds the code in prompts of up to a length; the demo's words are 'locker code for CITY is NUMBER'.
+MODELS = """
+import re
+
+def cliff(prompt):
+    return _found(prompt) if len(str(prompt)) < 9_000 else "I do not know."
+
+def perfect(prompt):
+    return _found(prompt)
+
+def blind(prompt):
+    return "I do not know."
+
+def _found(prompt):
+    return re.search(r"The locker code for [^.]* is (\\d+)\\.", str(prompt))[1]
+"""
+RANGE = ("--lengths", "500,8000", "--seek", "85")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, command_in) -> Path:
+    """A folder with models, and a run that sought one's cliff."""
+    command = command_in(tmp_path_factory.mktemp("sought"))
+    folder = Path(command.folder)
+    (folder / "sought_models.py").write_text(MODELS, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def command(folder, typed, monkeypatch) -> Any:
+    """A command in that folder."""
+    monkeypatch.syspath_prepend(str(folder))
+    return lambda *arguments, code=0: typed(*arguments, code=code, folder=folder)
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    lines = [line for file in run.glob("records-*.jsonl") for line in file.read_text("utf-8").splitlines()]
+    return [json.loads(line) for line in lines]
+
+
+def seek(command: Any, model: str, out: str, *more: str, code: int = 0) -> Any:
+    return command("run", "--model", f"python/sought_models:{model}", *RANGE, "-o", out, *more, code=code)
+
+
+def test_it_holds_a_cliff_and_shows_what_it_asked(folder, command):
+    found = seek(command, "cliff", "cliff").stdout.splitlines()
+    fields = json.loads(command("report", "cliff", "--json").stdout)["runs"][0]["seek"]
+    # The prompt of the cliff: the longest that was answered and the shortest that was not.
+    kept = records(folder / "cliff")
+    right = max(row["length_tokens"] for row in kept if row["score"] == 1)
+    wrong = min(row["length_tokens"] for row in kept if row["score"] == 0)
+    assert fields["low"] <= right <= wrong <= fields["high"]
+    assert fields["high"] <= 1.3**2 * 2**0.25 * fields["low"] + 1  # as wished, and a spacing either side
+    assert found[1].startswith("effective length at 85 %: ")
+    assert found[2].startswith(f"{fields['haystacks']} haystacks, {fields['trials']} trials, ")
+    assert fields["trials"] == len(kept) == sum(row["n"] for row in fields["lengths"])
+    assert len(found) == 4 + len(fields["lengths"])
+    assert command("report", "cliff").stdout.splitlines() == found
+
+
+def test_every_haystack_is_fresh_and_asked_at_eight_depths_one_in_each_part(folder, command):
+    seek(command, "cliff", "cliff")
+    rows = records(folder / "cliff")
+    lengths = {row["repeat"]: row["length_tokens"] for row in rows}
+    asked = Counter((row["repeat"], row["length_tokens"]) for row in rows)
+    # Depths of one sentence come to one prompt, which is asked once: in short haystacks.
+    assert {count for (_, length), count in asked.items() if length > 1_000} == {8}
+    assert all(count <= 8 for count in asked.values())
+    assert sorted(lengths) == list(range(len(lengths)))
+    for repeat in lengths:
+        depths = sorted(row["depth"] for row in rows if row["repeat"] == repeat)
+        parts = enumerate(depths if len(depths) == 8 else ())
+        assert all(at / 8 - 1e-3 <= depth <= (at + 1) / 8 + 1e-3 for at, depth in parts)
+
+
+def test_a_limit_stops_it_and_the_same_command_goes_on_to_the_same_end(folder, command):
+    whole = seek(command, "cliff", "cliff").stdout
+    stopped = seek(command, "cliff", "parts", "--limit-tokens", "90000", code=3)
+    assert "not reached" in stopped.stdout
+    before = [row["key"] for row in records(folder / "parts")]
+    assert seek(command, "cliff", "parts").stdout == whole
+    after = [row["key"] for row in records(folder / "parts")]
+    assert len(set(after)) == len(after) > len(before)
+    assert seek(command, "cliff", "parts").stdout == whole  # nothing is left to ask
+    assert len(records(folder / "parts")) == len(after)
+
+
+def test_a_model_that_holds_or_fails_everywhere(command):
+    found = seek(command, "perfect", "perfect").stdout
+    assert "effective length at 85 %: >=8k" in found
+    assert "\n    8k  100.0" in found  # it was asked
+    assert "effective length at 85 %: <500\n" in seek(command, "blind", "blind").stdout
+
+
+def test_it_narrows_on_when_more_is_wished(folder, command):
+    wide = seek(command, "cliff", "wished").stdout
+    before = len(records(folder / "wished"))
+    narrow = seek(command, "cliff", "wished", "--within", "10%").stdout
+    assert "sought to 30 %" in wide
+    assert "sought to 10 %" in narrow
+    assert len(records(folder / "wished")) > before
+
+
+def test_more_lanes_ask_more_haystacks_at_a_time(folder, command):
+    seek(command, "cliff", "lanes", "--concurrency", "32", "--limit-tokens", "300000")
+    first = [row["repeat"] for row in records(folder / "lanes")]
+    assert len(set(first)) >= 7  # three to begin with, then four
+
+
+def test_a_plan_tells_a_range_and_where_seeking_is_no_better(command):
+    found = command("plan", "--model", "baseline/bm25", "--lengths", "1k,128k", "--seek", "85").stdout
+    assert "prompt tokens asked: " in found
+    assert "holds to the end" in found
+    assert "No better than plain repeats" in found
+    fields = json.loads(command("plan", "bm25", *RANGE, "--json").stdout)
+    assert fields["least"] < fields["most"]
+
+
+def test_what_does_not_go_together_is_refused(folder, command):
+    def told(*arguments: str) -> str:
+        return str(command("run", "--model", "baseline/bm25", *arguments, "-o", "x", code=2).stderr)
+
+    assert "leave --mode bins out" in told(*RANGE, "--mode", "bins")
+    assert "leave --repeats out" in told(*RANGE, "--repeats", "3")
+    assert "a shortest and a longest length" in told("--seek", "85", "--lengths", "4000")
+    assert "--within" in told("--within", "10%", "--lengths", "500,8000")
+    assert "is no percentage" in told("--lengths", "500,8000", "--seek", "much")
+    assert "one run" in str(command("run", "suite:smoke", "--seek", "85", "-o", "x", code=2).stderr)
+    assert "not known before" in str(command("prompts", "bm25", *RANGE, code=2).stderr)
+    assert "judges a mean" in told(*RANGE, "--fail-under", "80")
+    assert not (folder / "x").exists()
+    seek(command, "blind", "blind")
+    model = ("--model", "python/sought_models:blind", "--lengths", "500,8000", "-o", "blind")
+    assert "seek" in str(command("run", *model, code=2).stderr)  # a grid would mix two kinds of run
