@@ -70,6 +70,12 @@ class Scale:
         """The colour of a value."""
         return "#{:02X}{:02X}{:02X}".format(*colour_of(self.share(value), self.colours))
 
+    def ink(self, value: float) -> str:
+        """What is read on the colour of a value."""
+        shade = colour_of(self.share(value), self.colours)
+        light = sum(weight * part for weight, part in zip((3, 6, 1), shade, strict=True)) > 1150
+        return INK if light else "white"
+
     def label(self, value: float) -> str:
         """A tick's label; of differences with its sign."""
         signed = f"{value:+g}".replace("-", "−") if self.signed and value else f"{value:g}"
@@ -168,16 +174,13 @@ def _cell(scale: Scale, cell: Cell, place: Box, box: Box) -> list[str]:
         parts.append(area([(x + width - corner, y), (x + width, y), (x + width, y + corner)], INK))
     if cell.needle is not None and height >= 4:
         at = box.y + cell.needle * box.height
-        parts.append(line([(x + 0.2 * width, at), (x + 0.8 * width, at)], "white", 0.6))
+        parts.append(line([(x + 0.2 * width, at), (x + 0.8 * width, at)], scale.ink(cell.value), 0.6))
     return parts
 
 
 def _signed(scale: Scale, value: float, cell: Box, *, in_figures: bool) -> list[str]:
     """A difference in figures, or where these have no room a loss's dash: a grey print knows no colours."""
-    colour = colour_of(scale.share(value), scale.colours)
-    ink = (
-        INK if sum(weight * part for weight, part in zip((3, 6, 1), colour, strict=True)) > 1150 else "white"
-    )
+    ink = scale.ink(value)
     x, y = cell.x + cell.width / 2, cell.y + cell.height / 2
     if in_figures:
         return [text(x, y + 0.35 * TEXT, scale.label(round(value)), anchor="middle", fill=ink)]

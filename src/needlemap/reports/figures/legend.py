@@ -61,7 +61,7 @@ def legend_items(panels: Sequence[MapPanel], width: float, height: float) -> lis
     return [*map(_bar, scales), *(_key(words, sign) for words, shown, sign in signs if shown)]
 
 
-WHITE, _CORNER = "white", area([(4, 0), (8, 0), (8, 4)], INK)
+_CORNER = area([(4, 0), (8, 0), (8, 4)], INK)
 _FRAME = rect(0, 0, 8, 8, "none", stroke=FAINT, stroke_width=0.5)
 
 
