@@ -54,7 +54,7 @@ def legend_items(panels: Sequence[MapPanel], width: float, height: float) -> lis
         (
             "needle's depth",
             any(cell.needle is not None for cell in cells),
-            filled + _stroke(1.5, 6.5, "white"),
+            filled + _stroke(1.5, 6.5, INK),
         ),
         ("lost", dashed, rect(0, 0, 8, 8, CHANGES[1]) + _stroke(1.5, 6.5, INK)),
     ]
