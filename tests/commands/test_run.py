@@ -15,11 +15,11 @@ from needlemap.settings.suites import choose
 GRID = ("--lengths", "200,300", "--depths", "0,50,100")
 NEEDLE = "The locker code for Turin is 51328."
 PRINTED = """\
-200  100.0  n=3 [43.9, 100.0]
-300  100.0  n=3 [43.9, 100.0]
-depth   0%  100.0  n=2 [34.2, 100.0]
-depth  50%  100.0  n=2 [34.2, 100.0]
-depth 100%  100.0  n=2 [34.2, 100.0]
+200  100.0  n=3 [41.5, 100.0]
+300  100.0  n=3 [41.5, 100.0]
+depth   0%  100.0  n=2 [33.1, 100.0]
+depth  50%  100.0  n=2 [33.1, 100.0]
+depth 100%  100.0  n=2 [33.1, 100.0]
 overall 100.0 (n=6, 0 missing)
 """
 
