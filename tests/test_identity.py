@@ -160,6 +160,8 @@ HARMLESS: dict[str, dict[str, Any]] = {
     "save": {"save": False},
     "save_contexts": {"save_contexts": True},
     "until": {"until": "no-worse-than reference:2"},
+    "seek": {"seek": 85},
+    "within": {"within": 10},
     "quiet": {"quiet": True},
     "collisions": {"collisions": "warn"},
 }
