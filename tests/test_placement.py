@@ -18,7 +18,7 @@ from needlemap.errors import HaystackError, TooShort
 from needlemap.haystacks.base import Document, Source, assemble
 from needlemap.haystacks.generated import Generated
 from needlemap.interop.opencompass.prompts import chain
-from needlemap.prompts.placement import Builder, Frame
+from needlemap.prompts.placement import Frame, PromptBuilder
 from needlemap.prompts.prompt import Prompt
 from needlemap.prompts.templates import load_template, make_frame
 from needlemap.tasks.base import Needle
@@ -53,10 +53,10 @@ class Texts(Source):
         return iter([Document("a", self.text)][first:])
 
 
-def builder_of(text: str, tokenizer: Tokenizer, **options: Any) -> Builder:
+def builder_of(text: str, tokenizer: Tokenizer, **options: Any) -> PromptBuilder:
     haystack = assemble(Texts(text), tokenizer, 1, repeat_allowed=True)
     size = len(tokenizer.index(text.encode()))
-    return Builder(
+    return PromptBuilder(
         assemble(Texts(text), tokenizer, size - 5) if size > 70 else haystack, tokenizer, **options
     )
 
@@ -90,9 +90,9 @@ def tokenizer(request, vocabularies) -> Tokenizer:
 
 
 @cache
-def prose(tokenizer: Tokenizer, language: str) -> Builder:
+def prose(tokenizer: Tokenizer, language: str) -> PromptBuilder:
     haystack = assemble(Generated(language=language, seed=2), tokenizer, LONGEST + 500, order="shuffled")
-    return Builder(haystack, tokenizer, reserve_tokens=RESERVE)
+    return PromptBuilder(haystack, tokenizer, reserve_tokens=RESERVE)
 
 
 @cache
@@ -195,7 +195,7 @@ def test_in_a_long_sentence_it_goes_to_the_nearer_end_and_in_one_that_is_cut_to_
     haystack = assemble(Texts("one" + " two" * 78 + ".\n" + f"one{' two' * 78}. " * 9), tokenizer, 300)
     assert haystack.cuts.ends()[:2].tolist() == [80, 160]
     frame = framed(tokenizer, "text-en", QUESTIONS[0], False, False, "")
-    builder, hidden = Builder(haystack, tokenizer), [Needle("Here.", depth)]
+    builder, hidden = PromptBuilder(haystack, tokenizer), [Needle("Here.", depth)]
     prompt = builder.build(frame, hidden, 140 - builder.haystack_tokens(frame, hidden, 0))
     assert abs(prompt.haystack_tokens - 140) <= 2
     assert min(prompt.positions[0], 139) == min(expected, 139)
@@ -321,7 +321,7 @@ def test_a_haystack_of_units_is_never_split_inside_one_and_fills_the_length_as_f
     tokenizer, gap = load(name), "\n" if unit == "line" else "\n\n"
     rows = [f'"row {number}": "{"x" * (number % 37)} end",{gap}' for number in range(400)]
     haystack = assemble(Texts("".join(rows)), tokenizer, 1, unit=unit, repeat_allowed=True, joined="text")
-    builder = Builder(haystack, tokenizer, placement="unit", reserve_tokens=RESERVE)
+    builder = PromptBuilder(haystack, tokenizer, placement="unit", reserve_tokens=RESERVE)
     frame, size = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, ""), len(haystack.text)
     for length in range(300, min(1200, size), 41):
         for depth in (0.0, 0.37, 0.5, 1.0):
@@ -339,7 +339,7 @@ def test_a_haystack_of_units_is_never_split_inside_one_and_fills_the_length_as_f
 def test_a_length_without_room_for_one_unit_says_how_much_it_takes():
     tokenizer = load("cl100k_base")
     haystack = assemble(Texts("one line of words here\n" * 90), tokenizer, 1, unit="line", joined="text")
-    builder = Builder(haystack, tokenizer, placement="unit", reserve_tokens=10)
+    builder = PromptBuilder(haystack, tokenizer, placement="unit", reserve_tokens=10)
     frame = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, "")
     with pytest.raises(TooShort) as raised:
         builder.build(frame, [Needle("x\n", 0.5)], 40)
@@ -351,7 +351,7 @@ def test_a_haystack_that_ends_is_asked_whole_or_not_at_all():
     """A puzzle whose every line is needed must not lose one without a word."""
     tokenizer, rows = load("cl100k_base"), [f"fact number {number}\n" for number in range(30)]
     haystack = assemble(Texts("".join(rows)), tokenizer, 1, unit="line", joined="text")
-    builder = Builder(haystack, tokenizer, placement="unit", reserve_tokens=10, ends=True)
+    builder = PromptBuilder(haystack, tokenizer, placement="unit", reserve_tokens=10, ends=True)
     frame, needle = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, ""), Needle("needle\n", 0.5)
     for length in (400, 4000):
         prompt = builder.build(frame, [needle], length)
@@ -403,16 +403,16 @@ def test_needles_that_move_along_and_those_that_stay_never_cross_nor_double_the_
 
 
 @cache
-def lined(tokenizer: Tokenizer) -> Builder:
+def lined(tokenizer: Tokenizer) -> PromptBuilder:
     rows = "".join(f"row {number} of the list\n" for number in range(400))
     haystack = assemble(Texts(rows), tokenizer, 1, unit="line", joined="text")
-    return Builder(haystack, tokenizer, placement="unit", reserve_tokens=RESERVE)
+    return PromptBuilder(haystack, tokenizer, placement="unit", reserve_tokens=RESERVE)
 
 
 def test_prompts_sent_as_ids_have_as_many_as_asked():
     tokenizer = load("cl100k_base")
     haystack = assemble(Generated(language="chinese"), tokenizer, 900)
-    builder = Builder(haystack, tokenizer, reserve_tokens=10, ids=True)
+    builder = PromptBuilder(haystack, tokenizer, reserve_tokens=10, ids=True)
     frame = framed(tokenizer, "text-zh", QUESTIONS[1], False, False, "")
     for length in range(150, 900, 7):
         for depth in (0.5, 1):
@@ -422,7 +422,9 @@ def test_prompts_sent_as_ids_have_as_many_as_asked():
 
 def test_a_length_may_count_the_context_alone():
     tokenizer = load("o200k_base")
-    builder = Builder(prose(tokenizer, "english").haystack, tokenizer, counts="context", reserve_tokens=7)
+    builder = PromptBuilder(
+        prose(tokenizer, "english").haystack, tokenizer, counts="context", reserve_tokens=7
+    )
     frame = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, "")
     prompt = builder.build(frame, [Needle(NEEDLES[0], 0.5)], 500)
     assert tokenizer.count(prompt.context_text.encode()) == 493
@@ -432,7 +434,7 @@ def test_a_length_may_count_the_context_alone():
 def test_the_same_arguments_give_the_same_bytes_whatever_was_built_before():
     tokenizer = load("cl100k_base")
     frame = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, "")
-    fresh = Builder(prose(tokenizer, "english").haystack, tokenizer, reserve_tokens=RESERVE)
+    fresh = PromptBuilder(prose(tokenizer, "english").haystack, tokenizer, reserve_tokens=RESERVE)
     for depth in (0.1, 0.9):
         prose(tokenizer, "english").build(frame, [Needle(NEEDLES[1], depth)], 700)
     one, other = (
@@ -447,7 +449,9 @@ def test_the_same_arguments_give_the_same_bytes_whatever_was_built_before():
 @pytest.mark.parametrize("depth", [0, 0.29, 0.5, 1])
 def test_token_placement_cuts_where_the_number_says(depth):
     tokenizer = load("cl100k_base")
-    builder = Builder(prose(tokenizer, "chinese").haystack, tokenizer, placement="token", counts="context")
+    builder = PromptBuilder(
+        prose(tokenizer, "chinese").haystack, tokenizer, placement="token", counts="context"
+    )
     frame = framed(tokenizer, "chat-zh", QUESTIONS[1], False, False, "")
     prompt = builder.build(frame, [Needle("\n事实。\n", depth)], 500)
     size = 500 - len(tokenizer.index("\n事实。\n".encode()))
@@ -475,7 +479,7 @@ def test_token_placement_may_split_a_character_as_the_original_does():
 @settings(deadline=None, max_examples=60)
 def test_the_chain_as_coded_is_opencompasss(depth, diff, length, texts):
     tokenizer = load("cl100k_base")
-    builder = Builder(
+    builder = PromptBuilder(
         prose(tokenizer, "chinese").haystack,
         tokenizer,
         placement="token",

@@ -1,7 +1,7 @@
 """What `demo/retriever` is trained on: sequences of token ids, and how much each token is worth learning.
 
 The facts, the question and the frame are needlemap's own defaults; needles lie and are glued as
-`placement.Builder` does it. Only drawing samples is here; see train_demo_model.py.
+`placement.PromptBuilder` does it. Only drawing samples is here; see train_demo_model.py.
 """
 
 from __future__ import annotations

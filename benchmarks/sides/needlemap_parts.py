@@ -13,7 +13,7 @@ from time import process_time
 
 from needlemap.haystacks.base import Haystack, assemble
 from needlemap.haystacks.folder import Folder
-from needlemap.prompts.placement import Builder
+from needlemap.prompts.placement import PromptBuilder
 from needlemap.prompts.prompt import Prompt
 from needlemap.prompts.templates import make_frame, parse_template
 from needlemap.settings.grid import make_grid
@@ -40,7 +40,7 @@ class Side:
         self.cells = make_grid(lengths, depths, depth_digits=0).cells
         longest = max(cell.length_tokens for cell in self.cells)
         self.haystack: Haystack = assemble(Folder(folder), self.tokenizer, longest, joined="text")
-        self._builder = Builder(self.haystack, self.tokenizer, reserve_tokens=RESERVE_TOKENS)
+        self._builder = PromptBuilder(self.haystack, self.tokenizer, reserve_tokens=RESERVE_TOKENS)
         self._frame = make_frame(parse_template(TEMPLATE, "benchmark"), QUESTION, self.tokenizer)
 
     def place(self) -> list[Prompt]:

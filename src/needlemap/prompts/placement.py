@@ -58,7 +58,7 @@ class Frame:
     outside_tokens: int
 
 
-class Builder:
+class PromptBuilder:
     """Builds the prompts of one haystack with one tokenizer; what it remembers are pure functions' values.
 
     counts: whether a length counts the whole prompt, or only the context (haystack and needles).

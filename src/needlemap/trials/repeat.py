@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from needlemap.haystacks.base import Haystack
 from needlemap.plan.cover import in_bin, places
 from needlemap.prompts.feeding import Feed
-from needlemap.prompts.placement import Builder, Frame
+from needlemap.prompts.placement import Frame, PromptBuilder
 from needlemap.prompts.prompt import Prompt
 from needlemap.prompts.templates import Remembering, make_frame
 from needlemap.scorers.base import Scorer
@@ -92,7 +92,7 @@ class Ground:
     ids that the model sees."""
 
     background: Background | None
-    builder: Builder
+    builder: PromptBuilder
     held: Held
     feed: Feed | None
 

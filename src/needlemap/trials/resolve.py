@@ -13,7 +13,7 @@ from needlemap.models.chat import Chat
 from needlemap.models.decoding import stop_strings
 from needlemap.models.model_files import TOKENIZER, ModelFiles
 from needlemap.prompts.feeding import Feeder
-from needlemap.prompts.placement import Builder
+from needlemap.prompts.placement import PromptBuilder
 from needlemap.prompts.prompt import TEXT
 from needlemap.prompts.templates import Template, load_template
 from needlemap.scorers.base import Scorer
@@ -277,11 +277,11 @@ def make_source(settings: Settings) -> Source:
     return made
 
 
-def make_builder(resolved: Resolved, repeat: int, background: Background | None = None) -> Builder:
+def make_builder(resolved: Resolved, repeat: int, background: Background | None = None) -> PromptBuilder:
     """The builder of one repeat's prompts, over as much haystack as the longest one needs."""
     settings = resolved.settings
     units = background is not None and background.unit != "sentence"
-    return Builder(
+    return PromptBuilder(
         make_haystack(resolved, repeat, background),
         resolved.tokenizer,
         placement="unit" if units else settings.placement,
