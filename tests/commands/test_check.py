@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 
+from needlemap.records.families import families_of
+from needlemap.reports.page.sheets import Cast, Subject, make_sheets
+from needlemap.reports.summary import read_families
+
 SMALL = (
     "--model",
     "demo/retriever",
@@ -94,3 +98,13 @@ def test_replaying_wants_a_cell_or_a_probe_that_found_something(check, needlemap
     assert "found nothing" in needlemap("replay", "c", "--probe", "stop", "--worst", code=2).stderr
     assert "has no probe 'stopp'" in needlemap("replay", "c", "--probe", "stopp", "--worst", code=2).stderr
     assert "--probe NAME --worst" in needlemap("replay", "c/grid-160", code=2).stderr
+
+
+def test_its_page_opens_with_the_probes(check, needlemap):
+    check("--probe", "stop", "--probe", "cut")
+    families = families_of(needlemap.folder / "c")
+    cast = Cast.of([Subject(families, read_families(families))])
+    (sheet,) = make_sheets(cast, [], ("absolute:85",))
+    assert [row["cells"][0] for row in sheet["table"]["rows"]] == ["stop", "cut"]
+    assert sheet["says"] == "2 pass"
+    assert sheet["lines"][0].endswith("answers never ended")

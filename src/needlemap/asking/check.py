@@ -12,14 +12,12 @@ from pathlib import Path
 from secrets import randbits
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
 from needlemap.asking.run import Face, MakeModel, Turns
 from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session, make_model
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
-from needlemap.files import is_regular, make_folder, plain_name, read_regular
-from needlemap.probes.base import BESIDE, Answers, Finding, Worst, kind_of
+from needlemap.files import is_regular, make_folder, plain_name
+from needlemap.probes.base import BESIDE, FILE, Answers, CheckFile, Finding, Worst, kind_of, read_check
 from needlemap.probes.registry import PROBES, level
 from needlemap.probes.ways import Way, sizes_of, ways
 from needlemap.records.families import Families, begin_families
@@ -29,8 +27,6 @@ from needlemap.settings.settings import Settings
 from needlemap.trials.build import Experiment, prepare
 from needlemap.trials.resolve import resolve
 
-FILE = "check.json"
-SCHEMA = 1
 SEED_BITS = 31
 LOGPROBS = ("openai", "hf", "demo")  # back ends that keep an answer's log-probabilities on request
 _OWN = ("lengths", "depths", "repeats", "first_repeat", "mode", "concurrency", "placement", "seed", "task")
@@ -55,18 +51,6 @@ class Asked:
         for name in _OWN:
             if name in self.flags:
                 raise SettingsError(f"A check chooses its own {name}: leave --{name.replace('_', '-')} out.")
-
-
-class CheckFile(BaseModel):
-    """check.json: what a check was asked to do, and what its probes found at its last end."""
-
-    schema_version: int = SCHEMA
-    seed: int
-    model: str
-    reference: str = ""
-    max_length: int
-    load: int
-    findings: list[Finding] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,22 +112,12 @@ def _one_by_one(way: Way) -> Way:
 
 def _seed(path: Path) -> int:
     """That of an earlier start, else a fresh one. Raises NeedlemapError for a file that is none of ours."""
-    return _read(path).seed if is_regular(path / FILE) else randbits(SEED_BITS)
-
-
-def _read(path: Path) -> CheckFile:
-    """check.json. Raises NeedlemapError where there is none, or one that is none of ours."""
-    if not is_regular(path / FILE):
-        raise NeedlemapError(f"No check at '{path}': it holds no {FILE}.")
-    try:
-        return CheckFile.model_validate_json(read_regular(path / FILE))
-    except ValidationError:
-        raise NeedlemapError(f"'{path / FILE}' is not a check's. Give another folder with -o.") from None
+    return read_check(path).seed if is_regular(path / FILE) else randbits(SEED_BITS)
 
 
 def worst_in(path: Path, probe: str) -> Worst:
     """The shortest trial that shows what a probe of a check found. Raises NeedlemapError without one."""
-    found = {each.probe: each.worst for each in _read(path).findings}
+    found = {each.probe: each.worst for each in read_check(path).findings}
     if probe not in found:
         raise SettingsError(f"'{path}' has no probe '{probe}'. {did_you_mean(probe, found)}")
     worst = found[probe]

@@ -10,15 +10,21 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from pydantic import BaseModel, ValidationError
 
+from needlemap.errors import NeedlemapError
+from needlemap.files import is_regular, read_regular
 from needlemap.maps.cube import latest_records
 from needlemap.maps.difference import mcnemar
 from needlemap.maps.intervals import wilson
 from needlemap.records.record import Record
 
+FILE = "check.json"
+SCHEMA = 1
 State = Literal["pass", "fail", "undecided"]
 ALPHA = 0.01  # of a whole check
 LEAST_HITS = 0.5  # a model that answers fewer prompts right shows nothing about its server
@@ -211,3 +217,25 @@ def worst_of(rows: Iterable[tuple[str, Record]]) -> Worst | None:
         return None
     way, record = least
     return Worst(way, record.length_tokens, record.depth, record.repeat)
+
+
+class CheckFile(BaseModel):
+    """check.json: what a check was asked to do, and what its probes found at its last end."""
+
+    schema_version: int = SCHEMA
+    seed: int
+    model: str
+    reference: str = ""
+    max_length: int
+    load: int
+    findings: list[Finding] = []
+
+
+def read_check(path: Path) -> CheckFile:
+    """check.json. Raises NeedlemapError where there is none, or one that is none of ours."""
+    if not is_regular(path / FILE):
+        raise NeedlemapError(f"No check at '{path}': it holds no {FILE}.")
+    try:
+        return CheckFile.model_validate_json(read_regular(path / FILE))
+    except ValidationError:
+        raise NeedlemapError(f"'{path / FILE}' is not a check's. Give another folder with -o.") from None

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import NeedlemapError
+from needlemap.files import is_regular
 from needlemap.maps.effective import Effective, Mean, effective_length, parse_rule
+from needlemap.probes.base import FILE, read_check
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
 from needlemap.reports.comparison import comparison_json, comparison_text
@@ -115,7 +117,7 @@ class Cast:
 def make_sheets(cast: Cast, differences: Sequence[Mapping[str, Any]], rules: tuple[str, ...]) -> list[Sheet]:
     """Of several subjects one that has them all, then one of each subject with several families."""
     together = [_together(cast, differences, rules)] if len(cast.subjects) > 1 else []
-    return [*together, *(_suite(cast, at, rules) for at in cast.suites())]
+    return [*together, *(_several(cast, at, rules) for at in cast.suites())]
 
 
 def order_views(
@@ -248,6 +250,35 @@ def _refusals(cast: Cast, differences: Sequence[Mapping[str, Any]]) -> list[str]
         return []
     others = ", ".join(refused) if len(refused) < 4 else f"{len(refused)} runs"
     return [f"Not compared with {names[0]}, as they asked or scored something else: {others}."]
+
+
+def _several(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
+    """A suite; of a check its probes too, before the ways in which was asked."""
+    path = cast.subjects[at].families.path
+    return _suite(cast, at, rules) | (_check(cast, at, path) if is_regular(path / FILE) else {})
+
+
+def _check(cast: Cast, at: int, path: Path) -> Sheet:
+    """A row a probe; the finding's way of asking is a click away."""
+    findings, places = read_check(path).findings, cast.places(at)
+    rows = [
+        {
+            "to": ["run", places[each.worst.way]] if each.worst and each.worst.way in places else None,
+            "line": None,
+            "cells": [each.probe, *([text, None] for text in (each.state, f"{each.n:,}"))],
+        }
+        for each in findings
+    ]
+    states = [each.state for each in findings]
+    found = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
+    known = [(each.probe, fault) for each in findings for fault in each.known]
+    looks = [f"{probe} looks like: {each.name} ({each.link}). Try: {each.tried}." for probe, each in known]
+    return {
+        "says": found,
+        "readings": [["Check", found or "not ended yet", "probes", "main"]],
+        "table": {"head": ["Probe", "Verdict", "n"], "rows": rows},
+        "lines": [hidden(line) for line in (*(f"{each.probe}: {each.said}" for each in findings), *looks)],
+    }
 
 
 def _suite(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
