@@ -44,6 +44,7 @@ T = TypeVar("T")
 # Kinds of models whose cache transformers (5.23) cannot extend by several tokens, or that keep none for the
 # next token, or whose attention picks its tokens (benchmarks/architectures.py asks all). For plans: a model
 # is tried when it is loaded.
+TOGETHER = "weights of 8 bit round by what all tokens of a pass are: each prompt is computed in full"
 ALONE = (
     "axk2", "cpmant", "deepseek_v32", "deepseek_v4", "falcon_mamba", "glm_moe_dsa", "hrm_text", "hy_v4",
     "jamba", "mamba", "openai-gpt", "recurrent_gemma", "rwkv", "xlm", "xlnet", "zamba",
@@ -102,6 +103,7 @@ class HuggingFaceModel(Model):
             trust_remote_code=trust_remote_code,
             revision=revision,
         )
+        share = share and not rounds_together(ModelFiles(name, revision), quantization_config)
         model = load_model(name, loading)
         self._limit = position_limit(model.config)
         self._engine, self.notes = checked_engine(model, name, chunk_tokens, full_cache, share, self._chat)
@@ -124,6 +126,7 @@ class HuggingFaceModel(Model):
         wanted = {key: known[key] for key in ("base", "revision", "template_options") if key in known}
         chat = chat_of(name, **wanted)
         model = ModelFiles(name, wanted.get("revision"))
+        together = rounds_together(model, known.get("quantization_config"))
         return Traits(
             chat.template is not None,
             str(model.tokenizer),
@@ -134,9 +137,9 @@ class HuggingFaceModel(Model):
             weights=weights_fingerprint(model.folder) if model.folder else "",
             positions=None if known.get("allow_beyond") else model.positions,
             needs=("torch", "transformers"),
-            side=side_of(model, share=bool(known.get("share", True))),
+            side=side_of(model, share=bool(known.get("share", True)) and not together),
             request=STOP_FIELDS,
-            notes=notes_of(model),
+            notes=(*notes_of(model), *((TOGETHER,) if together else ())),
             window_bytes=window_bytes(model) if known.get("full_cache", True) else None,
         )
 
@@ -289,6 +292,13 @@ def notes_of(model: ModelFiles) -> tuple[str, ...]:
     return (
         f"the cache of a {kind_of(model)} model does not go on to the next prompt: each is computed in full",
     )
+
+
+def rounds_together(model: ModelFiles, quantization: Mapping[str, Any] | None) -> bool:
+    """Whether weights of 8 bit (bitsandbytes) round by what all tokens of a pass are: a prompt that goes on
+    from a cache would come to other numbers."""
+    told = quantization or model.json("config.json").get("quantization_config")
+    return isinstance(told, Mapping) and bool(told.get("load_in_8bit"))
 
 
 def window_bytes(model: ModelFiles) -> int | None:
