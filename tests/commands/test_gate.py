@@ -15,6 +15,9 @@ def lossy(messages):
     lost = crc32(messages[-1]["content"].encode()) % 10 == 0
     return "I do not know." if lost else steady(messages)
 
+def gone(messages):
+    raise RuntimeError("out of blocks")
+
 def crashing(messages):
     if len(messages[-1]["content"]) > 5_000:
         raise RuntimeError("out of blocks")
@@ -40,6 +43,16 @@ def test_a_candidate_that_crashes_on_long_prompts_does_not_pass(gate):
     verdict = ended.stdout.splitlines()[-1]
     assert verdict.startswith("verdict: worse, of this haystack only (B failed to answer ")
     assert verdict.endswith(" % of the prompts more than A, over the margin of 5 points)")
+
+
+def test_a_candidate_that_answers_nothing_is_worse(gate):
+    """It was refused with exit code 2: no trial had both scores."""
+    model = ("--model", "python/engines:gone", "--label", "gone")
+    gate("run", *model, *GRID, "-o", "gone", code=2)
+    ended = gate("compare", "steady-1", "gone", "--fail-if-worse", "5", code=1)
+    assert "A 100.0, B 0.0: difference -100.0 points" in ended.stdout
+    assert "verdict: worse" in ended.stdout
+    assert "by length" not in ended.stdout
 
 
 def test_two_repeats_are_no_weaker_than_one(gate):

@@ -115,7 +115,7 @@ def compare_families(pairs: Mapping[str, Pairs], margin: float) -> Comparison:
     counted = all(found.counted for found in pairs.values())
     alone = next(iter(compared.values())) if len(compared) == 1 else None
     overall = (
-        alone.overall if alone else _mean(list(pairs.values()), [each.second for each in pairs.values()])
+        alone.overall if alone else _mean(list(pairs.values()), [_answered(each) for each in pairs.values()])
     )
     missing = alone.unanswered if alone else _mean_unanswered(list(pairs.values()))
     if not counted:
@@ -134,13 +134,18 @@ def compare_families(pairs: Mapping[str, Pairs], margin: float) -> Comparison:
 
 
 def compare_pairs(pairs: Pairs, margin: float) -> FamilyComparison | None:
-    """Compare; None when no pair has both scores. margin: the loss, a share, that does not matter."""
+    """Compare; None when no pair has both scores, and second left none out that first answered.
+
+    margin: the loss, a share, that does not matter. A second that answered none has lost them all.
+    """
+    missing = _unanswered(pairs)
     overall = _difference(pairs, pairs.first.scores, pairs.second.scores)
+    if overall is None and missing is not None:
+        overall = missing.lost
     if overall is None:
         return None
     asked = pairs.first.asked
     bounds = difference_bounds(pairs.first.scores[asked], pairs.second.scores[asked])
-    missing = _unanswered(pairs)
     return FamilyComparison(
         overall,
         _lengths(pairs),
@@ -170,6 +175,11 @@ def _unanswered(pairs: Pairs) -> Unanswered | None:
     """What second has no score of; None where it has all."""
     lost = _difference(pairs, pairs.first.scores, pairs.lost) if pairs.unanswered else None
     return None if lost is None else Unanswered(lost, pairs.excess, pairs.unanswered)
+
+
+def _answered(pairs: Pairs) -> Cube:
+    """What second scored; where it answered nothing, all is lost."""
+    return pairs.second if pairs.n else replace(pairs.second, scores=pairs.lost)
 
 
 def _mean_unanswered(pairs: Sequence[Pairs]) -> Unanswered | None:

@@ -110,7 +110,6 @@ def _tested(comparison: FamilyComparison) -> list[str]:
         f"B lost {overall.lost}, gained {overall.gained}; {p_text(overall)}",
         *bounds_lines(comparison),
         *_noise(comparison),
-        f"by length (p by Holm's correction over {len(comparison.lengths)}; intervals of one length each):",
         *_lengths(comparison.lengths),
         *_cells(comparison),
         f"power: a loss of {margin_label(comparison.margin)} points is called worse 80 times in 100 with "
@@ -183,13 +182,16 @@ def means_label(overall: Difference) -> str:
 
 
 def _lengths(lengths: Sequence[LengthDifference]) -> list[str]:
+    """A row a length; nothing where no length has a pair with both scores."""
     labels = length_labels([each.length_tokens for each in lengths])
     wide = max(map(len, labels.values()), default=0)
-    return [
+    head = f"by length (p by Holm's correction over {len(lengths)}; intervals of one length each):"
+    rows = [
         f"  {labels[each.length_tokens]:>{wide}}  {_row(each.difference)} "
         f"{interval(each.difference)}  n={each.difference.n}  p={p_label(each.adjusted_p)}"
         for each in lengths
     ]
+    return [head, *rows] if rows else []
 
 
 def _row(difference: Difference) -> str:

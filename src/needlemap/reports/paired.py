@@ -144,7 +144,7 @@ def pair_loaded(first: Loaded, second: Loaded) -> tuple[Pairs, Names]:
         )
     pairs = pair_up(first.prompts, second.prompts, one_haystack=one_haystack(first.about))
     _refuse(pairs, phrase(prompt_contrast(found)), runs)
-    if not pairs.n:
+    if not pairs.n and not (pairs.unanswered and pairs.failed[1]):
         raise NeedlemapError(f"{runs} have no trial that both scored: finish them first.")
     said = {name: values for name, values in found.items() if name != "haystacks"}
     names = [f"{called(run.about['settings'])} ({run.path})" for run in (first, second)]
