@@ -82,11 +82,12 @@ def main() -> None:
         outcome = run_coroutine(session.run(make_model(session.experiment.settings), watch))
         left_open = len(os.listdir("/proc/self/fd")) - before
     ended = outcome.scored + sum(outcome.failures.values())
-    if ended != options.trials or outcome.over:
-        raise RuntimeError(f"{ended} of {options.trials} trials ended: {outcome}")
+    trials = len(session.experiment.trials)  # cells that come to the same prompt share one
+    if ended != trials or outcome.over:
+        raise RuntimeError(f"{ended} of {trials} trials ended: {outcome}")
     first, last = watch.looks[0], watch.looks[-1]
     show(
-        f"{options.trials:,} trials on a loopback server, 16 at a time: {outcome.scored:,} scored",
+        f"{trials:,} trials on a loopback server, 16 at a time: {outcome.scored:,} scored",
         machine("needlemap", "httpx"),
         ("trials", "resident MB", "descriptors"),
         [(f"{each.trials:,}", f"{each.mb:.1f}", str(each.descriptors)) for each in watch.looks],

@@ -138,7 +138,7 @@ def test_an_answer_that_is_a_formula_is_text_in_a_table(needlemap, wire):
 
 
 def test_names_from_settings_do_not_leave_the_folder(needlemap, wire):
-    flags = [flag for flag in needlemap.asking(wire) if flag not in ("-o", "r")]
+    flags = [flag for flag in needlemap.asking(wire)[2:] if flag not in ("-o", "r")]
     model = ("--model", "openai/../../../../etc/x")
     needlemap("run", *flags, *GRID, *model, "--save-contexts")
     assert [entry.name for entry in needlemap.folder.iterdir()] == ["runs"]

@@ -28,7 +28,7 @@ def going(needlemap, wire):
     """going(): a run that takes some seconds, and the address of its page."""
 
     def start():
-        wire.schedule(*["slow:0.2"] * 6, *["slow:5"] * 6, cycle=True)  # time to look at half a map
+        wire.schedule(*["slow:0.2"] * 3, *["slow:4"] * 9, cycle=True)  # time to look at half a map
         process = needlemap.start("run", *needlemap.asking(wire), *GRID, "--live")
         said = ""
         while (found := ADDRESS.search(said)) is None:

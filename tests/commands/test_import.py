@@ -87,7 +87,7 @@ def test_version_2_lines_come_with_their_realised_depth_and_failures(typed, tmp_
     typed("report", "r", "-o", "cells.csv")
     lines = (tmp_path / "cells.csv").read_text().splitlines()
     assert lines[1].startswith("r,m,single,2000,50.0,48.0,50.0,1,")
-    assert lines[2] == "r,m,single,2000,90.0,90.0,,0,,,1,no result: 1,0"
+    assert lines[2] == "r,m,single,2000,90.0,90.0,,0,,,1,no result: 1"
 
 
 @pytest.mark.parametrize(

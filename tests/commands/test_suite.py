@@ -140,7 +140,7 @@ def test_a_report_is_a_table_or_a_page_of_all_families_side_by_side(typed, suite
     assert "effective length of the mean: absolute:70 >=1.2k" in shown
     typed("report", "s", "-o", "s.html")
     page = (typed.folder / "s.html").read_text()
-    assert all(f"baseline/bm25@{family}" in page for family in ("key", "one", "all"))
+    assert "suite" in page.partition("<title>")[2].partition("</title>")[0]
     typed("report", "s", "-o", "s.csv")
     assert len((typed.folder / "s.csv").read_text().splitlines()) == 1 + 3 * 6
 

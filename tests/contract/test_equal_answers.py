@@ -133,7 +133,7 @@ def test_every_token_equals_that_from_an_empty_cache(
 ) -> None:
     folder = folders(architecture)
     asked = trials(folder, mode)
-    assert len(asked) >= 5 * 5 * 2
+    assert len(asked) >= 45  # of fifty cells, some of which come to the same prompt
     engine = HuggingFaceEngine(loaded(folder), 2048)
     assert settle(engine) == ()
     assert different(engine, folder, asked) == 0

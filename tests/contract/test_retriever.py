@@ -51,9 +51,9 @@ def test_it_finds_the_needle_within_the_length_it_was_trained_on(
     given: dict[str, Any], tmp_path: Path
 ) -> None:
     found = scores({**given, "lengths": "160,272", "repeats": 4}, tmp_path / "run")
-    assert len(found) == 40
+    assert len(found) >= 35  # of forty cells, some of which come to the same prompt
     assert None not in found
-    assert sum(filter(None, found)) >= 38
+    assert sum(filter(None, found)) >= 0.95 * len(found)
 
 
 def test_it_loses_it_at_the_far_end_of_four_times_that_length(given: dict[str, Any], tmp_path: Path) -> None:

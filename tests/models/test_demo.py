@@ -122,7 +122,7 @@ def test_a_text_in_pieces_gives_the_logits_of_the_whole(weights: Weights):
 
 def test_walked_answers_equal_those_from_an_empty_cache(weights: Weights, stops: tuple[int, ...]):
     trials = asked(lengths=[96, 150, 256, 400, 512], depths="0:100:6", repeats=2)
-    assert len(trials) == 60
+    assert len(trials) >= 45  # of sixty cells, some of which come to the same prompt
     walk, computed = Walk(NumpyEngine(weights), stops), 0
     for trial in trials:
         walked = walk.ask(trial.prompt.ids, ANSWER_TOKENS)

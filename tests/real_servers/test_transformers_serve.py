@@ -12,7 +12,7 @@ def flags(asking, *lengths):
 
 def test_it_finds_every_needle_within_the_trained_length(transformers_serve, asking):
     ended, records = asking.run(transformers_serve, *flags(asking, 64, 128, 256), "--repeats", 2)
-    assert len(records) == 18
+    assert len(records) == 17  # two depths of the shortest come to one prompt
     assert all(record["score"] == 1 for record in records)
     assert {record["prompt_tokens"] - record["prompt"]["tokens"] for record in records} == {8}
     assert "use --framing-tokens 8." in ended.stderr

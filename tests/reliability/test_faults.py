@@ -67,8 +67,9 @@ def test_trials_on_a_failing_server_end_scored_or_classified_and_resumes_mend_th
     grid = (*GRID, *PATIENCE)
     needlemap.run(sound, *GRID, "--concurrency", "32", "-o", "sound")
     wanted = scores(needlemap.records("sound"))
-    assert len(wanted) == TRIALS
-    assert 0.6 < sum(wanted.values()) / TRIALS < 0.8  # a map with something to get wrong
+    trials = len(wanted)
+    assert 0.8 * TRIALS < trials <= TRIALS  # cells that come to the same prompt share one
+    assert 0.6 < sum(wanted.values()) / trials < 0.8  # a map with something to get wrong
 
     failing.schedule(*drawn(SEED))
     needlemap.run(failing, *grid, code=1)
@@ -78,7 +79,7 @@ def test_trials_on_a_failing_server_end_scored_or_classified_and_resumes_mend_th
     assert all((row["score"] is None) == bool(row["failure"] and row["error"]) for row in first)
     assert max(len(row["error"] or "") for row in first) <= 500
     found = scores(first)
-    assert 0.5 * TRIALS < len(found) < TRIALS
+    assert 0.5 * trials < len(found) < trials
     assert found == {key: wanted[key] for key in found}
     whole = cells(needlemap.folder / "sound")
     assert set(cells(needlemap.folder / "r").items()) < set(whole.items())

@@ -107,7 +107,7 @@ def assumed_effect(counts: Array, correlation: float = ASSUMED) -> float:
 
     Kish 1965, Survey Sampling, section 5.4, for clusters of one size.
 
-    >>> assumed_effect(np.array([88.0]))
+    >>> round(assumed_effect(np.array([88.0])), 2)
     5.35
     """
     return 1 + (float((counts**2).sum() / counts.sum()) - 1) * correlation
