@@ -20,7 +20,7 @@ from needlemap.files import is_regular, make_folder, plain_name
 from needlemap.probes.base import BESIDE, FILE, Answers, CheckFile, Finding, Worst, kind_of, read_check
 from needlemap.probes.registry import PROBES, level
 from needlemap.probes.ways import Way, sizes_of, ways
-from needlemap.records.families import Families, begin_families
+from needlemap.records.families import Families, begin_families, fresh_folder
 from needlemap.records.folder import RunFolder, write_json
 from needlemap.settings.reading import configure
 from needlemap.settings.settings import Settings
@@ -29,7 +29,6 @@ from needlemap.trials.resolve import resolve
 
 SEED_BITS = 31
 LOGPROBS = ("openai", "hf", "demo")  # back ends that keep an answer's log-probabilities on request
-_OWN = ("lengths", "depths", "repeats", "first_repeat", "mode", "concurrency", "placement", "seed", "task")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +47,6 @@ class Asked:
         for name in self.probes:
             if name not in PROBES:
                 raise SettingsError(f"Unknown probe '{name}'. {did_you_mean(name, PROBES)}")
-        for name in _OWN:
-            if name in self.flags:
-                raise SettingsError(f"A check chooses its own {name}: leave --{name.replace('_', '-')} out.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +65,12 @@ class Check:
         return tuple(name for name in self.asked.probes if name != "reference" or self.asked.reference)
 
     @classmethod
-    def of(cls, asked: Asked, path: Path) -> Check:
-        """Begin one, or go on with what the folder holds. Raises NeedlemapError where that is another."""
-        seed = _seed(path)
+    def of(cls, asked: Asked, path: Path | None = None) -> Check:
+        """Begin one, or go on with what the folder holds; a fresh one where none is given. Raises
+        NeedlemapError where it holds another."""
+        seed = read_check(path).seed if path and is_regular(path / FILE) else randbits(SEED_BITS)
         first = _settled(asked, {}, seed)
+        path = path or fresh_folder(first, "check")
         plan = ways(sizes_of(asked.most, first.max_answer_tokens), asked.load, first.max_answer_tokens)
         if resolve(first).traits.serial:
             asked = replace(asked, probes=tuple(name for name in asked.probes if name != "load"))
@@ -108,11 +106,6 @@ def _one_by_one(way: Way) -> Way:
     """A way of asking a model that answers one prompt at a time, and is told no number of them."""
     own = {name: value for name, value in way.settings.items() if name != "concurrency"}
     return replace(way, settings=own)
-
-
-def _seed(path: Path) -> int:
-    """That of an earlier start, else a fresh one. Raises NeedlemapError for a file that is none of ours."""
-    return read_check(path).seed if is_regular(path / FILE) else randbits(SEED_BITS)
 
 
 def worst_in(path: Path, probe: str) -> Worst:

@@ -23,7 +23,7 @@ from needlemap.plan.reckoned import short
 from needlemap.probes.base import Finding
 from needlemap.probes.registry import PROBES
 from needlemap.prompts.prompt import Prompt
-from needlemap.records.families import Families, fresh_folder
+from needlemap.records.families import Families
 from needlemap.reports.closing import Tally
 from needlemap.reports.live import Lines, ShowingFace, View
 from needlemap.text.printable import show
@@ -33,18 +33,16 @@ PASSED, FAILED, UNDECIDED = 0, 1, 4
 
 def check_command(asked: Asked, out: Path | None, as_json: bool) -> int:
     """Ask, tell what each probe found; the exit code: 0 all pass, 1 one fails, 4 undecided."""
-    first = Check.of(asked, Path("check-not-begun"))
-    path = out or fresh_folder(next(iter(first.settings.values())), "check")
-    check = Check.of(asked, path)
+    check = Check.of(asked, out)
+    path = check.folder.path
     with terminable() as ending, CheckFace(check.folder) as face:
         asking = Asking(check, face, tell)
         try:
-            ending.run(asking.run())
+            findings = ending.run(asking.run())
         except KeyboardInterrupt:
             show(f"\nneedlemap: interrupted. To go on: the same command with -o {path}", file=sys.stderr)
             show_findings(check, check.findings(), as_json)
             return ending.code
-    findings = check.findings()
     show_findings(check, findings, as_json)
     if asking.stopped:
         rest = f" To go on: the same command with -o {path}"
@@ -61,7 +59,7 @@ def code_of(findings: Sequence[Finding]) -> int:
 def plan_check(asked: Asked, as_json: bool) -> None:
     """What a check would ask, way by way: prompts, tokens sent, and tokens that a server computes which
     caches prefixes; nothing is asked."""
-    check = Check.of(asked, Path("check-not-begun"))
+    check = Check.of(asked)
     rows, held = list[dict[str, Any]](), list[Prompt]()
     before = 0
     for name, experiment in built(check).items():
