@@ -80,6 +80,12 @@ def test_a_server_that_dies_ends_in_words_with_what_is_known(needlemap):
     assert "undecided" in ended.stdout
 
 
+def test_an_address_is_enough_lengths_are_then_another_vocabularys(needlemap, wire):
+    away = ("--model", "openai/m", "--base-url", wire.base_url, "--max-length", "400")
+    ended = needlemap("check", *away, "--max-answer-tokens", "24", "--probe", "cut", "-o", "c")
+    assert "note: the model's vocabulary is not known here: lengths count o200k_base's tokens" in ended.stderr
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

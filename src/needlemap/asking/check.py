@@ -17,6 +17,7 @@ from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session, make_model
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import is_regular, make_folder, plain_name
+from needlemap.models.base import Traits
 from needlemap.probes.base import BESIDE, FILE, Answers, CheckFile, Finding, Worst, kind_of, read_check
 from needlemap.probes.registry import PROBES, level
 from needlemap.probes.ways import Way, sizes_of, ways
@@ -28,6 +29,7 @@ from needlemap.trials.build import Experiment, prepare
 from needlemap.trials.resolve import resolve
 
 SEED_BITS = 31
+ANY = "o200k_base"  # counts lengths where the model's own vocabulary is not known
 LOGPROBS = ("openai", "hf", "demo")  # back ends that keep an answer's log-probabilities on request
 
 
@@ -69,10 +71,11 @@ class Check:
         """Begin one, or go on with what the folder holds; a fresh one where none is given. Raises
         NeedlemapError where it holds another."""
         seed = read_check(path).seed if path and is_regular(path / FILE) else randbits(SEED_BITS)
+        asked, traits = _counted(asked, seed)
         first = _settled(asked, {}, seed)
         path = path or fresh_folder(first, "check")
         plan = ways(sizes_of(asked.most, first.max_answer_tokens), asked.load, first.max_answer_tokens)
-        if resolve(first).traits.serial:
+        if traits.serial:
             asked = replace(asked, probes=tuple(name for name in asked.probes if name != "load"))
             plan = tuple(_one_by_one(way) for way in plan if "load" not in way.probes)
         wanted = {name for name in asked.probes if name != "reference" or asked.reference}
@@ -106,6 +109,18 @@ def _one_by_one(way: Way) -> Way:
     """A way of asking a model that answers one prompt at a time, and is told no number of them."""
     own = {name: value for name, value in way.settings.items() if name != "concurrency"}
     return replace(way, settings=own)
+
+
+def _counted(asked: Asked, seed: int) -> tuple[Asked, Traits]:
+    """A check whose lengths are some vocabulary's: any will do where nobody knows the model's own, as ways of
+    asking are only set beside each other. Raises SettingsError for what else is wrong."""
+    try:
+        return asked, resolve(_settled(asked, {}, seed)).traits
+    except SettingsError:
+        if "tokenizer" in asked.flags:
+            raise
+    asked = replace(asked, flags={**asked.flags, "tokenizer": ANY})
+    return asked, resolve(_settled(asked, {}, seed)).traits
 
 
 def worst_in(path: Path, probe: str) -> Worst:

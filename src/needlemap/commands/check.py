@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from needlemap.asking.check import Asked, Asking, Check, built
+from needlemap.asking.check import ANY, Asked, Asking, Check, built
 from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session
 from needlemap.commands.termination import terminable
@@ -35,6 +35,8 @@ def check_command(asked: Asked, out: Path | None, as_json: bool) -> int:
     """Ask, tell what each probe found; the exit code: 0 all pass, 1 one fails, 4 undecided."""
     check = Check.of(asked, out)
     path = check.folder.path
+    if check.asked.flags.get("tokenizer") != asked.flags.get("tokenizer"):
+        show(f"note: the model's vocabulary is not known here: lengths count {ANY}'s tokens", file=sys.stderr)
     with terminable() as ending, CheckFace(check.folder) as face:
         asking = Asking(check, face, tell)
         try:
