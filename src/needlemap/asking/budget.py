@@ -15,7 +15,7 @@ from math import inf
 from time import monotonic
 
 from needlemap.records.record import Record, UnreadRecord
-from needlemap.settings.prices import Prices
+from needlemap.settings.prices import Prices, summed
 from needlemap.settings.settings import Settings
 from needlemap.settings.units import duration_label
 
@@ -26,6 +26,10 @@ class Reserved:
 
     tokens: int
     usd: float
+
+    def __add__(self, other: Reserved) -> Reserved:
+        """Both together."""
+        return Reserved(self.tokens + other.tokens, self.usd + other.usd)
 
 
 @dataclass(slots=True)
@@ -112,8 +116,8 @@ class Budget:
     def most(self, prompts: Iterable[int], answer_tokens: int) -> Reserved:
         """What prompts of so many tokens may take together, every answer using its whole budget."""
         sizes = list(prompts)
-        usd = sum(self.prices.usd(size, 0, answer_tokens) or 0.0 for size in sizes)
-        return Reserved(sum(sizes) + answer_tokens * len(sizes), usd)
+        usd = summed((self.prices.usd(size, 0, answer_tokens) for size in sizes), of_known=True)
+        return Reserved(sum(sizes) + answer_tokens * len(sizes), usd or 0.0)
 
     def cuts(self, wanted: Reserved) -> bool:
         """Whether a limit in dollars or tokens may leave some of these requests out."""
@@ -177,9 +181,8 @@ class Budget:
 
     def _room(self, wanted: Reserved) -> bool:
         """Whether a request fits beside those that are open."""
-        tokens = self.tokens + wanted.tokens + sum(each.tokens for each in self._open)
-        usd = self.usd + wanted.usd + sum(each.usd for each in self._open)
-        return tokens <= (self.limit_tokens or inf) and usd <= (self.limit_usd or inf)
+        most = sum(self._open, Reserved(self.tokens, self.usd) + wanted)
+        return most.tokens <= (self.limit_tokens or inf) and most.usd <= (self.limit_usd or inf)
 
     def _reached(self, wanted: Reserved) -> str | None:
         """Why requests cannot be sent even when all that is open has ended; None if they may."""

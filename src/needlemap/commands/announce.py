@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -134,7 +133,7 @@ def _most(session: Session) -> list[str]:
         lines[0] += f"; ${most.usd:.4f} ({price_source(settings)})"
     if judge != 0:
         lines[0] += f"; judge: {'no price is known' if judge is None else f'${judge:.4f} more'}"
-    if limited and budget.cuts(replace(most, usd=most.usd + (judge or 0.0))):
+    if limited and budget.cuts(most + Reserved(0, judge or 0.0)):
         sure = _sure(session, budget)
         lines.append(
             f"note: a limit may cut this short ({budget.state()} used): {sure} of "
@@ -145,11 +144,10 @@ def _most(session: Session) -> list[str]:
 
 def _sure(session: Session, budget: Budget) -> int:
     """How many of the trials fit into what is left, all answers using their whole budget; shortest first."""
-    judge = judged_usd(session.experiment, session.todo[:1]) or 0.0
+    judge = Reserved(0, judged_usd(session.experiment, session.todo[:1]) or 0.0)
     total, sure = Reserved(0, 0.0), 0
     for trial in chain.from_iterable(by_length(session.todo)):
-        most = session.most([trial])
-        total = Reserved(total.tokens + most.tokens, total.usd + most.usd + judge)
+        total += session.most([trial]) + judge
         if budget.cuts(total):
             break
         sure += 1

@@ -13,7 +13,7 @@ from needlemap.errors import SettingsError
 from needlemap.plan.bins import lower_bound
 from needlemap.plan.cover import make_bins_of
 from needlemap.plan.summary import WORTH, Shape, Summary, Walked, any_order, summarise
-from needlemap.settings.prices import price_source
+from needlemap.settings.prices import price_source, summed
 from needlemap.settings.reading import checked
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
@@ -243,7 +243,7 @@ def _unnamed(row: Summary) -> dict[str, Any]:
 
 def sum_of(rows: Sequence[Summary]) -> Summary:
     """Families one behind the other, each with all lanes. useful: what each of them could use."""
-    sums = {name: _sum([getattr(row, name) for row in rows]) for name in _SUMMED}
+    sums: dict[str, Any] = {name: summed(getattr(row, name) for row in rows) for name in _SUMMED}
     computed = [row.computed / max(1, row.lanes) for row in rows]
     idle = sum(row.idle * each for row, each in zip(rows, computed, strict=True)) / max(1.0, sum(computed))
     alone = [row.computed - row.cut_loss for row in rows]
@@ -257,11 +257,6 @@ def sum_of(rows: Sequence[Summary]) -> Summary:
         any_order=sum(row.any_order * row.asked for row in rows) / max(1, sums["asked"]),
         **sums,
     )
-
-
-def _sum(values: Sequence[Any]) -> Any:
-    """A sum; None where any is unknown."""
-    return None if None in values else sum(values)
 
 
 def short(tokens: int) -> str:

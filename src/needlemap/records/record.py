@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import Annotated, Any
 
 from pydantic import (
@@ -252,10 +253,38 @@ class Record(BaseModel):
         """The prompt's tokens by our own count, of the vocabulary that the model was fed."""
         return (self.prompt.fed_tokens or self.prompt.tokens) if self.prompt else 0
 
+    @property
+    def sent_tokens(self) -> int | None:
+        """The prompt's tokens as the server counted them, else as we did; None where nobody did."""
+        ours = self.prompt.tokens if self.prompt else None
+        return ours if self.prompt_tokens is None else self.prompt_tokens
+
     def line(self) -> bytes:
         """Its JSON line."""
         return self.model_dump_json(by_alias=True, exclude_defaults=False).encode() + b"\n"
 
+
+def costs_of(records: Iterable[Record]) -> dict[str, float | None]:
+    """What records cost together, to six decimals; None where none of them says.
+
+    usd: of the model's answers, and of what was sent and could not be read. seconds: of latency, which
+    overlaps between lanes.
+    """
+    rows = list(records)
+    sums = {name: summed(map(read, rows), of_known=True) for name, read in _COSTS.items()}
+    return {name: None if found is None else round(found, 6) for name, found in sums.items()}
+
+
+_COSTS: dict[str, Callable[[Record], float | None]] = {
+    "prompt_tokens": lambda record: None if record.latency_s is None else record.sent_tokens,
+    "cached_tokens": attrgetter("cached_tokens"),
+    "planned_tokens": attrgetter("shared_tokens"),
+    "completion_tokens": attrgetter("completion_tokens"),
+    "thinking_tokens": attrgetter("thinking_tokens"),
+    "usd": attrgetter("asked_usd"),
+    "judge_usd": attrgetter("judge_usd"),
+    "seconds": attrgetter("latency_s"),
+}
 
 SCORED = "scored"
 REFUSED = "refused by the model"

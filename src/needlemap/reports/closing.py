@@ -18,9 +18,10 @@ from needlemap.maps.cube import AskedPrompt
 from needlemap.maps.intervals import wilson
 from needlemap.records.folder import RunFolder, scorer_of
 from needlemap.records.loaded import kept, load_run
-from needlemap.records.record import Record, outcome_counts, outcome_lines
+from needlemap.records.record import Record, costs_of, outcome_counts, outcome_lines
 from needlemap.records.run_file import outdated, ruled
 from needlemap.reports.labels import interval_label, score_label
+from needlemap.settings.prices import summed
 from needlemap.settings.settings import LEAST_FRAMING
 from needlemap.settings.units import duration_label
 from needlemap.text.printable import printable
@@ -183,7 +184,7 @@ def usage_lines(records: Iterable[Record], *, remote: bool, framing_tokens: int 
     answered = [record for record in records if record.latency_s is not None and not record.rescored]
     counted = [record for record in answered if record.prompt_tokens is not None]
     if answered and remote and not counted:
-        promise = sum(record.shared_tokens or 0 for record in answered)
+        promise = costs_of(answered)["planned_tokens"]
         cached = f", and whether the planned {promise:,} came from its cache" if promise else ""
         return [f"the server reports no usage: nobody knows how many tokens it counted{cached}"]
     return [
@@ -195,27 +196,23 @@ def usage_lines(records: Iterable[Record], *, remote: bool, framing_tokens: int 
 def judge_lines(records: Iterable[Record]) -> list[str]:
     """What a judge's verdicts cost; nothing where none was paid for."""
     costs = [record.judge_usd for record in records]
-    paid = sum(cost or 0.0 for cost in costs)
-    unknown = costs.count(None)
+    paid, unknown = summed(costs, of_known=True), costs.count(None)
     if not paid and not unknown:
         return []
-    return [f"judge: ${paid:.4f}" + (f", and {unknown:,} verdicts at an unknown price" if unknown else "")]
+    more = f", and {unknown:,} verdicts at an unknown price" if unknown else ""
+    return [f"judge: ${paid or 0.0:.4f}{more}"]
 
 
 def cache_lines(records: Iterable[Record], *, remote: bool = False) -> list[str]:
     """Cached tokens beside the plan's promise."""
-    answered = [record for record in records if record.latency_s is not None and not record.rescored]
-    promise = sum(record.shared_tokens or 0 for record in answered)
-    if all(record.cached_tokens is None for record in answered):
+    costs = costs_of(record for record in records if record.latency_s is not None and not record.rescored)
+    cached, promise = costs["cached_tokens"], costs["planned_tokens"]
+    if cached is None:
         if not (remote and promise):
             return []
         return [f"cached: not reported by the server, so nobody knows (planned: {promise:,})"]
-    cached = sum(record.cached_tokens or 0 for record in answered)
-    asked = sum(
-        _asked(record) if record.prompt_tokens is None else record.prompt_tokens for record in answered
-    )
     plan = f"; planned {promise:,}" if promise else ""
-    return [f"cached: {cached:,} of {asked:,} prompt tokens{plan}"]
+    return [f"cached: {cached:,} of {costs['prompt_tokens'] or 0:,} prompt tokens{plan}"]
 
 
 def _length_lines(counted: Sequence[Record], framing_tokens: int) -> list[str]:
@@ -286,7 +283,7 @@ class Tally:
             self._paid(record.asked_usd)
 
     def _paid(self, usd: float | None) -> None:
-        self.usd = None if self.usd is None or usd is None else self.usd + usd
+        self.usd = summed([self.usd, usd])
 
     def line(self, *, over: bool = False) -> str:
         """Done of total, failures, tokens, money, and while it goes on rate and time left: what is known."""

@@ -19,10 +19,10 @@ from typing import Any
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.maps.effective import RULES, effective_length, parse_rule
 from needlemap.records.loaded import Loaded
+from needlemap.records.record import costs_of
 from needlemap.reports.figures.figure import Figure, Shown, figure_bytes
 from needlemap.reports.labels import told_apart
 from needlemap.reports.page.payload import fact_rows, value_text
-from needlemap.reports.page.trials import total
 from needlemap.reports.table import Table, cells_table
 from needlemap.settings.grid import percent
 
@@ -77,11 +77,9 @@ def _scalars(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float |
     yield from _effective(run, rules)
     yield "trials/scored", sum(record.scored for record in records)
     yield "trials/missing", run.map.missing
-    yield "tokens/prompt", total(record.prompt_tokens for record in records)
-    yield "tokens/cached", total(record.cached_tokens for record in records)
-    yield "tokens/completion", total(record.completion_tokens for record in records)
-    yield "usd", total(record.asked_usd for record in records)
-    yield "usd_judge", total(record.judge_usd for record in records)
+    costs = costs_of(records)
+    yield from ((f"tokens/{name}", costs[f"{name}_tokens"]) for name in ("prompt", "cached", "completion"))
+    yield from (("usd", costs["usd"]), ("usd_judge", costs["judge_usd"]))
 
 
 def _share(value: float | None) -> float | None:

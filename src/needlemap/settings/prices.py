@@ -5,7 +5,7 @@ A model without a known price costs None, never 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -63,10 +63,15 @@ class Prices:
         return _listed(self.provider, self.model, prompt_tokens, cached_tokens, answer_tokens)
 
 
-def summed(costs: Sequence[float | None]) -> float | None:
-    """A sum; None where any is unknown."""
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if len(known) == len(costs) else None
+def summed(amounts: Iterable[float | None], *, of_known: bool = False) -> float | None:
+    """The sum of tokens, dollars or seconds. None where any is unknown; of_known: only where all are.
+
+    >>> summed([1, None]), summed([1, None], of_known=True), summed([]), summed([], of_known=True)
+    (None, 1, 0, None)
+    """
+    rows = list(amounts)
+    known = [amount for amount in rows if amount is not None]
+    return sum(known) if (known if of_known else len(known) == len(rows)) else None
 
 
 def price_source(settings: Settings) -> str:

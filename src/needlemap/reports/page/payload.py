@@ -17,13 +17,13 @@ from needlemap.maps.cube import Cube
 from needlemap.maps.effective import RULES, effective_length, parse_rule
 from needlemap.maps.map import Map
 from needlemap.records.loaded import Loaded
-from needlemap.records.record import Record, outcome_counts, outcome_lines
+from needlemap.records.record import Record, costs_of, outcome_counts, outcome_lines
 from needlemap.records.run_file import outdated
 from needlemap.reports.closing import balance_lines, cache_lines, placeless_lines
 from needlemap.reports.labels import NOT_ASKED, Layout, length_labels, make_layout, row_labels
 from needlemap.reports.page.curves import by_depth, by_length, difference, effective_row
 from needlemap.reports.page.sheets import Cast, Subject, make_sheets, order_views
-from needlemap.reports.page.trials import cell_columns, share, tokens_of, total, unasked_of
+from needlemap.reports.page.trials import cell_columns, share, unasked_of
 from needlemap.reports.style import CHANGES, DARK_CHANGES, PALETTE, PALETTES, palette_colours
 from needlemap.reports.summary import summary_lines
 from needlemap.secrets import hidden
@@ -218,24 +218,16 @@ EXAMPLES = 3  # different messages shown for each kind of failure
 
 
 def totals(run: Loaded) -> dict[str, Any]:
-    """Sums over all trials, None where nobody counted. seconds: of latency, which overlaps between lanes.
-    usd: of the model's answers, and of what was sent and could not be read; judge_usd: of verdicts, None
-    without a judge that costs."""
-    records = run.records
+    """Counts of trials, and what they cost together; judge_usd is None without a judge that costs."""
+    records, costs = run.records, costs_of(run.records)
     scored = sum(record.scored for record in records)
     return {
         "trials": scored + run.map.missing,
         "scored": scored,
         "missing": run.map.missing,
         "unasked": sum(map(unasked_of, run.map.cells)),
-        "prompt_tokens": total(tokens_of(record) for record in records if record.latency_s is not None),
-        "cached_tokens": total(record.cached_tokens for record in records),
-        "planned_tokens": total(record.shared_tokens for record in records),
-        "completion_tokens": total(record.completion_tokens for record in records),
-        "thinking_tokens": total(record.thinking_tokens for record in records),
-        "usd": total(record.asked_usd for record in records),
-        "judge_usd": total(record.judge_usd for record in records) or None,
-        "seconds": total(record.latency_s for record in records),
+        **costs,
+        "judge_usd": costs["judge_usd"] or None,
         "cache_lines": cache_lines(records),
     }
 

@@ -41,7 +41,7 @@ def cell_columns(map: Map, layout: Layout, prompts: Sequence[AskedPrompt]) -> di
         "missing": [cell.missing for cell in map.cells],
         "unasked": [unasked_of(cell) for cell in map.cells],
         "failures": [dict(sorted(cell.failures.items())) for cell in map.cells],
-        "tokens": [mean(tokens_of(record) for record in row) for row in found],
+        "tokens": [mean(record.sent_tokens for record in row) for row in found],
         "cached": [mean(record.cached_tokens for record in row) for row in found],
         "planned": [mean(record.shared_tokens for record in row) for row in found],
     }
@@ -64,12 +64,6 @@ def by_cell(map: Map, prompts: Sequence[AskedPrompt]) -> list[list[Record]]:
 def place(cell: CellScore) -> Place:
     """Where a cell stands."""
     return cell.length_tokens, cell.depth
-
-
-def tokens_of(record: Record) -> int | None:
-    """A prompt's tokens: as the server counted them, else as we did; None where nobody did."""
-    ours = record.prompt.tokens if record.prompt else None
-    return ours if record.prompt_tokens is None else record.prompt_tokens
 
 
 def _repeat(record: Record) -> tuple[int, str]:
@@ -281,7 +275,7 @@ _SHOWN: dict[str, Shown] = {
         lambda record, text, detail: text(record.thinking and record.thinking[: detail.answer])
     ),
     "by": _as_in_tables("answered_by"),
-    "tokens": _each(lambda record, *_: tokens_of(record)),
+    "tokens": _each(lambda record, *_: record.sent_tokens),
     "cached": _as_in_tables("cached_tokens"),
     "planned": _as_in_tables("planned_tokens"),
     "completion": _as_in_tables("completion_tokens"),
@@ -342,9 +336,3 @@ def mean(values: Iterable[float | None]) -> float | None:
     """Mean of what is known, to one decimal; None when nothing is."""
     known = [value for value in values if value is not None]
     return round(sum(known) / len(known), 1) if known else None
-
-
-def total(values: Iterable[float | None]) -> float | None:
-    """Sum of what is known, to six decimals; None when nothing is."""
-    known = [value for value in values if value is not None]
-    return round(sum(known), 6) if known else None
