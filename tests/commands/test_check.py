@@ -47,6 +47,34 @@ def test_a_sound_model_passes_every_probe_that_is_asked(check, needlemap):
     assert len(needlemap.records("c/grid-160")) == asked  # a second start asks nothing twice
 
 
+def test_each_size_has_prompts_that_are_met_cold_and_warm_then(check, needlemap):
+    (nats,) = check("--probe", "nats")["probes"]
+    assert (nats["state"], nats["n"]) == ("pass", 24)
+    for length in (160, 202, 256):
+        cold = {row["prompt"]["sha256"]: row for row in needlemap.records(f"c/empty-{length}")}
+        for name in ("warm", "rewarm"):
+            warm = [row for row in needlemap.records(f"c/{name}-{length}") if row["length_tokens"] == length]
+            assert {row["prompt"]["sha256"] for row in warm} == set(cold)
+            for row in warm:
+                met = cold[row["prompt"]["sha256"]]["cached_tokens"], row["cached_tokens"]
+                assert met[0] < 16 < 0.4 * row["prompt_tokens"] < met[1]
+
+
+def test_a_limit_that_may_end_a_check_leaves_its_order_as_it_is(check, needlemap):
+    (nats,) = check("--probe", "nats", "--minutes", "10", "--limit-tokens", "1M")["probes"]
+    assert nats["state"] == "pass"
+    warm = [row for row in needlemap.records("c/warm-160") if row["length_tokens"] == 160]
+    assert min(row["cached_tokens"] for row in warm) > 60
+
+
+def test_no_probe_passes_on_a_few_answers(check):
+    """A limit ends the check after its first four prompts."""
+    found = check("--probe", "stop", "--limit-tokens", "700", code=4)
+    (stop,) = found["probes"]
+    assert stop["state"] == "undecided"
+    assert stop["said"].endswith("are too few to tell, 6 are the least")
+
+
 def test_the_plan_counts_prompts_and_tokens_and_asks_nothing(needlemap):
     said = json.loads(needlemap("check", *SMALL, "--plan", "--json").stdout)
     assert said["total"]["prompts"] == sum(row["prompts"] for row in said["ways"])

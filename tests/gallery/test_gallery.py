@@ -12,7 +12,9 @@ from needlemap.probes.base import ALPHA, Known, lost_tail, strata_tail, upper_ta
 from needlemap.probes.registry import PROBES, level
 
 
-@pytest.mark.parametrize("name", ["last-block-of-a-hit", "cut-and-told", "never-ends"])
+@pytest.mark.parametrize(
+    "name", ["last-block-of-a-hit", "off-by-one-after-a-hit", "cut-and-told", "never-ends"]
+)
 def test_a_fault_is_found_by_its_own_probe_and_shown_with_a_link(tmp_path, name):
     mutant = next(each for each in MUTANTS if each.name == name)
     findings = examined(mutant, tmp_path / "c", (mutant.probe,))

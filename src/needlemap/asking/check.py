@@ -19,7 +19,7 @@ from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import is_regular, make_folder, plain_name
 from needlemap.models.base import Traits
 from needlemap.probes.base import BESIDE, FILE, Answers, CheckFile, Finding, Worst, kind_of, read_check
-from needlemap.probes.registry import PROBES, level
+from needlemap.probes.registry import PROBES, examined, level
 from needlemap.probes.ways import Way, sizes_of, ways
 from needlemap.records.families import Families, begin_families, fresh_folder
 from needlemap.records.folder import RunFolder, write_json
@@ -80,6 +80,7 @@ class Check:
             plan = tuple(_one_by_one(way) for way in plan if "load" not in way.probes)
         wanted = {name for name in asked.probes if name != "reference" or asked.reference}
         plan = tuple(way for way in plan if not way.probes or wanted.intersection(way.probes))
+        plan = (plan[0], *map(_without_canary, plan[1:]))
         settled = {way.name: _settled(asked, way.settings, seed) for way in plan}
         elsewhere = {
             f"{BESIDE}{way.name}": _settled(asked, way.settings, seed, asked.reference)
@@ -102,13 +103,18 @@ class Check:
     def findings(self) -> list[Finding]:
         """What each probe makes of it."""
         answers = self.answers()
-        return [PROBES[name].test(answers) for name in self.probes]
+        return [examined(name, answers) for name in self.probes]
 
 
 def _one_by_one(way: Way) -> Way:
     """A way of asking a model that answers one prompt at a time, and is told no number of them."""
     own = {name: value for name, value in way.settings.items() if name != "concurrency"}
     return replace(way, settings=own)
+
+
+def _without_canary(way: Way) -> Way:
+    """A way of asking that begins with its own first prompt: the canary was sent before the first way."""
+    return replace(way, settings={**way.settings, "canary": False})
 
 
 def _counted(asked: Asked, seed: int) -> tuple[Asked, Traits]:
@@ -210,6 +216,7 @@ class Asking:
 
     async def _take(self, name: str, settings: Settings, turns: Turns) -> None:
         session = Session.open(prepare(settings), self.check.folder.folder(name))
+        session = replace(session, whole=True)
         outcome = await turns.take(name, session)
         if outcome is not None and outcome.over:
             self.stopped = _why(outcome)

@@ -61,7 +61,7 @@ class Session:
     """An experiment and the folder it fills. todo: trials to ask, in order; done: how many were scored.
 
     budget: what may be spent and, once it runs, what was. until: what ends it early, if anything does.
-    seeker: chooses what comes after it, where it seeks.
+    seeker: chooses what comes after it, where it seeks. whole: it is asked in its order whatever may end it.
     """
 
     experiment: Experiment
@@ -71,6 +71,7 @@ class Session:
     budget: Budget
     until: Until | None = None
     seeker: Seeker | None = None
+    whole: bool = False
 
     def next(self) -> Session | None:
         """What comes behind it; None where nothing does."""
@@ -193,6 +194,8 @@ class Session:
         verdict may end it."""
         if self.until is not None:
             return self.until.layers(walk)
+        if self.whole:
+            return [walk]
         settings = self.experiment.settings
         timed = settings.limit_time is not None and settings.mode not in GRID_MODES
         return by_length(walk) if timed or self.budget.cuts(self.most(walk)) else [walk]

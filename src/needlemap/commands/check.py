@@ -67,7 +67,7 @@ def plan_check(asked: Asked, as_json: bool) -> None:
     for name, experiment in built(check).items():
         prompts = [trial.prompt for trial in experiment.trials]
         held += prompts
-        computed = _computed(held)
+        computed = max(before, _computed(held))
         sent = sum(prompt.asked_tokens for prompt in prompts)
         rows.append({"way": name, "prompts": len(prompts), "sent": sent, "computed": computed - before})
         before = computed

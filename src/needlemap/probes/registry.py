@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from needlemap.probes import beside, within
 from needlemap.probes.base import ALPHA, Answers, Finding
@@ -64,6 +64,18 @@ PROBES: Mapping[str, Probe] = {
         beside.reference,
     ),
 }
+
+
+LEAST = 6  # answers or pairs without which no probe passes
+
+
+def examined(name: str, answers: Answers) -> Finding:
+    """What a probe makes of the answers so far. Few of them show a fault, but never that there is none."""
+    found = PROBES[name].test(answers)
+    if found.state != "pass" or found.n >= LEAST:
+        return found
+    said = f"{found.said}: {found.n} are too few to tell, {LEAST} are the least"
+    return replace(found, state="undecided", said=said)
 
 
 def level(probes: int) -> float:

@@ -17,10 +17,12 @@ from needlemap.errors import SettingsError
 SIZES = 3
 COMB = 16  # consecutive lengths, and consecutive places of a needle
 DEPTHS, HEAD, MIDDLE, LATE = (0.0, 50.0, 90.0), 0.0, 50.0, 90.0  # percent
-OTHER = (
-    40.0  # a place whose prompts are in the cache, one time in two, when those of the grid are asked again
-)
 FRESH = 1000  # first repeat of what is asked under load: prompts that no cache holds
+UNMET = 2000  # first repeat of what is met cold, and warm then
+_BEFORE = {
+    "warm": 2 * COMB,
+    "rewarm": COMB,
+}  # tokens that the prompt before them is shorter, which warms them
 _BEHIND = 2  # tokens of haystack behind a needle near the end, at least: a block of a cache covers both
 _SIXTEENTH = 16
 _SPARE = 64  # tokens that a prompt needs beside its haystack, at the least
@@ -29,16 +31,17 @@ _SPARE = 64  # tokens that a prompt needs beside its haystack, at the least
 @dataclass(frozen=True, slots=True)
 class Counts:
     """How much is asked of a size: repeats of the grid, of the combs, and of those without a cache; which
-    lengths of a comb these are; prompts under load."""
+    lengths of a comb these are; prompts under load; prompts that are met cold, and warm then."""
 
     repeats: int
     teeth: int
     cold: int
     every: int
     loaded: int
+    warmed: int
 
 
-_COUNTS = (Counts(20, 6, 6, 2, 32), Counts(6, 3, 3, 4, 8), Counts(2, 2, 1, 4, 4))
+_COUNTS = (Counts(20, 6, 6, 2, 32, 16), Counts(6, 3, 3, 4, 8, 6), Counts(2, 2, 1, 4, 4, 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +78,17 @@ def ways(sizes: tuple[int, int, int], load: int, answer_tokens: int) -> tuple[Wa
         for way in (
             *_plain(length, counts),
             *_combs(length, counts, length - answer_tokens - _SPARE),
+            *_warmed(length, counts),
             *_under_load(length, counts, load),
         )
     )
 
 
 def _plain(length: int, counts: Counts) -> list[Way]:
-    """A small grid, once more as it was, and once more behind other prompts."""
-    grid = {"lengths": [length], "repeats": counts.repeats, "concurrency": 1}
-    again = ("same", "nats")
-    return [
-        Way(f"grid-{length}", length, (), {**grid, "depths": list(DEPTHS)}),
-        Way(f"again-1-{length}", length, again, {**grid, "depths": list(DEPTHS)}),
-        Way(f"again-2-{length}", length, again, {**grid, "depths": [*DEPTHS, OTHER]}),
-    ]
+    """A small grid, and the same twice more."""
+    grid = {"lengths": [length], "depths": list(DEPTHS), "repeats": counts.repeats, "concurrency": 1}
+    again = [Way(f"again-{number}-{length}", length, ("same",), grid) for number in (1, 2)]
+    return [Way(f"grid-{length}", length, (), grid), *again]
 
 
 def _combs(length: int, counts: Counts, room: int) -> list[Way]:
@@ -106,6 +106,17 @@ def _combs(length: int, counts: Counts, room: int) -> list[Way]:
         Way(f"cold-{length}", length, ("cache",), {**shared, **cold}),
         Way(f"edges-{length}", length, ("edges",), {**shared, **edges}),
     ]
+
+
+def _warmed(length: int, counts: Counts) -> list[Way]:
+    """Prompts that begin with a needle of their own, so that no cache holds anything of them; the same, each
+    behind a shorter one that begins alike; and so again behind one of another length."""
+    met = {"depths": [HEAD], "first_repeat": UNMET, "repeats": counts.warmed, "mode": "single"}
+    found = [Way(f"empty-{length}", length, ("nats",), {**met, "lengths": [length], "concurrency": 1})]
+    for name, less in _BEFORE.items():
+        both = {**met, "lengths": [length - less, length], "concurrency": 1}
+        found.append(Way(f"{name}-{length}", length, ("nats",), both))
+    return found
 
 
 def _under_load(length: int, counts: Counts, load: int) -> list[Way]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import takewhile
+from statistics import median
 
 from needlemap.maps.intervals import wilson
+from needlemap.models.base import Logprobs
 from needlemap.probes import known
 from needlemap.probes.base import (
     LEAST_HITS,
@@ -31,9 +34,10 @@ from needlemap.text.matching import held, plain
 
 Row = tuple[str, Record]
 _RESIDUES = (2, 4, 8, 16)  # of lengths, and of a needle's place, that kernels and blocks go by
-_EMPTY = 0.1  # share of a prompt that a cache held, below which it was empty
 _CLEAR = 0.2  # tokens' share that a server must leave out before a cut is told without a test
 _FAR = 0.5  # share of answers by which near and far must differ to be said
+LEAST_NATS = 0.02  # a token: margins that move by less are no finding
+ROUNDED_NATS = 0.25  # a token: two steps of bfloat16 between 16 and 32, where logits lie
 TOLD_NATS = 0.02  # mean difference of an answer's log-probabilities that is told, at the least
 TIMES = 3  # what equal askings differ by is no finding below so many times as much
 
@@ -224,33 +228,53 @@ def stop(answers: Answers) -> Finding:
 
 
 def nats(answers: Answers) -> Finding:
-    """Is the same answer as likely from a warm cache as from an empty one?
+    """Is a model as sure of the same answer behind a warm cache as behind an empty one?
 
-    A repeat's first prompts met a cache that held nothing of them, and one that did when they were asked
-    again. The others were asked alike both times: what they differ by is the server's own noise.
+    Each prompt was met cold, then warm behind two others. What the two warm askings differ by is the server's
+    own noise: of a sound one the cold asking is as likely as not to differ by less.
     """
-    moved = list[tuple[float, bool, Row]]()
-    first = answers.found("grid", prompt)
-    for way, right in answers.of("again"):
-        left = first[prompt(right)][1] if prompt(right) in first else right
-        if left is not right and left.logprobs and right.logprobs and left.answer == right.answer:
-            apart = abs(left.logprobs.mean - right.logprobs.mean)
-            moved.append((apart, _warmed(left, right), (way, right)))
-    usual = max((apart for apart, warmed, _ in moved if not warmed), default=0.0)
-    told, warm = max(TOLD_NATS, TIMES * usual), [row for row in moved if row[1]]
-    beyond = [row for row in warm if row[0] > told]
-    if not warm:
-        said = "no log-probabilities are given" if not moved else "no prompt was met cold, and warm then"
-        return Finding("nats", "undecided", 0, said)
-    p = upper_tail(len(beyond), len(warm), NOISE)
-    said = f"{len(beyond)} of {len(warm)} answers move by over {told:.2g} nats a token once cached"
+    cold, again = answers.found("empty", prompt), answers.found("rewarm", prompt)
+    moved = list[tuple[float, float, Row]]()
+    for way, warm in answers.of("warm"):
+        if (at := prompt(warm)) in cold and at in again:
+            apart, usual = margin_apart(cold[at][1], warm), margin_apart(warm, again[at][1])
+            if apart is not None and usual is not None:
+                moved.append((apart, usual, (way, warm)))
+    if not moved:
+        return Finding("nats", "undecided", 0, "no log-probabilities are given")
+    beyond = [(apart, row) for apart, usual, row in moved if apart > _told(usual)]
+    n, p = len(moved), upper_tail(len(beyond), len(moved), 0.5)
+    cached, usual = median(row[0] for row in moved), median(row[1] for row in moved)
+    said = f"margins move by {cached:.2g} nats a token once cached, by {usual:.2g} when asked again"
     if p > answers.level:
-        return Finding("nats", "pass", len(warm), said, p=p)
-    most, worst = max(row[0] for row in beyond), worst_of([row[2] for row in beyond])
-    return Finding("nats", "fail", len(warm), said, most, p=p, worst=worst, known=known.NATS)
+        return Finding("nats", "pass", n, f"{said}: {len(beyond)} of {n} by more", cached, p=p)
+    worst = worst_of(row for _, row in beyond)
+    return Finding("nats", "fail", n, said, cached, p=p, worst=worst, known=known.NATS)
 
 
-def _warmed(first: Record, again: Record) -> bool:
-    """Whether a prompt met an empty cache first and a warm one then, by the server's word or by the plan."""
-    held = [max(each.cached_tokens or 0, each.shared_tokens or 0) for each in (first, again)]
-    return held[0] < _EMPTY * first.own_tokens <= held[1]
+def _told(usual: float) -> float:
+    """Nats by which a margin must move to be told, beside what two equal askings differ by.
+
+    Where these are the same to the last bit, they do not tell in which precision a server rounds.
+    """
+    return max(LEAST_NATS, TIMES * usual) if usual else ROUNDED_NATS
+
+
+def margin_apart(one: Record, other: Record) -> float | None:
+    """By how many nats a token the margins of two answers over the runners-up differ, as far as they say the
+    same; None where nothing is known of them.
+
+    Unlike a probability, a margin moves also where a model is all but sure.
+    """
+    if one.logprobs is None or other.logprobs is None:
+        return None
+    both = zip(_margins(one.logprobs), _margins(other.logprobs), strict=False)
+    alike = takewhile(lambda pair: pair[0][0] == pair[1][0], both)
+    apart = [abs(left - right) for (_, left), (_, right) in alike]
+    return sum(apart) / len(apart) if apart else None
+
+
+def _margins(told: Logprobs) -> list[tuple[str, float]]:
+    """Each token and its margin over the likeliest other one; without that its own log-probability."""
+    rows = zip(told.tokens, told.nats, told.other_nats, strict=True)
+    return [(token, own - (other or 0.0)) for token, own, other in rows]
