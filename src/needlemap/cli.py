@@ -52,18 +52,12 @@ def run(
     preset: arguments.Preset = None,
     out: arguments.Out = None,
     live: arguments.Live = False,
-    difficulty: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto|FILE|RUN",
-            help="auto: make the task harder until the model scores 60 to 95, and keep that difficulty; "
-            "FILE or RUN: one that was kept.",
-        ),
-    ] = None,
+    difficulty: arguments.Difficulty = None,
     trust_run: arguments.TrustRun = False,
     json: arguments.Json = False,
     fail_under: arguments.FailUnder = None,
     map: arguments.AsMap = False,
+    junit: arguments.JUnit = None,
     *,
     replicas: ReplicaFlags,
     **flags: Any,
@@ -75,7 +69,7 @@ def run(
     each = _each(preset, flags, None if auto else difficulty, trust_run)
     from needlemap.commands.run import Showing, run_command
 
-    showing = Showing(live, json, fail_under, map)
+    showing = Showing(live, json, fail_under, map, junit)
     if auto:
         from needlemap.commands.difficulty import auto_command
 
@@ -94,6 +88,7 @@ def check(
     out: arguments.Out = None,
     plan: arguments.PlanOnly = False,
     json: arguments.Json = False,
+    junit: arguments.JUnit = None,
     trust_run: arguments.TrustRun = False,
     **flags: Any,
 ) -> None:
@@ -110,7 +105,7 @@ def check(
     if plan:
         plan_check(asked, json)
         return
-    raise typer.Exit(check_command(asked, out, json))
+    raise typer.Exit(check_command(asked, out, json, junit))
 
 
 @app.command(cls=GroupedCommand)
@@ -237,22 +232,22 @@ def import_(
 def compare(
     first: arguments.First,
     second: arguments.Second,
-    margin: Annotated[
-        float | None, typer.Option(help="The loss in points that does not matter (2 if not given).")
-    ] = None,
-    fail_if_worse: Annotated[
-        float | None, typer.Option(help="As --margin, and exit with 1 where B is worse, 4 where undecided.")
-    ] = None,
-    on_undecided: Annotated[
-        str, typer.Option(help="With --fail-if-worse: 'fail' exits with 4 where undecided, 'pass' with 0.")
-    ] = "fail",
+    margin: arguments.Margin = None,
+    fail_if_worse: arguments.FailIfWorse = None,
+    on_undecided: arguments.OnUndecided = "fail",
+    answers: arguments.Answers = False,
+    fail_if_answers_differ: arguments.FailIfAnswersDiffer = None,
+    label: arguments.Labels = None,
     sequential: arguments.Sequential = False,
     json: arguments.Json = False,
+    junit: arguments.JUnit = None,
 ) -> None:
     """Tell whether one run is worse than another. Pair by pair: difference, interval, verdict."""
-    from needlemap.commands.report import compare_command
+    from needlemap.commands.compare import Wanted, compare_command
 
-    raise typer.Exit(compare_command(first, second, margin, fail_if_worse, on_undecided, json, sequential))
+    labels = tuple(label or ())
+    typed = margin, fail_if_worse, on_undecided, answers, fail_if_answers_differ, labels, sequential, json
+    raise typer.Exit(compare_command(first, second, Wanted(*typed, junit)))
 
 
 @app.command(name="list")

@@ -47,6 +47,7 @@ def test_it_shows_a_row_a_family_and_the_verdict_on_their_mean(compare):
         "A 75.0, B 52.8: difference -22.2 points [-30.4, -13.3]",
         "108 pairs, 6 haystacks",
         "B lost 24, gained 0; p=0.031 (sign flips of whole haystacks; least possible 0.031)",
+        "answers: 62 of 108 pairs identical, 46 differ (42.6 %)",
         "3 families' verdicts are 3 chances to err: go by the one on their mean",
         "verdict: worse (the whole 95 % interval is a loss of more than 2 points)",
     ]

@@ -194,6 +194,40 @@ Sequential = Annotated[
         help="A verdict that holds however often you look.",
     ),
 ]
+Difficulty = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|FILE|RUN",
+        help="auto: make the task harder until the model scores 60 to 95, and keep that difficulty; "
+        "FILE or RUN: one that was kept.",
+    ),
+]
+Margin = Annotated[
+    float | None, typer.Option(help="The loss in points that does not matter (2 if not given).")
+]
+FailIfWorse = Annotated[
+    float | None, typer.Option(help="As --margin, and exit with 1 where B is worse, 4 where undecided.")
+]
+OnUndecided = Annotated[
+    str, typer.Option(help="With --fail-if-worse: 'fail' exits with 4 where undecided, 'pass' with 0.")
+]
+Answers = Annotated[
+    bool, typer.Option("--answers", help="Also which answers differ: the first ones, by length, by depth.")
+]
+FailIfAnswersDiffer = Annotated[
+    float | None,
+    typer.Option(
+        metavar="PERCENT",
+        help="Exit with 1 where more of B's answers than this differ from A's: 0 for a refactoring.",
+    ),
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option(help="What to call a run, as f16 and q4; give it twice. Then B is not A made again."),
+]
+JUnit = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Also write the verdicts as JUnit XML, for CI.")
+]
 CHECKED = (  # settings that a check takes, beside the model's own
     *("template", "haystack", "haystack_path", "retries", "timeout_s", "prices", "quiet"),
     *("limit_usd", "limit_tokens", "requests_per_minute", "tokens_per_minute"),

@@ -25,13 +25,14 @@ from needlemap.probes.registry import PROBES
 from needlemap.prompts.prompt import Prompt
 from needlemap.records.families import Families
 from needlemap.reports.closing import Tally
+from needlemap.reports.junit import Case, write_junit
 from needlemap.reports.live import Lines, ShowingFace, View
 from needlemap.text.printable import show
 
 PASSED, FAILED, UNDECIDED = 0, 1, 4
 
 
-def check_command(asked: Asked, out: Path | None, as_json: bool) -> int:
+def check_command(asked: Asked, out: Path | None, as_json: bool, junit: Path | None = None) -> int:
     """Ask, tell what each probe found; the exit code: 0 all pass, 1 one fails, 4 undecided."""
     check = Check.of(asked, out)
     path = check.folder.path
@@ -46,10 +47,19 @@ def check_command(asked: Asked, out: Path | None, as_json: bool) -> int:
             show_findings(check, check.findings(), as_json)
             return ending.code
     show_findings(check, findings, as_json)
+    if junit is not None:
+        write_junit(junit, "check", [_case(path, each) for each in findings])
     if asking.stopped:
         rest = f" To go on: the same command with -o {path}"
         show(f"needlemap: not all was asked: {asking.stopped.rstrip('.')}.{rest}", file=sys.stderr)
     return code_of(findings)
+
+
+def _case(path: Path, finding: Finding) -> Case:
+    """A probe's finding for JUnit."""
+    known = [f"looks like: {fault.name}\n  {fault.link}\n  try: {fault.tried}" for fault in finding.known]
+    lines = [finding.said, *known, *([f"see it: {_replay(path, finding)}"] if finding.worst else [])]
+    return Case(finding.probe, finding.state, finding.said, "\n".join(lines))
 
 
 def code_of(findings: Sequence[Finding]) -> int:

@@ -1,7 +1,7 @@
-"""`needlemap report`, `compare`, `import`: runs drawn, two runs paired, other tools' results as runs.
+"""`needlemap report`, `import`: runs drawn, other tools' results as runs.
 
-A report is a terminal map, a figure, a page, a table, or goes to a tracker. Two runs are compared on the
-same trials. Results of other tools become runs on disk, or are read for one report.
+A report is a terminal map, a figure, a page, a table, or goes to a tracker. Results of other tools become
+runs on disk, or are read for one report.
 """
 
 from __future__ import annotations
@@ -29,12 +29,10 @@ from needlemap.records.families import Families, families_of
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_map, load_run
 from needlemap.reports.closing import cache_lines, ended_lines
-from needlemap.reports.comparison import comparison_json, comparison_text, names_text
 from needlemap.reports.figures.figure import FIGURES, check_style, figure_of, write_drawing, write_figure
 from needlemap.reports.figures.older import context_title
 from needlemap.reports.labels import score_label
 from needlemap.reports.page.document import write_page
-from needlemap.reports.paired import MARGIN, compare_runs, load_both
 from needlemap.reports.results import fields_of, results, run_fields, runs_below
 from needlemap.reports.seek import seek_text
 from needlemap.reports.style import parse_width
@@ -42,7 +40,6 @@ from needlemap.reports.summary import FAMILY_RULES, family_lines, model_lines, r
 from needlemap.reports.table import is_table, write_table
 from needlemap.reports.terminal import show_map, show_wrapped
 from needlemap.reports.trackers import log_runs, parse_tracker
-from needlemap.reports.verdict import judge_runs
 from needlemap.text.printable import printable, show, show_data
 
 _SHOWN = 3  # reasons for files left out
@@ -216,45 +213,6 @@ def _written(given: Sequence[Loaded | Path], out: Path, format: str, look: Look)
     if why_not:
         show(f"no map of the difference: {why_not}", file=sys.stderr)
     return write_figure(figure, out, width=look.points)
-
-
-def compare_command(
-    first: Path,
-    second: Path,
-    margin: float | None,
-    fail_if_worse: float | None,
-    on_undecided: str,
-    as_json: bool,
-    sequential: bool = False,
-) -> int:
-    """Compare and print; 0, or of a verdict that was asked for its code. sequential: by a gate that may be
-    looked at any time."""
-    points = _margin(margin, fail_if_worse)
-    if on_undecided not in ("fail", "pass"):
-        raise SettingsError(f"--on-undecided takes fail or pass, got '{on_undecided}'.")
-    both = families_of(first), families_of(second)
-    read = load_both(*both)
-    for run in (run for two in read.values() for run in two):
-        for note in run.notes:
-            show(f"note: {printable(run.path)}: {printable(note)}", file=sys.stderr)
-    comparison, names = compare_runs(*both, read, points)
-    if sequential:
-        found = judge_runs(list(read.values()), comparison.margin)
-        plain = {"a": names.first, "b": names.second, "differ": names.differ, **found.plain()}
-        text = f"{printable(names_text(names))}\n{found.text}\n"
-        show_data(f"{json.dumps(plain, indent=1, ensure_ascii=False)}\n" if as_json else text)
-        code = 0 if found.code == 4 and on_undecided == "pass" else found.code
-        return 0 if fail_if_worse is None else code
-    text, plain = comparison_text(comparison, names), comparison_json(comparison, names)
-    show_data(f"{json.dumps(plain, indent=1, ensure_ascii=False)}\n" if as_json else text)
-    return 0 if fail_if_worse is None else comparison.verdict.code(undecided_passes=on_undecided == "pass")
-
-
-def _margin(margin: float | None, fail_if_worse: float | None) -> float:
-    """The margin in points, from either flag. Raises SettingsError when they say different ones."""
-    if margin is not None and fail_if_worse is not None and margin != fail_if_worse:
-        raise SettingsError("--fail-if-worse sets the margin. Give the same --margin, or leave it out.")
-    return next((value for value in (margin, fail_if_worse) if value is not None), MARGIN)
 
 
 def import_command(paths: Sequence[Path], out: Path, said: Said) -> int:

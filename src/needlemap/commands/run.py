@@ -46,6 +46,7 @@ from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import load_map, load_run
 from needlemap.reports.closing import Tally, ended_lines, judge_lines, usage_lines
+from needlemap.reports.junit import OF_CODE, Case, write_junit
 from needlemap.reports.live import Lines, LiveMap, ShowingFace, View, map_maker
 from needlemap.reports.results import Judged, check_threshold, fields_of, judge, results
 from needlemap.reports.seek import asked_line, length_line, seek_text
@@ -61,12 +62,13 @@ from needlemap.text.printable import show, show_data
 class Showing:
     """What of a run is shown. live: also a page, while it goes on. as_json: one document on standard output
     instead of maps. fail_under: in percent, the mean to judge it by; None for no verdict. map: the map also
-    where there is no terminal."""
+    where there is no terminal. junit: where verdicts go, too."""
 
     live: bool = False
     as_json: bool = False
     fail_under: float | None = None
     map: bool = False
+    junit: Path | None = None
 
 
 MAP = Showing()
@@ -91,6 +93,8 @@ def run_command(
             raise SettingsError("--fail-under and --until ask for two verdicts. Give one.")
     if first.first.seek is not None and len(each) > 1:
         raise SettingsError("--seek is for one model at a time. Give one --model.")
+    if showing.junit is not None and showing.fail_under is None and not first.first.until:
+        raise SettingsError("--junit writes a verdict, and none is asked for: give --fail-under or --until.")
     if first.first.save_contexts and not first.first.save:
         raise SettingsError("--save-contexts writes into the run folder, and --no-save keeps none. Give one.")
     with ExitStack() as stack:
@@ -198,9 +202,16 @@ def _told(codes: Mapping[Path, int], showing: Showing, settings: Settings) -> in
         verdicts = {path: {"verdict": found.plain()} for path, found in known.items()}
         runs = [{**fields_of(path), **verdicts.get(path, {})} for path in filter(is_run_folder, codes)]
         show_data(f"{json.dumps(results(runs) | {'exit_code': code}, indent=1, ensure_ascii=False)}\n")
+    if showing.junit is not None:
+        write_junit(showing.junit, "run", [_case(path, found) for path, found in known.items()])
     for path, found in known.items() if not showing.as_json else ():
         show(found.text if len(codes) == 1 else f"{path.name}: {found.text}")
     return code
+
+
+def _case(path: Path, found: Judged | Sequential) -> Case:
+    """A verdict on a run for JUnit."""
+    return Case(f"{path.name}: {found.asked}", OF_CODE[found.code], found.text.splitlines()[-1], found.text)
 
 
 def _rehearsed(chosen: Chosen, path: Path) -> int:

@@ -157,9 +157,13 @@ def tokens_of(logprobs: Logprobs | None) -> tuple[Token, ...]:
 
 
 def pair_answers(
-    first: Iterable[AskedPrompt], second: Iterable[AskedPrompt], asked: Sequence[Record]
+    first: Iterable[AskedPrompt],
+    second: Iterable[AskedPrompt],
+    asked: Sequence[Record],
+    cut: Callable[[str], Sequence[Token]] | None = None,
 ) -> AnswerPairs:
-    """The answers of two runs to the same prompts. asked: the second run's records, in the order asked.
+    """The answers of two runs to the same prompts. asked: the second run's records, in the order asked. cut:
+    a text into tokens, for answers whose own were not kept.
 
     A prompt that several cells share makes one pair, at its first place; of one that was asked again the
     first answer counts.
@@ -173,16 +177,21 @@ def pair_answers(
     rows = sorted(pairs.values(), key=lambda row: (order.get(row[2].key, len(order)), row[0]))
     said = [row for row in rows if row[1].answer is not None and not _is_weighed(row[1])]
     changed = [
-        ChangedAnswer(place, None if other.answer is None else _difference(one, other))
+        ChangedAnswer(place, None if other.answer is None else _difference(one, other, cut))
         for place, one, other in said
         if one.answer != other.answer
     ]
     return AnswerPairs(len(said), tuple(changed), tuple(row[0] for row in said), nats_change(rows))
 
 
-def _difference(one: Record, other: Record) -> FirstDifference | None:
-    tokens = tokens_of(one.logprobs), tokens_of(other.logprobs)
-    return first_difference(one.answer or "", other.answer or "", tokens)
+def _difference(
+    one: Record, other: Record, cut: Callable[[str], Sequence[Token]] | None
+) -> FirstDifference | None:
+    texts = one.answer or "", other.answer or ""
+    tokens: tuple[Sequence[Token], Sequence[Token]] = tokens_of(one.logprobs), tokens_of(other.logprobs)
+    if cut is not None and not all(tokens):
+        tokens = cut(texts[0]), cut(texts[1])
+    return first_difference(*texts, tokens)
 
 
 def _is_weighed(record: Record) -> bool:

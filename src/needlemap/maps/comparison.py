@@ -29,6 +29,7 @@ from needlemap.maps.difference import (
 from needlemap.maps.intervals import trials_needed
 
 if TYPE_CHECKING:
+    from needlemap.maps.answers import AnswerPairs
     from needlemap.maps.pairs import Pairs
 
 
@@ -65,6 +66,7 @@ class FamilyComparison:
     missing. unanswered: what second has no score of, None where it has all. noise: when both runs are the
     same experiment. needed: pairs at which a loss of the margin is called worse. counted: False where scores
     are means of nobody knows how many answers; then intervals hold everything and tests tell nothing.
+    answers: which of them differ, where somebody looked.
     """
 
     overall: Difference
@@ -81,6 +83,7 @@ class FamilyComparison:
     dropped: int
     only_first: int
     only_second: int
+    answers: AnswerPairs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,11 @@ class Comparison:
     def only(self) -> FamilyComparison | None:
         """Of runs with one family, that."""
         return self.families.get("")
+
+    @property
+    def answers(self) -> tuple[AnswerPairs, ...]:
+        """Each family's answers, where somebody looked at them."""
+        return tuple(each.answers for each in self.families.values() if each.answers is not None)
 
 
 def compare_families(pairs: Mapping[str, Pairs], margin: float) -> Comparison:
@@ -161,6 +169,7 @@ def compare_pairs(pairs: Pairs, margin: float) -> FamilyComparison | None:
         pairs.dropped,
         pairs.only_first,
         pairs.only_second,
+        pairs.answers,
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from needlemap.maps.answers import AnswerPairs
 from needlemap.maps.cube import Array, AskedPrompt, Cube, Place, cube_of, one_a_cell
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Pairs:
     same: whether all paired records have the same key, so that one run is the other made again. graded:
     whether any answer scored between wrong and right. counted: False where scores are means of nobody knows
     how many answers. failed: prompts that first and second asked, of which no answer could be measured.
+    answers: which of them differ, where somebody looked.
     """
 
     first: Cube
@@ -38,6 +40,7 @@ class Pairs:
     graded: bool
     counted: bool
     failed: tuple[int, int] = (0, 0)
+    answers: AnswerPairs | None = None
 
     @property
     def unanswered(self) -> int:

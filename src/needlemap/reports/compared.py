@@ -18,13 +18,15 @@ from needlemap.records.families import families_of
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_map, load_run
 from needlemap.records.record import Record
-from needlemap.reports.comparison import comparison_json, comparison_text
+from needlemap.reports.answers import answers_counts
+from needlemap.reports.comparison import answers_text, comparison_json, comparison_text
 from needlemap.reports.labels import length_range, overall_label
 from needlemap.reports.paired import MARGIN, Names, compare_runs, load_both
 from needlemap.reports.results import runs_below
 from needlemap.reports.summary import family_lines, model_lines, read_families, scores_of
 from needlemap.reports.table import is_table, write_table
 from needlemap.reports.verdict import verdict_word
+from needlemap.text.printable import printable
 
 if TYPE_CHECKING:
     from needlemap.reports.figures.canvas import Drawing
@@ -267,13 +269,23 @@ class Compared:
         ]
 
     @property
+    def answers(self) -> dict[str, int]:
+        """n pairs, and how many are identical, differing, unanswered by B; which: `answers_text`, JSON."""
+        return answers_counts(self.comparison.answers)
+
+    @property
+    def answers_text(self) -> str:
+        """What `needlemap compare --answers` prints of them."""
+        return printable("\n".join(answers_text(self.comparison, whole=True)))
+
+    @property
     def text(self) -> str:
         """What `needlemap compare` prints."""
         return comparison_text(self.comparison, self.names)
 
     def to_json(self) -> dict[str, Any]:
-        """What `needlemap compare --json` prints; every family, length and cell too."""
-        return comparison_json(self.comparison, self.names)
+        """What `needlemap compare --answers --json` prints; every family, length, cell and changed answer."""
+        return comparison_json(self.comparison, self.names, answers=True)
 
     def to_pandas(self) -> Any:
         """One row a length, or a family where there are several. Raises NeedlemapError without pandas."""

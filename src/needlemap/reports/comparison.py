@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from needlemap.reports.answers import SHOWN, answers_counts, answers_json, answers_line, answers_lines
 from needlemap.reports.labels import (
     depth_labels,
     floor_label,
@@ -35,13 +36,14 @@ if TYPE_CHECKING:
 EXPLORED = 5  # cells shown
 
 
-def comparison_text(comparison: Comparison, names: Names) -> str:
-    """All lines; the verdict last."""
+def comparison_text(comparison: Comparison, names: Names, answers: bool = False) -> str:
+    """All lines; the verdict last. answers: also which of them differ first, and where."""
     lines = [names_text(names)]
     if comparison.only is None:
         lines += _families(comparison)
     else:
         lines += _tested(comparison.only) if comparison.counted else _untested(comparison.only)
+    lines += answers_text(comparison, answers)
     warning, count = comparison.verdict.warning, len(comparison.families)
     lines += [f"warning: {warning}"] if warning else []
     if count > 1:
@@ -49,6 +51,17 @@ def comparison_text(comparison: Comparison, names: Names) -> str:
     lines += out_of_reach(comparison)
     lines.append(f"verdict: {verdict_label(comparison)}")
     return printable("\n".join(lines)) + "\n"
+
+
+def answers_text(comparison: Comparison, whole: bool) -> list[str]:
+    """How many answers are the same; whole: and of each family, which differ."""
+    if not comparison.answers:
+        return []
+    lines = [answers_line(comparison.answers)]
+    for name, each in comparison.families.items() if whole else ():
+        found = answers_lines(each.answers) if each.answers else []
+        lines += [f"{name}:", *found] if name and found else found
+    return lines
 
 
 def names_text(names: Names) -> str:
@@ -129,24 +142,28 @@ def _untested(comparison: FamilyComparison) -> list[str]:
     ]
 
 
-def comparison_json(comparison: Comparison, names: Names) -> dict[str, Any]:
-    """The same as a mapping that JSON can hold; depths in percent, differences in points."""
+def comparison_json(comparison: Comparison, names: Names, answers: bool = False) -> dict[str, Any]:
+    """The same as a mapping that JSON can hold; depths in percent, differences in points. answers: with every
+    answer that differs, not the first ones alone."""
     if comparison.only is not None:
-        return _family_json(comparison.only, names)
+        return _family_json(comparison.only, names, answers)
     return {
         **_verdict_fields(comparison, names),
+        "answers": answers_counts(comparison.answers),
         "only_a": list(names.only_first),
         "only_b": list(names.only_second),
         "families": {
-            name: _family_json(each, names.families[name]) | {"p_holm": comparison.adjusted_p[name]}
+            name: _family_json(each, names.families[name], answers) | {"p_holm": comparison.adjusted_p[name]}
             for name, each in comparison.families.items()
         },
     }
 
 
-def _family_json(comparison: FamilyComparison, names: Names) -> dict[str, Any]:
+def _family_json(comparison: FamilyComparison, names: Names, answers: bool) -> dict[str, Any]:
+    shown = None if answers else SHOWN
     return {
         **_verdict_fields(comparison, names),
+        "answers": comparison.answers and answers_json(comparison.answers, shown),
         "dropped": comparison.dropped,
         "only_a": comparison.only_first,
         "only_b": comparison.only_second,

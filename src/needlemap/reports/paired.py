@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.errors import NeedlemapError, SettingsError, VocabularyMissing
+from needlemap.maps.answers import Token, pair_answers
 from needlemap.maps.comparison import Comparison, compare_families
 from needlemap.maps.pairs import Pairs, pair_up
 from needlemap.records.loaded import Loaded, called, load_run
 from needlemap.records.run_file import contrast, how_to_score, one_haystack, outdated, phrase, prompt_contrast
 from needlemap.settings.grid import percent
+from needlemap.tokenizers.catalogue import bundled_for, load
 
 if TYPE_CHECKING:
     from needlemap.records.families import Families
@@ -41,12 +44,24 @@ class Names:
     only_second: tuple[str, ...] = ()
 
 
-def load_both(first: Families, second: Families) -> Both:
-    """Read the families that two runs have begun. Raises NeedlemapError where there is none."""
+def load_both(first: Families, second: Families, labels: Sequence[str] = ()) -> Both:
+    """Read the families that two runs have begun. labels: what to call the two, where not as their settings
+    say. Raises NeedlemapError where there is none, SettingsError for another number of labels."""
+    if labels and (len(labels) != 2 or len(set(labels)) != 2):
+        raise SettingsError(f"--label names both runs, differently: give it twice, got {', '.join(labels)}.")
     return {
-        name: (load_run(first.folder(name)), load_run(second.folder(name)))
+        name: (
+            _labelled(load_run(first.folder(name)), *labels[:1]),
+            _labelled(load_run(second.folder(name)), *labels[1:]),
+        )
         for name in _in_both(first, second)
     }
+
+
+def _labelled(run: Loaded, label: str = "") -> Loaded:
+    """A run under another name."""
+    settings = {**run.about["settings"], **({"label": label} if label else {})}
+    return replace(run, about={**run.about, "settings": settings})
 
 
 def compare_runs(
@@ -143,13 +158,33 @@ def pair_loaded(first: Loaded, second: Loaded) -> tuple[Pairs, Names]:
             f"{runs} are scored differently: {phrase({'scorer': found['scorer']})}. {alike(first, second)}"
         )
     pairs = pair_up(first.prompts, second.prompts, one_haystack=one_haystack(first.about))
+    labels = {str(run.about["settings"].get("label", "")) for run in (first, second)}
+    pairs = replace(pairs, same=pairs.same and len(labels) == 1)
     _refuse(pairs, phrase(prompt_contrast(found)), runs)
     if not pairs.n and not (pairs.unanswered and pairs.failed[1]):
         raise NeedlemapError(f"{runs} have no trial that both scored: finish them first.")
     said = {name: values for name, values in found.items() if name != "haystacks"}
     names = [f"{called(run.about['settings'])} ({run.path})" for run in (first, second)]
     notes = [line for run in (first, second) for line in outdated(run.path, run.about)]
+    cut = partial(_cut, vocabulary) if (vocabulary := _vocabulary(first)) else None
+    pairs = replace(pairs, answers=pair_answers(first.prompts, second.prompts, second.records, cut))
     return pairs, Names(names[0], names[1], phrase(said), tuple(notes))
+
+
+def _vocabulary(run: Loaded) -> str | None:
+    """The vocabulary that counted a run's lengths, if it comes with the package: no other name in a run's
+    folder is followed."""
+    return bundled_for(str(run.about["tokenizer"]["name"]))
+
+
+def _cut(vocabulary: str, text: str) -> tuple[Token, ...]:
+    """A text's tokens, by a bundled vocabulary; none where it cannot be opened."""
+    try:
+        found = load(vocabulary).index(text.encode())
+    except VocabularyMissing:
+        return ()
+    ends = zip(found.offsets[:-1].tolist(), found.offsets[1:].tolist(), strict=True)
+    return tuple(Token(found.data[start:stop].decode(errors="replace")) for start, stop in ends)
 
 
 def alike(first: Loaded, second: Loaded) -> str:

@@ -144,6 +144,11 @@ class Judged:
     missing: int
 
     @property
+    def asked(self) -> str:
+        """What it is judged by."""
+        return f"mean at least {self.fail_under:g}"
+
+    @property
     def code(self) -> int:
         """The exit code: 0 at least, 1 below, 4 undecided."""
         return {"at least": 0, "below": 1, "undecided": 4}[self.word]

@@ -132,16 +132,21 @@ class Sequential:
     haystacks: Haystacks
 
     @property
+    def asked(self) -> str:
+        """What is to be shown: 'no worse than 2 points'."""
+        return f"no worse than {self._margin}"
+
+    @property
     def word(self) -> str:
         """'no worse than 2 points', 'worse' or 'undecided'."""
-        return f"no worse than {self._margin}" if self.gate.word == "no worse" else self.gate.word
+        return self.asked if self.gate.word == "no worse" else self.gate.word
 
     @property
     def text(self) -> str:
         """All lines; the verdict last."""
         gate, found = self.gate, self.haystacks
         missing = f" ({gate.missing} of them not measured, counted as wrong)" if gate.missing else ""
-        passed, failed = f"no worse than {self._margin}", "worse"
+        passed, failed = self.asked, "worse"
         wide = len(passed)
         lines = [
             f"{counted(gate.n, 'pair')} in the order of the plan, judged after each",

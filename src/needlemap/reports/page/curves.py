@@ -93,7 +93,7 @@ def difference(first: Loaded, second: Loaded, layout: Layout) -> dict[str, Any]:
     shown = Names(hidden(names.first), hidden(names.second), hidden(names.differ))
     return {
         "refused": None,
-        "text": comparison_text(comparison, shown).splitlines(),
+        "text": comparison_text(comparison, shown, answers=True).splitlines(),
         "json": comparison_json(comparison, shown),
         "cells": _changes(comparison.only, first.map, layout),
     }

@@ -1,0 +1,80 @@
+"""`--junit FILE` of check, compare and run: a case a verdict, whatever the exit code."""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+GRID = ("--model", "baseline/bm25", "--lengths", "500,900", "--depths", "0,100", "--repeats", "5", "--quiet")
+
+
+@pytest.fixture
+def cases(needlemap: Any) -> Any:
+    """cases(FILE): the tag under each case, or 'pass'."""
+
+    def read(name: str) -> dict[str, str]:
+        root = ElementTree.parse(needlemap.folder / name).getroot()
+        tags = {str(case.get("name")): [part.tag for part in case] for case in root.iter("testcase")}
+        return {
+            name: next((tag for tag in found if tag != "system-out"), "pass") for name, found in tags.items()
+        }
+
+    return read
+
+
+def test_of_compare_a_case_for_each_verdict(needlemap, cases):
+    needlemap("run", *GRID, "-o", "a")
+    needlemap("run", *GRID, "--model-options", "window=300", "-o", "b")
+    needlemap("compare", "a", "b", "--fail-if-answers-differ", "0", "--junit", "ci/ab.xml", code=1)
+    assert cases("ci/ab.xml") == {
+        "no worse than 2 points": "failure",
+        "at most 0 % of the answers differ": "failure",
+    }
+    needlemap("compare", "b", "a", "--junit", "ba.xml")
+    assert cases("ba.xml") == {"no worse than 2 points": "pass"}
+
+
+def test_of_compare_undecided_is_an_error_unless_it_is_to_pass(needlemap, cases):
+    needlemap("run", *GRID, "-o", "a")
+    needlemap("run", *GRID, "-o", "same")
+    pair = ("compare", "a", "same", "--fail-if-worse", "2", "--junit", "x.xml")
+    needlemap(*pair, code=4)
+    assert cases("x.xml") == {"no worse than 2 points": "error"}
+    needlemap(*pair, "--on-undecided", "pass", "--json")
+    assert cases("x.xml") == {"no worse than 2 points": "skipped"}
+    needlemap(*pair, "--sequential", code=4)
+    assert cases("x.xml") == {"no worse than 2 points": "error"}
+
+
+def test_of_run_the_mean_or_the_gate(needlemap, cases):
+    needlemap("run", *GRID, "-o", "a", "--fail-under", "50", "--junit", "mean.xml")
+    assert cases("mean.xml") == {"a: mean at least 50": "pass"}
+    gate = ("--prompts-of", "a", "--model", "baseline/bm25", "--quiet", "--until", "no-worse-than a:2")
+    needlemap("run", *GRID, "-o", "a", "--fail-under", "100", "--junit", "mean.xml", code=4)
+    assert cases("mean.xml") == {"a: mean at least 100": "error"}
+    needlemap("run", *gate, "-o", "b", "--junit", "gate.xml", code=4)
+    assert cases("gate.xml") == {"b: no worse than 2 points": "error"}
+
+
+def test_of_run_there_must_be_a_verdict(needlemap):
+    refused = needlemap("run", *GRID, "-o", "a", "--junit", "x.xml", code=2)
+    assert "--junit writes a verdict, and none is asked for: give --fail-under or --until." in refused.stderr
+    assert not (needlemap.folder / "a").exists()
+
+
+def test_of_check_a_case_for_each_probe(needlemap, cases):
+    small = (
+        "--max-length",
+        "256",
+        "--max-answer-tokens",
+        "24",
+        "--quiet",
+        "--probe",
+        "cut",
+        "--probe",
+        "stop",
+    )
+    needlemap("check", "--model", "demo/retriever", *small, "-o", "c", "--junit", "check.xml")
+    assert cases("check.xml") == {"cut": "pass", "stop": "pass"}

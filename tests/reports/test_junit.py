@@ -1,0 +1,58 @@
+"""Verdicts as JUnit XML: what fails, what is undecided, and text of strangers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from needlemap.errors import NeedlemapError
+from needlemap.reports.junit import Case, junit_xml, write_junit
+
+
+def cases_of(data: bytes) -> dict[str, ElementTree.Element]:
+    return {str(case.get("name")): case for case in ElementTree.fromstring(data).iter("testcase")}
+
+
+def test_a_failure_fails_and_undecided_is_an_error_of_its_own_type():
+    cases = [
+        Case("comb", "pass", "none missed"),
+        Case("edges", "fail", "3 of 9 missed", "3 of 9 missed\nsee it: needlemap replay c"),
+        Case("cut", "undecided", "too few"),
+        Case("load", "skipped", "not told"),
+    ]
+    data = junit_xml("check", cases)
+    suite = ElementTree.fromstring(data).find("testsuite")
+    assert suite is not None
+    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "1"]
+    found = cases_of(data)
+    assert {case.get("classname") for case in found.values()} == {"needlemap.check"}
+    assert list(found["comb"]) == []
+    failure = found["edges"].find("failure")
+    assert failure is not None
+    assert failure.get("message") == "3 of 9 missed"
+    assert failure.text == "3 of 9 missed\nsee it: needlemap replay c"
+    error = found["cut"].find("error")
+    assert error is not None
+    assert error.get("type") == "undecided"
+    assert found["load"].find("skipped") is not None
+
+
+def test_what_a_model_said_cannot_break_the_file():
+    said = "]]> <b> & \x00 \x1b[31m \ufffe \ud800 \x85 ‮ end"
+    found = cases_of(junit_xml("compare", [Case(said, "fail", said, f"{said}\nmore")]))
+    (failure,) = (case.find("failure") for case in found.values())
+    assert failure is not None
+    assert failure.text is not None
+    assert failure.text.startswith("]]> <b> &")
+    assert failure.text.endswith("end\nmore")
+
+
+def test_folders_on_its_way_are_made_and_no_link_in_a_run_is_followed(tmp_path: Path):
+    write_junit(tmp_path / "new" / "deep.xml", "run", [Case("mean", "pass", "fine")])
+    assert cases_of((tmp_path / "new" / "deep.xml").read_bytes())
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "out.xml").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(NeedlemapError):
+        write_junit(tmp_path / "out.xml", "run", [])
