@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
+from collections.abc import Iterator
 from math import comb, inf
 from typing import Any
 
@@ -23,8 +24,9 @@ from needlemap.maps.difference import paired_difference, verdict
 from needlemap.maps.effective import effective_length, parse_rule
 from needlemap.maps.intervals import tango, wilson
 from needlemap.maps.map import depth_scores, length_scores, total_score
+from needlemap.maps.smooth import fit_surface, smoothed, surfaces
 from table import rounded, show
-from truths import APART, CONSTANT, answers, grid_length, log_lengths, surface, true_length, truths
+from truths import CONSTANT, ROUGH, Truth, answers, every_truth, grid_length, log_lengths
 
 GRID, REPEATS, MILD, STRONG = (8, 11), (5, 10), 0.1, 0.3
 RULE = parse_rule("absolute:85")
@@ -33,12 +35,16 @@ TARGETS = {
     **dict.fromkeys(("coverage_paired", "coverage_few_strong"), 0.88),
     "coverage_true_length_least": 0.9,
     "power_two_over_one": 1.0,
+    "smooth_withheld_where_worse": 0.9,
+    "smooth_drawn_where_half": 0.8,
 }
 LIMITS = {
     "width_over_oracle": 1.3,
     "false_no_worse_most": 0.03,
     "false_no_worse_clustered_10": 0.10,
     "false_no_worse_clustered_50": 0.05,
+    "smooth_error_over_raw": 0.5,
+    "smooth_drawn_salt_and_pepper": 0.05,
 }
 SMOKE = 2
 Found = dict[str, list[Any]]
@@ -50,15 +56,22 @@ def cube_of(scores: Array, lengths: Array, depths: Array) -> Cube:
     return Cube(*axes, scores, scores, np.ones(scores.shape, dtype=bool))
 
 
-def of_truth(name: str, repeats: int, correlation: float, maps: int) -> Found:
-    """What the intervals of so many maps of one truth hold, and how wide they are."""
-    truth, lengths, depths = truths()[name], log_lengths(GRID[0]), np.linspace(0, 1, GRID[1])
-    p = surface(truth, lengths, depths)
-    random = np.random.default_rng([repeats, round(100 * correlation), *map(ord, name)])
-    grid, true = grid_length(p.mean(axis=1), lengths), true_length(name, truth)
-    found: Found = defaultdict(list)
+def maps_of(truth: Truth, repeats: int, correlation: float, maps: int) -> Iterator[tuple[Cube, Array]]:
+    """So many maps of one truth, each with the chances of its cells."""
+    lengths, depths = log_lengths(GRID[0]), np.linspace(0, 1, GRID[1])
+    p = truth.surface(lengths, depths)
+    random = np.random.default_rng([repeats, round(100 * correlation), *map(ord, truth.name)])
     for _ in range(maps):
-        map_ = cube_of(answers(random, p, repeats, correlation), lengths, depths)
+        scores = answers(random, np.broadcast_to(p, (repeats, *p.shape)), correlation)
+        yield cube_of(scores, lengths, depths), p
+
+
+def of_truth(truth: Truth, repeats: int, correlation: float, maps: int) -> Found:
+    """What the intervals of so many maps of one truth hold, and how wide they are."""
+    true = 2 ** truth.length()
+    found: Found = defaultdict(list)
+    for map_, p in maps_of(truth, repeats, correlation, maps):
+        grid = grid_length(p.mean(axis=1), np.array(map_.lengths))
         _cells(found, map_, p)
         _margins(found, map_, p)
         _effective(found, map_, grid, true)
@@ -120,11 +133,11 @@ def few(correlation: float, maps: int) -> float:
     shares = []
     for rows, columns in ((4, 4), GRID, (35, 35)):
         held = []
-        for truth in (truth for name, truth in truths().items() if name not in CONSTANT):
-            p = surface(truth, log_lengths(rows), np.linspace(0, 1, columns))
+        for truth in (truth for name, truth in every_truth().items() if name not in CONSTANT):
+            p = truth.surface(log_lengths(rows), np.linspace(0, 1, columns))
             random = np.random.default_rng(rows)
             for repeats in (1, 2, 3) * max(1, maps * 16 // (rows * columns)):
-                scores = answers(random, p, repeats, correlation)
+                scores = answers(random, np.broadcast_to(p, (repeats, *p.shape)), correlation)
                 for part, value in ((scores.reshape(repeats, -1), p.mean()), (scores[:, 0], p[0].mean())):
                     mean = cluster_mean(part)
                     assert mean is not None
@@ -138,7 +151,7 @@ def pair(
 ) -> tuple[Array, Array]:
     """Two runs of 88 prompts a haystack at 90 %: the second loses so much, by haystack, and flips."""
     first = random.random((haystacks, 88)) < 0.9
-    lost = answers(random, np.full(88, loss / 0.9), haystacks, correlation) > 0
+    lost = answers(random, np.full((haystacks, 88), loss / 0.9), correlation) > 0
     turned, again = random.random(first.shape) < flips, random.random(first.shape) < 0.9
     return first.astype(float), np.where(turned, again, first & ~lost).astype(float)
 
@@ -175,6 +188,29 @@ def power(haystacks: int, maps: int) -> float:
     return said / maps
 
 
+def smoothing(maps: int) -> dict[str, float]:
+    """The smoothed layer beside the raw map: its error over the raw one's where it is drawn (median); how
+    often it is withheld where it would be the worse one; how often drawn where it more than halves the error;
+    how often drawn of salt and pepper."""
+    ratios, drawn, rough = list[float](), list[bool](), list[bool]()
+    for truth in every_truth().values():
+        for repeats in (2, 3, *REPEATS):
+            for map_, p in maps_of(truth, repeats, MILD, maps):
+                bases = surfaces(np.log2(map_.lengths), np.array(map_.depths))
+                apart = fit_surface(bases, map_.scores) - p, map_.scores.mean(axis=0) - p
+                error, raw = (float(np.sqrt((each**2).mean())) for each in apart)
+                ratios.append(error / raw if raw > 1e-9 else inf)
+                drawn.append(bool(smoothed(map_).scores))
+                rough.append(truth.name == "salt-and-pepper")
+    ratio, is_drawn, is_rough = np.array(ratios), np.array(drawn), np.array(rough)
+    return {
+        "smooth_error_over_raw": float(np.median(ratio[is_drawn])),
+        "smooth_withheld_where_worse": float((~is_drawn[ratio > 1]).mean()),
+        "smooth_drawn_where_half": float(is_drawn[ratio < 0.5].mean()),
+        "smooth_drawn_salt_and_pepper": float(is_drawn[is_rough].mean()),
+    }
+
+
 def false_no_worse() -> float:
     """The most often, exactly, that `no worse` is said of independent pairs that lose the margin."""
     cases = [(n, margin, flips) for n in (96, 128, 200, 300, 440, 880) for margin, flips in _MARGINS]
@@ -200,9 +236,9 @@ def measured(maps: int) -> tuple[dict[str, float], list[tuple[str, ...]]]:
     """All figures, and a row a truth."""
     pooled: Found = defaultdict(list)
     rows, least = [], 1.0
-    for name in truths():
+    for name, truth in every_truth().items():
         cases = [(repeats, correlation) for repeats in REPEATS for correlation in (MILD, STRONG)]
-        each = [of_truth(name, *case, maps) for case in cases]
+        each = [of_truth(truth, *case, maps) for case in cases]
         shares = {key: float(np.mean([np.mean(found[key]) for found in each])) for key in _SHOWN}
         bias = np.median([np.median(found["length"]) - found["true octave"][0] for found in each])
         rows.append((name, *(f"{100 * shares[key]:.1f}" for key in _SHOWN), f"{bias:+.2f}"))
@@ -212,7 +248,7 @@ def measured(maps: int) -> tuple[dict[str, float], list[tuple[str, ...]]]:
             for key in ("cell", "margin", "effective"):
                 pooled[key] += found[key]
             pooled["oracle"] += over_oracle(found, 1.0)
-        if name not in APART:
+        if name not in ROUGH:
             least = min(least, *(float(np.mean(found["true"])) for found in each))
     result = {f"coverage_{key}": float(np.mean(pooled[key])) for key in ("cell", "margin", "effective")}
     result |= {"width_over_oracle": float(np.median(pooled["oracle"])), "coverage_true_length_least": least}
@@ -233,6 +269,7 @@ def main() -> None:
         "false_no_worse_most": false_no_worse(),
         "false_no_worse_clustered_10": clustered(10, 20 * options.maps),
         "false_no_worse_clustered_50": clustered(50, 20 * options.maps),
+        **smoothing(max(1, options.maps // 5)),
         "power_two_over_one": power(2, options.maps) / (power(1, options.maps) or inf),
     }
     wrong = {name: result[name] for name, least in TARGETS.items() if result[name] < least}

@@ -2,7 +2,7 @@
 
     python benchmarks/seek.py [--maps N] [--smoke]
 
-Eighteen models whose truth is known (`sides/truths.py`), haystacks alike by .1 and .3 of the latent variance,
+Eighteen models whose truth is known (`truths.py`), haystacks alike by .1 and .3 of the latent variance,
 sought to 10 % with the product's own steps. Beside it a 15 x 15 grid, lengths spread by logarithm, with as
 many repeats as bring 93 % of its estimates within 10 % (found by simulation, powers of two, known here for
 free). Two controls must fail: ends that are not moved, and trials that count as independent.
@@ -21,8 +21,8 @@ from machine import machine
 from needlemap.maps import seek
 from needlemap.maps.cube import Array
 from needlemap.maps.seek import PLACES, Asked, Axis, Known, rehearse
-from sides.truths import CONSTANT, HIGH, LOW, ROUGH, SMOOTH, THRESHOLD, Truth, answers, every_truth
 from table import rounded, show
+from truths import CONSTANT, HIGH, LOW, ROUGH, SMOOTH, THRESHOLD, Truth, answers, every_truth
 
 WITHIN = 0.1
 MOST_TOKENS = 150e6  # --limit-tokens

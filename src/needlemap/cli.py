@@ -199,12 +199,13 @@ def report(
     ] = None,
     step: Annotated[int, typer.Option(help="For --log: the training step that the model is of.")] = 0,
     dataset_length: arguments.DatasetLength = "",
+    smooth: arguments.Smooth = False,
     json: arguments.Json = False,
 ) -> None:
     """Draw finished or running runs. On the terminal, or into a file by its suffix."""
     from needlemap.commands.report import Look, report_command
 
-    look = Look(title, palette, width, rules, style, curves, map, dataset_length)
+    look = Look(title, palette, width, rules, style, curves, map, dataset_length, smooth)
     report_command(runs, out, format, look, log or (), step, json)
 
 

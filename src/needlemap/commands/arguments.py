@@ -157,6 +157,9 @@ DatasetLength = Annotated[
         "--dataset-length", "--dataset_length", help="For a figure's title as OpenCompass's, as 200K."
     ),
 ]
+Smooth = Annotated[
+    bool, typer.Option("--smooth", help="Also a smoothed map, where it foretells better than raw cells.")
+]
 FailUnder = Annotated[
     float | None,
     typer.Option(

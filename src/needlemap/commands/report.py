@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rich.console import Console
+
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_run_folder
 from needlemap.interop.imported import (
@@ -30,7 +32,7 @@ from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_map, load_run
 from needlemap.reports.closing import cache_lines, ended_lines
 from needlemap.reports.figures.figure import FIGURES, check_style, figure_of, write_drawing, write_figure
-from needlemap.reports.figures.older import context_title
+from needlemap.reports.figures.older import OLDER, context_title
 from needlemap.reports.labels import score_label
 from needlemap.reports.page.document import write_page
 from needlemap.reports.results import fields_of, results, run_fields, runs_below
@@ -38,7 +40,7 @@ from needlemap.reports.seek import seek_text
 from needlemap.reports.style import parse_width
 from needlemap.reports.summary import FAMILY_RULES, family_lines, model_lines, read_families, summary_lines
 from needlemap.reports.table import is_table, write_table
-from needlemap.reports.terminal import show_map, show_wrapped
+from needlemap.reports.terminal import show_map, show_wrapped, terminal_map
 from needlemap.reports.trackers import log_runs, parse_tracker
 from needlemap.text.printable import printable, show, show_data
 
@@ -48,7 +50,8 @@ _SHOWN = 3  # reasons for files left out
 @dataclass(frozen=True, slots=True)
 class Look:
     """How it is to look, as typed; '' where nothing was. rules: of effective length. curves: a figure of
-    scores by length. map: the map also without a terminal. dataset_length: for OpenCompass's title."""
+    scores by length. map: the map also without a terminal. dataset_length: for OpenCompass's title. smooth:
+    the smoothed layer beside each map."""
 
     title: str | None = None
     palette: str | None = None
@@ -58,6 +61,7 @@ class Look:
     curves: bool = False
     map: bool = False
     dataset_length: str = ""
+    smooth: bool = False
 
     def rules_or(self, otherwise: tuple[str, ...]) -> tuple[str, ...]:
         """The rules that were typed, or others. Raises SettingsError for an unknown one."""
@@ -71,6 +75,7 @@ class Look:
     def refuse_of_figures(self, out: Path | None) -> None:
         """Raises SettingsError for what only figures have, where none is drawn."""
         check_style(self.style or None)
+        self._refuse_of_maps(out)
         if out is not None and out.suffix.lower() in FIGURES:
             return
         typed = {"--width": self.points, "--style": self.style, "--curves": self.curves}
@@ -78,6 +83,14 @@ class Look:
             if out is None:
                 raise SettingsError(f"{flag} is a figure's. Say where to: -o map.pdf, or .png, .svg.")
             raise SettingsError(f"{flag} is a figure's, and {out.name} is none. Give {', '.join(FIGURES)}.")
+
+    def _refuse_of_maps(self, out: Path | None) -> None:
+        """Raises SettingsError where the smoothed layer was asked for, and no map of ours is drawn."""
+        maps = out is None or out.suffix.lower() in (*FIGURES, ".html")
+        if self.smooth and (self.curves or self.style in OLDER or not maps):
+            raise SettingsError(
+                "--smooth draws a second map: on the terminal, in a figure or a page of ours."
+            )
 
 
 def report_command(
@@ -194,8 +207,17 @@ def _draw(runs: Sequence[Loaded], look: Look) -> None:
         show_map(run.map, look.palette, anywhere=look.map)
         show_wrapped(summary_lines(run.cube, look.rules_or(RULES)))
         show_wrapped(map(printable, ended_lines(run.folder) if run.folder else ()))
+        if look.smooth:
+            _draw_smoothed(run, look)
         for line in cache_lines(run.records):
             show(line, file=sys.stderr)
+
+
+def _draw_smoothed(run: Loaded, look: Look) -> None:
+    if run.smoothed_map is not None and (look.map or sys.stdout.isatty()):
+        named = replace(run.smoothed_map, model=f"smoothed: {run.map.model}")
+        Console(highlight=False).print(terminal_map(named, palette=look.palette, means=False))
+    show_wrapped([run.smoothed.line])
 
 
 def _written(given: Sequence[Loaded | Path], out: Path, format: str, look: Look) -> Path:
@@ -203,13 +225,18 @@ def _written(given: Sequence[Loaded | Path], out: Path, format: str, look: Look)
     if format != "cells" and not is_table(out):
         raise SettingsError(f"--format is a table's, and {out.name} is none. Give .csv or .parquet.")
     if out.suffix.lower() == ".html":
-        return write_page(given, out, title=look.title, palette=look.palette, rules=look.rules_or(RULES))
+        rules = look.rules_or(RULES)
+        return write_page(given, out, title=look.title, palette=look.palette, rules=rules, smooth=look.smooth)
     runs = [run for run in given if isinstance(run, Loaded)]
     for note in (note for run in runs for note in run.notes):
         show(f"note: {printable(note)}", file=sys.stderr)
     if is_table(out):
         return write_table(runs, out, format)
-    figure, why_not = figure_of(runs, title=look.title, palette=look.palette, style=look.style or None)
+    for run in runs if look.smooth else ():
+        show(printable(run.smoothed.line), file=sys.stderr)
+    figure, why_not = figure_of(
+        runs, title=look.title, palette=look.palette, style=look.style or None, smooth=look.smooth
+    )
     if why_not:
         show(f"no map of the difference: {why_not}", file=sys.stderr)
     return write_figure(figure, out, width=look.points)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.maps.cube import Array
+from needlemap.maps.smooth import matern_curves
 
 PLACES = 8  # depths of an ask
 SPACING = 1 / 8  # octaves between lengths
@@ -50,11 +51,8 @@ class Axis:
 
     @cached_property
     def basis(self) -> Array:
-        """(lengths, rank): curves of which the process's are sums with standard normal weights: the largest
-        eigenvectors of a Matern 3/2 kernel."""
-        apart = np.sqrt(3) * np.abs(self.logs[:, None] - self.logs) / _SCALE
-        values, vectors = np.linalg.eigh(_SPREAD**2 * (1 + apart) * np.exp(-apart))
-        return np.asarray((vectors * np.sqrt(np.maximum(values, 0)))[:, ::-1][:, :_RANK])
+        """(lengths, rank): curves of which the process's are sums with standard normal weights."""
+        return matern_curves(self.logs, _SCALE, _SPREAD, _RANK)
 
     def first(self) -> NDArray[np.int64]:
         """Haystacks to begin with, by length: one at the shortest, the middle, three quarters of the way."""

@@ -14,6 +14,7 @@ from needlemap.maps.columns import margin_frame, trial_frame
 from needlemap.maps.comparison import Comparison
 from needlemap.maps.effective import RULES, Effective, Mean, parse_rule, published_length
 from needlemap.maps.map import Map
+from needlemap.maps.smooth import Smoothed
 from needlemap.records.families import families_of
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_map, load_run
@@ -77,6 +78,12 @@ class Run:
         """Per cell the mean score, n and interval. Raises NeedlemapError for several families."""
         return load_map(self._only())
 
+    @property
+    def smoothed(self) -> Smoothed:
+        """The smoothed layer: `scores` by cell, or `withheld` says why there is none. No mean or verdict is
+        made of it. Raises NeedlemapError for several families."""
+        return load_run(self._only()).smoothed
+
     def scores(self) -> dict[str, dict[int, float | None]]:
         """Per family the score by length in tokens; None where nothing was measured."""
         return {name: run.map.by_length for name, run in self._read().items() if run is not None}
@@ -130,11 +137,13 @@ class Run:
         width: str | None = None,
         style: str | None = None,
         curves: bool = False,
+        smooth: bool = False,
     ) -> Drawing:
         """The map as a picture, or all families' maps. Raises SettingsError.
 
         width: for a paper, as '3.25in' or 'column'. style: 'opencompass' or 'needlehaystack', as that tool
-        draws it. curves: scores by length instead, a line a model or a family.
+        draws it. curves: scores by length instead, a line a model or a family. smooth: the smoothed layer
+        beside each map that has one.
         """
         from needlemap.reports.figures.curves import draw_curves, groups_of
         from needlemap.reports.figures.figure import draw, figure_of
@@ -143,7 +152,8 @@ class Run:
         points = parse_width(width) if width else None
         runs = [load_run(path) for path in self._folders()]
         if not curves:
-            return draw(figure_of(runs, title=title, palette=palette, style=style)[0], points)
+            figure, _ = figure_of(runs, title=title, palette=palette, style=style, smooth=smooth)
+            return draw(figure, points)
         each = [families_of(run.path) for run in self.models.values()]
         groups = groups_of(runs, [families for families in each if not families.is_plain])
         return draw_curves(groups, title=title, rules=RULES, width=points)
@@ -157,21 +167,25 @@ class Run:
         width: str | None = None,
         style: str | None = None,
         curves: bool = False,
+        smooth: bool = False,
     ) -> Path:
         """The maps (.png, .svg, .pdf), the page (.html) or the cells (.csv, .parquet), by the suffix.
 
-        width, style, curves: of a figure, as `plot` takes them. Raises SettingsError for any other suffix.
+        width, style, curves: of a figure, as `plot` takes them; smooth: of a page, too. Raises SettingsError
+        for any other suffix.
         """
         if Path(path).suffix.lower() == ".html":
             from needlemap.reports.page.document import write_page
 
             pages = [run.path for run in self.models.values()]
-            return write_page(pages, path, title=title, palette=palette)
+            return write_page(pages, path, title=title, palette=palette, smooth=smooth)
         if is_table(path):
             return write_table([load_run(run) for run in self._folders()], path)
         from needlemap.reports.figures.figure import write_drawing
 
-        drawn = self.plot(title=title, palette=palette, width=width, style=style, curves=curves)
+        drawn = self.plot(
+            title=title, palette=palette, width=width, style=style, curves=curves, smooth=smooth
+        )
         return write_drawing(drawn, path)
 
     def __repr__(self) -> str:

@@ -164,11 +164,12 @@ ASCII = Glyphs("#", ".", "x")
 
 @dataclass(frozen=True, slots=True)
 class TerminalMap:
-    """A map that fits the console it is printed on; rows beyond max_rows are merged."""
+    """A map that fits the console it is printed on; rows beyond max_rows are merged. means: below it."""
 
     map: Map
     max_rows: int
     colours: tuple[str, ...]
+    means: bool = True
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Title, lengths, one row per depth, means, and what it comes to."""
@@ -181,6 +182,8 @@ class TerminalMap:
         cell_width = max(1, min(MAX_CELL_WIDTH, (width - gutter) // max(1, len(raster.columns))))
         painter = Painter(cell_width, self.colours, glyphs)
         title = f"{self.map.model} · {self.map.task} · {length_range(self.map.lengths)}"
+        below = [painter.row("mean", gutter, raster.means)]
+        below += _footer(self.map, raster, cell_width, glyphs, width)
         lines = [
             *(Text(part, style="bold") for part in broken(title, width)),
             Text(" " * gutter + _length_header(raster.columns, cell_width)),
@@ -188,8 +191,7 @@ class TerminalMap:
                 painter.row(label, gutter, spots)
                 for label, spots in zip(raster.labels, raster.spots, strict=True)
             ),
-            painter.row("mean", gutter, raster.means),
-            *_footer(self.map, raster, cell_width, glyphs, width),
+            *(below if self.means else ()),
         ]
         return [_fitted(line, width, glyphs) for line in lines]
 
@@ -228,12 +230,14 @@ class Painter:
         )
 
 
-def terminal_map(map: Map, *, max_rows: int = MAX_ROWS, palette: str | None = None) -> RenderableType:
+def terminal_map(
+    map: Map, *, max_rows: int = MAX_ROWS, palette: str | None = None, means: bool = True
+) -> RenderableType:
     """A rich renderable of a map, finished or not. Raises SettingsError for an unknown palette.
 
-    max_rows: depth rows; a live view gives the console's height less 7, the lines around them.
+    means: also these. max_rows: a live view gives the console's height less 7, the lines around them.
     """
-    return TerminalMap(map, max(1, max_rows), palette_colours(palette))
+    return TerminalMap(map, max(1, max_rows), palette_colours(palette), means)
 
 
 def show_map(map: Map, palette: str | None = None, *, anywhere: bool = False) -> None:

@@ -132,3 +132,11 @@ def test_an_imported_run_says_so_and_keeps_its_title(make_run, make_record):
     (shown,) = summary([run], made=NOW)["runs"]
     assert shown["imported"]
     assert shown["title"] == "GPT-4 128K"
+
+
+def test_a_smoothed_layer_is_there_only_where_it_was_asked_for(falling):
+    (plain,), (smooth,) = (summary([falling], made=NOW, smooth=smooth)["runs"] for smooth in (False, True))
+    assert falling.smoothed.scores
+    assert smooth["smoothed"]["line"] == falling.smoothed.line
+    assert smooth["smoothed"]["picture"].startswith("data:image/svg+xml;base64,")
+    assert {name: value for name, value in smooth.items() if name != "smoothed"} == plain

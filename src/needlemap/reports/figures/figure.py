@@ -24,6 +24,7 @@ from needlemap.reports.figures.heat import (
     TICK,
     Box,
     MapPanel,
+    Scale,
     draw_cells,
     draw_depth_axis,
     draw_side,
@@ -56,10 +57,12 @@ STYLES = ("needlemap", *OLDER)
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One run in a figure. title: over its map, None for the one made of model, task and lengths."""
+    """One run in a figure. title: over its map, None for the one made of model, task and lengths. smoothed:
+    a map of smoothed scores beside it, if any."""
 
     map: Map
     title: str | None = None
+    smoothed: Map | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +80,27 @@ class Figure:
 
 
 def figure_of(
-    runs: Sequence[Loaded], *, title: str | None = None, palette: str | None = None, style: str | None = None
+    runs: Sequence[Loaded],
+    *,
+    title: str | None = None,
+    palette: str | None = None,
+    style: str | None = None,
+    smooth: bool = False,
 ) -> tuple[Figure, str]:
-    """Runs as a figure; of two that can be paired also what changed. Second: why not, empty otherwise."""
+    """Runs as a figure; of two that can be paired also what changed. Second: why not, empty otherwise.
+
+    smooth: with the smoothed layer beside each map that has one.
+    """
     check_style(style)
+    layers = [run.smoothed_map if smooth else None for run in runs]
     if len(runs) == 1:
         (run,) = runs
-        return Figure((Shown(run.map, title or run.about.get("title")),), None, None, palette, style), ""
+        alone = Shown(run.map, title or run.about.get("title"), *layers)
+        return Figure((alone,), None, None, palette, style), ""
     names = told_apart([run.map.model for run in runs], [Path(run.path) for run in runs])
     shown = tuple(
-        Shown(replace(run.map, model=name), run.about.get("title"))
-        for run, name in zip(runs, names, strict=True)
+        Shown(replace(run.map, model=name), run.about.get("title"), layer)
+        for run, name, layer in zip(runs, names, layers, strict=True)
     )
     comparison, why_not = (None, "") if style in OLDER else _compared(runs)
     return Figure(shown, comparison, title, palette, style), why_not
@@ -147,17 +160,29 @@ def panels_of(figure: Figure) -> tuple[list[MapPanel], list[str]]:
     scale, maps = scores(figure.palette), [run.map for run in figure.runs]
     if len(maps) == 1:
         (run,) = figure.runs
-        return [map_panel(run.map, run.title or map_title(run.map), caption(run.map), scale)], []
+        own = map_panel(run.map, run.title or map_title(run.map), caption(run.map), scale)
+        return [own, *_smoothed(run, "smoothed", scale)], []
     common = [one_of({repeats(map) for map in maps}), one_of({method(map) for map in maps})]
     what = [one_of({map.task for map in maps}), one_of({length_range(map.lengths) for map in maps})]
     panels = [
-        map_panel(run.map, _title(at, figure), _own_lines(run.map, common), scale)
+        panel
         for at, run in enumerate(figure.runs)
+        for panel in (
+            map_panel(run.map, _title(at, figure), _own_lines(run.map, common), scale),
+            *_smoothed(run, f"smoothed: {run.map.model}", scale),
+        )
     ]
     if figure.comparison is not None:
         panels.append(change_panel(figure.comparison, maps[0]))
     said = ", ".join(filter(None, [*what, *common]))
     return panels, [said] if said else []
+
+
+def _smoothed(run: Shown, title: str, scale: Scale) -> list[MapPanel]:
+    """The smoothed layer, if it is shown."""
+    if run.smoothed is None:
+        return []
+    return [map_panel(run.smoothed, title, ["no mean or length is made of it"], scale)]
 
 
 def _own_lines(map: Map, common: Sequence[str]) -> list[str]:

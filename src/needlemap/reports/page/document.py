@@ -125,6 +125,7 @@ def _sheet(sheet: Mapping[str, Any]) -> str:
 
 def _run(run: Mapping[str, Any]) -> str:
     lines = "".join(f"<p>{escape(line)}</p>\n" for line in (*run["lines"], *run["notes"], EACH))
+    lines += f"<p>{escape(run['smoothed']['line'])}</p>\n" if "smoothed" in run else ""
     rows = "\n".join(_list(run) if run["ragged"] else _grid(run))
     return f"<h2>{escape(run['name'])}</h2>\n{lines}<table>\n{rows}\n</table>"
 
@@ -181,10 +182,11 @@ def write_page(
     title: str | None = None,
     palette: str | None = None,
     rules: tuple[str, ...] = RULES,
+    smooth: bool = False,
 ) -> Path:
     """Write the page of some runs, read already or not. Raises NeedlemapError when one cannot be read.
 
-    rules: of effective length.
+    rules: of effective length. smooth: with the smoothed layer of each run.
     """
     out, places = Path(target), [each if isinstance(each, Loaded) else Path(each) for each in paths]
     folders = [Path(each.path) if isinstance(each, Loaded) else each for each in places]
@@ -193,7 +195,9 @@ def write_page(
         raise SettingsError(f"Run '{again}' is given twice. Give each run once.")
     with _uncollected():
         runs = [each if isinstance(each, Loaded) else _read_subject(each) for each in places]
-        page = make_page(runs, made=datetime.now(UTC), title=title, palette=palette, rules=rules)
+        page = make_page(
+            runs, made=datetime.now(UTC), title=title, palette=palette, rules=rules, smooth=smooth
+        )
     write_report(out, page.encode("utf-8", "replace"))  # a name may hold bytes that are no letter
     return out
 
@@ -213,12 +217,13 @@ def make_page(
     palette: str | None = None,
     rules: tuple[str, ...] = RULES,
     limit: int = LIMIT,
+    smooth: bool = False,
 ) -> str:
     """The page, in as much detail as the limit allows. Raises SettingsError for an unknown palette."""
     families = [run for each in runs for run in Subject.of(each).runs]
     trials, notes = fitted(families, limit)
     each = [[*notes, *run.notes] for run in families]
-    found = summary(runs, made=made, title=title, palette=palette, notes=each, rules=rules)
+    found = summary(runs, made=made, title=title, palette=palette, notes=each, rules=rules, smooth=smooth)
     return page_html(found, trials)
 
 

@@ -6,6 +6,8 @@ function drawOverview(view, palette) {
   put(at("legend"), legend(view, palette));
   at("verdict").hidden = !view.difference;
   at("effective").hidden = at("lines-section").hidden = Boolean(view.difference);
+  put(at("smoothed"), smoothedNodes(view.run));
+  at("smoothed").hidden = !view.run?.smoothed;
   if (view.difference) put(at("verdict"), verdictNodes(view));
   else drawRun(view.run);
 }
@@ -31,6 +33,14 @@ function drawRun(run) {
     at("lines"),
     [...run.lines, ...run.notes].map((text) => el("li", {}, visible(text.trim()))),
   );
+}
+
+// The smoothed layer beside the raw map, or why there is none.
+function smoothedNodes(run) {
+  if (!run?.smoothed) return [];
+  const { picture, line } = run.smoothed;
+  const image = picture ? el("img", { src: picture, alt: "Smoothed map", class: "smoothed" }) : null;
+  return [image, el("figcaption", { class: "soft" }, visible(line))].filter(Boolean);
 }
 
 function noteLines(note) {

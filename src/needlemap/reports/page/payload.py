@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -20,6 +21,7 @@ from needlemap.records.loaded import Loaded
 from needlemap.records.record import Record, costs_of, outcome_counts, outcome_lines
 from needlemap.records.run_file import outdated
 from needlemap.reports.closing import balance_lines, cache_lines, placeless_lines
+from needlemap.reports.figures.figure import draw, figure_of
 from needlemap.reports.labels import NOT_ASKED, Layout, length_labels, make_layout, row_labels
 from needlemap.reports.page.curves import by_depth, by_length, difference, effective_row
 from needlemap.reports.page.sheets import Cast, Subject, make_sheets, order_views
@@ -42,9 +44,11 @@ def summary(
     notes: Sequence[Sequence[str]] = (),
     live: Mapping[str, Any] | None = None,
     rules: tuple[str, ...] = RULES,
+    smooth: bool = False,
 ) -> dict[str, Any]:
     """All runs, the differences from the first of those that may be alike, sheets of several of them, and in
-    which order they are shown. notes: of each family of each run, what the page leaves out.
+    which order they are shown. notes: of each family of each run, what the page leaves out. smooth: with
+    smoothed layers.
 
     Raises SettingsError for an unknown palette.
     """
@@ -70,7 +74,12 @@ def summary(
         "views": order_views(cast, sheets, differences),
         "sheets": sheets,
         "runs": [
-            {"name": name, "notes": list(lines), **_run(run, layout, rules)}
+            {
+                "name": name,
+                "notes": list(lines),
+                **_run(run, layout, rules),
+                **({"smoothed": _smoothed(run, palette)} if smooth else {}),
+            }
             for name, lines, run, layout in zip(names, said, families, layouts, strict=True)
         ],
         "differences": differences,
@@ -93,6 +102,16 @@ def _run(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str, Any]:
         "settings": setting_rows(run.about["settings"]),
         "facts": fact_rows(run.about),
     }
+
+
+def _smoothed(run: Loaded, palette: str | None) -> dict[str, Any]:
+    """What is said of the smoothed layer, and its picture beside the raw map as an address; none where it is
+    withheld."""
+    picture = None
+    if run.smoothed.scores:
+        svg = draw(figure_of([run], title="raw", palette=palette, smooth=True)[0]).svg
+        picture = f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
+    return {"line": run.smoothed.line, "picture": picture}
 
 
 def _identity(run: Loaded) -> dict[str, Any]:
