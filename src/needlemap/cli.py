@@ -200,12 +200,13 @@ def report(
     step: Annotated[int, typer.Option(help="For --log: the training step that the model is of.")] = 0,
     dataset_length: arguments.DatasetLength = "",
     smooth: arguments.Smooth = False,
+    metric: arguments.Metric = "",
     json: arguments.Json = False,
 ) -> None:
     """Draw finished or running runs. On the terminal, or into a file by its suffix."""
     from needlemap.commands.report import Look, report_command
 
-    look = Look(title, palette, width, rules, style, curves, map, dataset_length, smooth)
+    look = Look(title, palette, width, rules, style, curves, map, dataset_length, smooth, metric)
     report_command(runs, out, format, look, log or (), step, json)
 
 
@@ -219,13 +220,14 @@ def import_(
     scale: Annotated[str, typer.Option(help="LOWEST:HIGHEST score, where files do not show it.")] = "",
     tokenizer: Annotated[str, typer.Option(help="Whose tokens lengths count, to be shown.")] = "",
     dataset_length: arguments.DatasetLength = "",
+    metric: arguments.Metric = "",
 ) -> None:
-    """Turn results of other tools into runs. Of needlehaystack 1 and 2, and of OpenCompass."""
+    """Turn results of other tools into runs. needlehaystack, OpenCompass, Inspect, lm-evaluation-harness."""
     from needlemap.commands.report import import_command
     from needlemap.interop.imported import Said
     from needlemap.interop.row import parsed_scale
 
-    said = Said(model, parsed_scale(scale) if scale else None, tokenizer, dataset_length)
+    said = Said(model, parsed_scale(scale) if scale else None, tokenizer, dataset_length, metric)
     raise typer.Exit(import_command(files, out, said))
 
 
@@ -240,6 +242,7 @@ def compare(
     fail_if_answers_differ: arguments.FailIfAnswersDiffer = None,
     label: arguments.Labels = None,
     sequential: arguments.Sequential = False,
+    metric: arguments.Metric = "",
     json: arguments.Json = False,
     junit: arguments.JUnit = None,
 ) -> None:
@@ -248,7 +251,7 @@ def compare(
 
     labels = tuple(label or ())
     typed = margin, fail_if_worse, on_undecided, answers, fail_if_answers_differ, labels, sequential, json
-    raise typer.Exit(compare_command(first, second, Wanted(*typed, junit)))
+    raise typer.Exit(compare_command(first, second, Wanted(*typed, junit, metric)))
 
 
 @app.command(name="list")

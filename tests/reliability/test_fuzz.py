@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from needlemap.errors import NeedlemapError
-from needlemap.interop.imported import Said, imported, read
+from needlemap.interop.imported import Said, imported
+from needlemap.interop.sources import read
 from needlemap.prompts.templates import fill, load_template
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import load_run
@@ -240,7 +241,25 @@ def test_run_files_of_any_bytes(tmp_path, about):
     only_ours(lambda: load_run(tmp_path).map)
 
 
+INSPECT = {
+    "version": 2,
+    "status": "success",
+    "eval": {"model": "m", "task": "t"},
+    "samples": [
+        {"id": "a", "epoch": 1, "input": [{"role": "user", "content": "?"}], "target": ["x"]},
+        {"id": 2, "output": {"completion": "x"}, "scores": {"s": {"value": "C"}}, "error": {"message": "no"}},
+    ],
+}
+HARNESS = {
+    "doc_id": 1,
+    "doc": {"needlemap": {"length_tokens": 9}},
+    "filter": "f",
+    "metrics": ["acc"],
+    "acc": 1.0,
+}
 IMPORTS = {
+    ".eval": altered(INSPECT).map(written).flatmap(torn) | altered(INSPECT).map(written),
+    ".JSONL": altered(HARNESS).map(written).flatmap(torn) | altered(HARNESS).map(written),
     ".json": altered([NIAH_1, NIAH_1]).map(written).flatmap(torn) | altered([NIAH_1, NIAH_1]).map(written),
     ".jsonl": altered(NIAH_2).map(written).flatmap(torn) | altered(NIAH_2).map(written),
     ".csv": torn(SUMMARY.encode()) | torn(b"context_length,depth_percent,score\n1000,50,7\n"),

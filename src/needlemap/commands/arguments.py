@@ -160,6 +160,9 @@ DatasetLength = Annotated[
 Smooth = Annotated[
     bool, typer.Option("--smooth", help="Also a smoothed map, where it foretells better than raw cells.")
 ]
+Metric = Annotated[
+    str, typer.Option(help="Which score of an Inspect or lm-evaluation-harness log counts (default: first).")
+]
 FailUnder = Annotated[
     float | None,
     typer.Option(
@@ -181,7 +184,9 @@ Folder = Annotated[
 First = Annotated[
     Path,
     typer.Argument(
-        metavar="RUN_A", help="The reference, a run's or suite's folder.", autocompletion=complete_runs
+        metavar="RUN_A",
+        help="The reference, a run's or suite's folder, or a log.",
+        autocompletion=complete_runs,
     ),
 ]
 Second = Annotated[
@@ -189,6 +194,15 @@ Second = Annotated[
     typer.Argument(
         metavar="RUN_B", help="What to judge: another of the same kind.", autocompletion=complete_runs
     ),
+]
+Margin = Annotated[
+    float | None, typer.Option(help="The loss in points that does not matter (2 if not given).")
+]
+FailIfWorse = Annotated[
+    float | None, typer.Option(help="As --margin, and exit with 1 where B is worse, 4 where undecided.")
+]
+OnUndecided = Annotated[
+    str, typer.Option(help="With --fail-if-worse: 'fail' exits with 4 where undecided, 'pass' with 0.")
 ]
 Sequential = Annotated[
     bool,
@@ -204,15 +218,6 @@ Difficulty = Annotated[
         help="auto: make the task harder until the model scores 60 to 95, and keep that difficulty; "
         "FILE or RUN: one that was kept.",
     ),
-]
-Margin = Annotated[
-    float | None, typer.Option(help="The loss in points that does not matter (2 if not given).")
-]
-FailIfWorse = Annotated[
-    float | None, typer.Option(help="As --margin, and exit with 1 where B is worse, 4 where undecided.")
-]
-OnUndecided = Annotated[
-    str, typer.Option(help="With --fail-if-worse: 'fail' exits with 4 where undecided, 'pass' with 0.")
 ]
 Answers = Annotated[
     bool, typer.Option("--answers", help="Also which answers differ: the first ones, by length, by depth.")

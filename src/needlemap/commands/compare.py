@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import SettingsError
+from needlemap.interop.imported import load_any
 from needlemap.maps.comparison import Comparison
 from needlemap.records.families import families_of
 from needlemap.reports.comparison import answers_text, comparison_json, comparison_text, names_text
 from needlemap.reports.junit import OF_CODE, Case, State, write_junit
-from needlemap.reports.paired import MARGIN, Both, Names, compare_runs, load_both
+from needlemap.reports.paired import MARGIN, Both, Names, compare_runs
 from needlemap.reports.verdict import judge_runs, margin_label
 from needlemap.text.printable import printable, show, show_data
 
@@ -23,7 +24,8 @@ _RANKS = (0, 4, 1)  # exit codes of verdicts, the worst last
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What of a comparison is wanted, as typed. margin, fail_if_worse: in points. fail_if_differ: in percent,
-    how many answers may differ. labels: of both runs. sequential: by a gate, which may be looked at again."""
+    how many answers may differ. labels: of both runs. sequential: by a gate, which may be looked at again.
+    metric: of logs with several."""
 
     margin: float | None = None
     fail_if_worse: float | None = None
@@ -34,6 +36,7 @@ class Wanted:
     sequential: bool = False
     as_json: bool = False
     junit: Path | None = None
+    metric: str = ""
 
     def __post_init__(self) -> None:
         """Raises SettingsError for what means nothing."""
@@ -65,7 +68,7 @@ class _Told:
 def compare_command(first: Path, second: Path, wanted: Wanted) -> int:
     """Compare and print; 0, or of a verdict that was asked for its code, the worst of several."""
     both = families_of(first), families_of(second)
-    read = load_both(*both, wanted.labels)
+    read = load_any(*both, wanted.labels, wanted.metric)
     for run in (run for two in read.values() for run in two):
         for note in run.notes:
             show(f"note: {printable(run.path)}: {printable(note)}", file=sys.stderr)

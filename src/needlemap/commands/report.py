@@ -16,23 +16,15 @@ from rich.console import Console
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_run_folder
-from needlemap.interop.imported import (
-    Found,
-    Imported,
-    Said,
-    holds_results,
-    imported,
-    read,
-    refuse_taken,
-    write,
-)
+from needlemap.interop.imported import Imported, Said, imported, load_results, refuse_taken, write
+from needlemap.interop.row import context_title
+from needlemap.interop.sources import is_other_tools, read
 from needlemap.maps.effective import RULES, parse_rules
 from needlemap.records.families import Families, families_of
-from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_map, load_run
 from needlemap.reports.closing import cache_lines, ended_lines
 from needlemap.reports.figures.figure import FIGURES, check_style, figure_of, write_drawing, write_figure
-from needlemap.reports.figures.older import OLDER, context_title
+from needlemap.reports.figures.older import OLDER
 from needlemap.reports.labels import score_label
 from needlemap.reports.page.document import write_page
 from needlemap.reports.results import fields_of, results, run_fields, runs_below
@@ -51,7 +43,7 @@ _SHOWN = 3  # reasons for files left out
 class Look:
     """How it is to look, as typed; '' where nothing was. rules: of effective length. curves: a figure of
     scores by length. map: the map also without a terminal. dataset_length: for OpenCompass's title. smooth:
-    the smoothed layer beside each map."""
+    the smoothed layer beside each map. metric: of logs with several."""
 
     title: str | None = None
     palette: str | None = None
@@ -62,6 +54,7 @@ class Look:
     map: bool = False
     dataset_length: str = ""
     smooth: bool = False
+    metric: str = ""
 
     def rules_or(self, otherwise: tuple[str, ...]) -> tuple[str, ...]:
         """The rules that were typed, or others. Raises SettingsError for an unknown one."""
@@ -109,7 +102,7 @@ def report_command(
     """
     runs = [run for path in runs for run in _inside(path)]
     if as_json:
-        _print_json(runs, look.rules_or(()) or None, out or log)
+        _print_json(runs, look, out or log)
         return
     trackers, rules = [parse_tracker(text) for text in log], look.rules_or(RULES)
     look.refuse_of_figures(out)
@@ -152,13 +145,14 @@ def _curves(paths: Sequence[Path], loaded: Sequence[Loaded], out: Path, look: Lo
     )
 
 
-def _print_json(runs: Sequence[Path], rules: tuple[str, ...] | None, elsewhere: object) -> None:
+def _print_json(runs: Sequence[Path], look: Look, elsewhere: object) -> None:
     """Print what runs came to. elsewhere: where else a report was to go, which it does not."""
+    rules = look.rules_or(()) or None
     if elsewhere:
         raise SettingsError("--json prints to standard output: leave -o and --log out, or --json.")
     fields = []
     for path in runs:
-        theirs = runs_of(path) if families_of(path).is_plain and is_other_tools(path) else ()
+        theirs = _results(path, look) if families_of(path).is_plain and is_other_tools(path) else ()
         fields += [run_fields(run, rules or RULES) for run in theirs] or [fields_of(path, rules)]
     show_data(f"{json.dumps(results(fields), indent=1, ensure_ascii=False)}\n")
 
@@ -190,7 +184,7 @@ def _opened(paths: Sequence[Path], look: Look) -> list[Loaded]:
     """Runs in the order given; of another tool's file each that it holds."""
     found: list[Loaded] = []
     for path in paths:
-        found += runs_of(path) if is_other_tools(path) else [load_run(path)]
+        found += _results(path, look) if is_other_tools(path) else [load_run(path)]
     if not look.dataset_length:
         return found
     titles = [context_title(run.map.model, look.dataset_length) for run in found]
@@ -244,40 +238,31 @@ def _written(given: Sequence[Loaded | Path], out: Path, format: str, look: Look)
 
 def import_command(paths: Sequence[Path], out: Path, said: Said) -> int:
     """Write a run, or a folder of runs where there are several; say what was read. Returns the exit code."""
-    found = read(paths)
+    found = read(paths, said.metric)
     runs = imported(found.sources, said)
     places = {run.name: out if len(runs) == 1 else out / run.name for run in runs}
     for place in places.values():
         refuse_taken(place)
-    _left_out(found)
+    _tell(found.notes)
     for run in runs:
         write(run, places[run.name])
         show(_summary(run, places[run.name]), file=sys.stderr)
     return 0
 
 
-def runs_of(path: Path, dataset_length: str = "") -> list[Loaded]:
-    """The runs in another tool's file or folder, as reports take them; nothing is written."""
-    found = read([path])
-    _left_out(found)
-    runs = imported(found.sources, Said(dataset_length=dataset_length))
-    places = [str(path) if len(runs) == 1 else str(path / run.name) for run in runs]
-    return [Loaded(place, run.about, run.records) for place, run in zip(places, runs, strict=True)]
+def _results(path: Path, look: Look) -> list[Loaded]:
+    """The runs in another tool's file or folder; what is to be said of them is told."""
+    runs = load_results(path, Said(dataset_length=look.dataset_length, metric=look.metric))
+    _tell([note for run in runs for note in run.notes])
+    return [replace(run, notes=()) for run in runs]
 
 
-def is_other_tools(path: Path) -> bool:
-    """Whether a path is a file, or a folder that holds results of another tool and no run of ours."""
-    if path.is_dir():
-        return not RunFolder(path).exists and not any(path.glob("records-*.jsonl")) and holds_results(path)
-    return path.is_file()
-
-
-def _left_out(found: Found) -> None:
+def _tell(notes: Sequence[str]) -> None:
     """What lay in a folder and was no result, or could not be read: never passed over in silence."""
-    for reason in found.left_out[:_SHOWN]:
-        show(f"left out: {reason}", file=sys.stderr)
-    if len(found.left_out) > _SHOWN:
-        show(f"left out: {len(found.left_out) - _SHOWN} more files", file=sys.stderr)
+    for note in notes[:_SHOWN]:
+        show(printable(note), file=sys.stderr)
+    if len(notes) > _SHOWN:
+        show(f"and {len(notes) - _SHOWN} more such notes", file=sys.stderr)
 
 
 def _summary(run: Imported, path: Path) -> str:

@@ -1,9 +1,8 @@
-"""Imported runs: which files hold results, and their rows as records like our own.
+"""Imported runs: rows of other tools' results as records like our own.
 
-A file's kind is told by its ending and its first bytes. Prompts, settings and hashes that the other tool
-did not write stay unknown; such a run reports and compares, and cannot be resumed or replayed. Nothing is
-asked or scored again: a row keeps the score that was published, on its own scale. A run is written records
-first, then run.json, so it is whole or not there.
+Prompts, settings and hashes that the other tool did not write stay unknown; such a run reports and compares,
+and cannot be resumed or replayed. Nothing is asked or scored again: a row keeps the score that was published,
+on its own scale. A run is written records first, then run.json, so it is whole or not there.
 """
 
 from __future__ import annotations
@@ -14,27 +13,22 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from needlemap.errors import NeedlemapError
-from needlemap.files import MOST_BYTES, open_inside, read_regular
-from needlemap.interop import formats
-from needlemap.interop.row import SCORERS, Row, Scale, native_mean, scale_of, share
-from needlemap.records.families import signed
+from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.files import open_inside
+from needlemap.interop.row import SCORERS, Row, Scale, context_title, native_mean, scale_of, share
+from needlemap.interop.sources import Source, is_other_tools, read
+from needlemap.records.families import Families, signed
 from needlemap.records.folder import RunFolder, Writer
-from needlemap.records.record import NeedleRecord, Record, ScorerRecord
-from needlemap.reports.figures.older import context_title
+from needlemap.records.loaded import Loaded, called, load_run
+from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
+from needlemap.reports.paired import Both, labelled, load_both
 from needlemap.version import SCHEMA, __version__
 
-SUFFIXES = (".json", ".jsonl", ".csv", ".txt")
-_EXPECTED = (
-    "Import reads needlehaystack results (.json, .jsonl), tables of these (.csv) and OpenCompass's summary "
-    "(.csv, .txt)"
-)
 MODE = "imported"
 UNKNOWN = "unknown"
 NO_RESULT = "no result"  # what a record's `failure` says of a row without a score
@@ -43,112 +37,15 @@ RECORDS = "records-imported.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """One file: its name, hash, tool and rows."""
-
-    name: str
-    sha256: str
-    tool: str
-    rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """All that was read. left_out: files of a folder that hold no result, each with a reason."""
-
-    sources: tuple[Source, ...]
-    left_out: tuple[str, ...] = ()
-
-
-def read(paths: Sequence[Path]) -> Found:
-    """Everything in these files and folders. Raises NeedlemapError: a file that was named must hold results;
-    one that merely lies in a folder is left out with a reason.
-    """
-    sources: list[Source] = []
-    left_out: list[str] = []
-    for path in paths:
-        if not path.is_dir():
-            sources.append(_source(path))
-            continue
-        found = _folder(path)
-        sources += found.sources
-        left_out += found.left_out
-    return Found(tuple(sources), tuple(left_out))
-
-
-def holds_results(folder: Path) -> bool:
-    """Whether a folder, or its folder `results`, holds files that may be results."""
-    return bool(_listed(folder) or _listed(folder / "results"))
-
-
-def _folder(path: Path) -> Found:
-    """Results in a folder, or in its folder `results`, by name."""
-    files = _listed(path) or _listed(path / "results")
-    sources, left_out = [], []
-    for file in files:
-        try:
-            sources.append(_source(file))
-        except NeedlemapError as error:
-            left_out.append(str(error))
-    if not sources:
-        why = f" ({left_out[0]})" if left_out else ""
-        raise NeedlemapError(f"No results in folder '{path}'{why}. {_EXPECTED}; name a .csv or .txt itself.")
-    return Found(tuple(sources), tuple(left_out))
-
-
-def _listed(path: Path) -> list[Path]:
-    files: Iterable[Path] = path.iterdir() if path.is_dir() else ()
-    return sorted(file for file in files if file.suffix.lower() in SUFFIXES[:2] and file.is_file())
-
-
-def _source(file: Path) -> Source:
-    if not file.is_file():
-        raise NeedlemapError(f"No file or folder at '{file}'.")
-    data, name = read_regular(file, MOST_BYTES * 4), file.name.encode("utf-8", "replace").decode("utf-8")
-    tool, rows = _rows(data, name, file.suffix.lower())
-    if not rows:
-        raise NeedlemapError(f"{name}: no results in it.")
-    return Source(name, sha256(data).hexdigest(), tool, tuple(rows))
-
-
-def _rows(data: bytes, name: str, suffix: str) -> tuple[str, list[Row]]:
-    if suffix == ".jsonl":
-        return formats.TOOL_2, formats.from_jsonl(data, name)
-    if suffix == ".json":
-        return formats.TOOL_1, formats.from_json(data, name)
-    if suffix not in SUFFIXES:
-        raise NeedlemapError(f"{name}: unknown kind of file. {_EXPECTED}.")
-    text = _text(data, name)
-    if suffix == ".txt":
-        return formats.OPENCOMPASS, formats.summary_from_txt(text, name)
-    columns = [column.strip('" ') for column in text.partition("\n")[0].strip().split(",")]
-    if "depth_percent" in columns:
-        return formats.TOOL_1, formats.from_csv(text, name)
-    if columns[0] == "dataset":
-        return formats.OPENCOMPASS, formats.summary_from_csv(text, name)
-    raise NeedlemapError(
-        f"{name}: unknown columns {','.join(columns):.80}. Expected: context_length,depth_percent,score or "
-        f"OpenCompass's {','.join(formats.HEADER)},MODEL..."
-    )
-
-
-def _text(data: bytes, name: str) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise NeedlemapError(
-            f"{name}: not readable as UTF-8 ({error.reason} at byte {error.start})."
-        ) from None
-
-
-@dataclass(frozen=True, slots=True)
 class Said:
-    """What the user says that files may not: a model's name, scale, tokenizer, and the title's size."""
+    """What the user says that files may not: a model's name, scale, tokenizer, the title's size, and which
+    metric of a log counts."""
 
     model: str = ""
     scale: Scale | None = None
     tokenizer: str = ""
     dataset_length: str = ""
+    metric: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +108,11 @@ def _run(name: str, key: tuple[str, str, str], part: list[tuple[Source, Row]], s
 def _numbered(rows: Iterable[Row]) -> tuple[list[tuple[Row, int]], int]:
     """Each row with its repeat from 0: its version, or the next free one of its cell; how many moved."""
     taken: dict[tuple[int, float], set[int]] = defaultdict(set)
-    numbered, moved = [], 0
+    numbered, moved = list[tuple[Row, int]](), 0
     for row in rows:
+        if row.repeat is not None:  # a sample of a log: its versions are the same prompt asked again
+            numbered.append((row, row.repeat))
+            continue
         used = taken[row.length, row.depth_percent]
         repeat = row.version - 1
         moved += repeat in used
@@ -233,8 +133,10 @@ class _Shared:
 
     def record(self, row: Row, repeat: int) -> Record:
         identity = [MODE, self.model, row.task, row.series, row.length, row.depth_percent, repeat]
+        identity += [row.version, row.asked] if row.asked else []
         depth = row.depth_percent / 100
         realised = None if row.realised is None else row.realised / 100
+        prompt = PromptRecord(sha256=row.asked, tokens=row.prompt_tokens or 0, haystack_tokens=0)
         needles = () if realised is None else (NeedleRecord(meant=depth, realised=realised, byte=NO_BYTE),)
         return Record(
             schema=SCHEMA,
@@ -248,6 +150,7 @@ class _Shared:
             question=row.question,
             reference=row.reference or row.needle,
             needles=needles,
+            prompt=prompt if row.asked else None,
             answer=row.answer,
             score=None if row.native is None else share(row.native, self.scale),
             scorer=ScorerRecord(name=self.scorer, scale=self.scale, native=row.native, mean=row.mean),
@@ -271,9 +174,9 @@ def _about(
     said: Said,
 ) -> dict[str, Any]:
     """run.json. settings: only what is known; everything else was not written down by the other tool."""
-    cells: dict[tuple[int, float], list[int]] = defaultdict(list)
+    cells: dict[tuple[int, float], set[int]] = defaultdict(set)
     for record in records:
-        cells[record.length_tokens, record.depth].append(record.repeat)
+        cells[record.length_tokens, record.depth].add(record.repeat)
     settings = {
         "model": shared.model,
         "task": rows[0].task,
@@ -308,6 +211,59 @@ def _one(values: Iterable[str], otherwise: str) -> str:
 
 def _hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, ensure_ascii=True).encode()).hexdigest()[:32]
+
+
+def load_results(path: Path, said: Said) -> list[Loaded]:
+    """The runs in another tool's file or folder, as reports take them; nothing is written. The notes of the
+    first say what is to be known of the files."""
+    found = read([path], said.metric)
+    runs = imported(found.sources, said)
+    places = [str(path) if len(runs) == 1 else str(path / run.name) for run in runs]
+    return [
+        Loaded(place, run.about, run.records, tuple(found.notes) if run is runs[0] else ())
+        for place, run in zip(places, runs, strict=True)
+    ]
+
+
+def load_any(first: Families, second: Families, labels: Sequence[str] = (), metric: str = "") -> Both:
+    """What two runs, or two logs of other tools or folders of these, have in common; of logs each task is a
+    family, '' the only one. labels: other names of the two. metric: of logs with several.
+
+    Raises NeedlemapError where they have nothing in common, SettingsError for what means nothing.
+    """
+    if is_other_tools(first.path) or is_other_tools(second.path):
+        return labelled(_tasks_of_both(first.path, second.path, metric), labels)
+    if metric:
+        raise SettingsError("--metric is of logs of Inspect and lm-evaluation-harness, and these are runs.")
+    return labelled(load_both(first, second), labels)
+
+
+def _tasks_of_both(first: Path, second: Path, metric: str) -> Both:
+    if first.resolve() == second.resolve():
+        raise SettingsError(f"Log '{first}' is given twice. Give two.")
+    left, right = _tasks(first, metric), _tasks(second, metric)
+    both = [task for task in left if task in right]
+    if not both:
+        raise NeedlemapError(
+            f"'{first}' and '{second}' hold no task of one name: {', '.join([*left, *right])}."
+        )
+    alone = sorted({*left} ^ {*right})
+    note = (f"left out, as only one of the two has it: {', '.join(alone)}",) if alone else ()
+    pairs = {"" if len(both) == 1 else task: (left[task], right[task]) for task in both}
+    one, other = pairs[next(iter(pairs))]
+    return {**pairs, next(iter(pairs)): (replace(one, notes=(*one.notes, *note)), other)}
+
+
+def _tasks(path: Path, metric: str) -> dict[str, Loaded]:
+    """The runs at a path, by task. Raises NeedlemapError for several of one task: nothing could pair them."""
+    runs = load_results(path, Said(metric=metric)) if is_other_tools(path) else [load_run(path)]
+    found = {str(run.about["settings"]["task"]): run for run in runs}
+    if len(found) < len(runs):
+        named = ", ".join(
+            f"{called(run.about['settings'])} ({run.about['settings']['task']})" for run in runs
+        )
+        raise NeedlemapError(f"'{path}' holds several results of one task: {named}. Name one file of them.")
+    return found
 
 
 def refuse_taken(path: Path) -> None:

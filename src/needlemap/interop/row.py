@@ -16,6 +16,12 @@ from typing import Any
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 
 Scale = tuple[float, float]
+FACTS = "Fact Retrieval Across Context Lengths "
+
+
+def context_title(model: str, dataset_length: str) -> str:
+    """The title that OpenCompass's plotting script gives, whose --dataset_length changes nothing else."""
+    return f'{model} {dataset_length} Context Performance\n{FACTS}("Needle In A Haystack")'
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +31,8 @@ class Row:
     length: in the tokens of its tool. version: which repeat, from 1. series: what else tells tests apart (a
     run's name, a data set). scale: lowest and highest native score, None if the file does not say. realised:
     depth in percent where the needle really was. error: why there is no score. mean: whether the score is a
-    mean of nobody knows how many answers.
+    mean of nobody knows how many answers. repeat: which one, from 0, where the row is a sample of a log: its
+    versions are then the same prompt asked again. asked: a hash of what was asked, '' where nobody knows it.
     """
 
     place: str
@@ -52,6 +59,8 @@ class Row:
     usd: float | None = None
     latency_s: float | None = None
     finished_at: str = ""
+    repeat: int | None = None
+    asked: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ class FamilyScores:
         return Mean(point, *around(point, *(interval or (None, None))))
 
     def effective(self, rule: Rule) -> Effective | None:
-        """A rule's value, with an interval; None without scores.
+        """A rule's value, with an interval; None without scores, and of trials whose lengths nobody knows.
 
         absolute: the length at which the score first falls below the threshold (RULER, arXiv:2404.06654,
         takes the longest tested length above one). relative: the threshold is a share of the score at the
@@ -157,7 +157,7 @@ class FamilyScores:
         errs on the short side, and the bootstrap with it: the interval's upper end is that of
         `_longest_worst`. auc: mean score over log2 of the length.
         """
-        if not self.lengths:
+        if not self.lengths or not self.lengths[0]:
             return None
         lengths = np.array(self.lengths, dtype=np.float64)
         curve, ends = self._curve(rule), (self.lengths[0], self.lengths[-1])

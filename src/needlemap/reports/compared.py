@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from needlemap.asking.runner import Outcome
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_run_folder
+from needlemap.interop.imported import load_any
 from needlemap.maps.columns import margin_frame, trial_frame
 from needlemap.maps.comparison import Comparison
 from needlemap.maps.effective import RULES, Effective, Mean, parse_rule, published_length
@@ -22,7 +23,7 @@ from needlemap.records.record import Record
 from needlemap.reports.answers import answers_counts
 from needlemap.reports.comparison import answers_text, comparison_json, comparison_text
 from needlemap.reports.labels import length_range, overall_label
-from needlemap.reports.paired import MARGIN, Names, compare_runs, load_both
+from needlemap.reports.paired import MARGIN, Names, compare_runs
 from needlemap.reports.results import runs_below
 from needlemap.reports.summary import family_lines, model_lines, read_families, scores_of
 from needlemap.reports.table import is_table, write_table
@@ -337,8 +338,9 @@ class Compared:
 
 
 def compared(first: str | Path, second: str | Path, margin: float = MARGIN) -> Compared:
-    """Compare two run folders. margin: in points. Raises NeedlemapError when they cannot be paired."""
+    """Compare two run folders, or logs of other tools. margin: in points. Raises NeedlemapError when they
+    cannot be paired."""
     both = families_of(first), families_of(second)
-    read = load_both(*both)
+    read = load_any(*both)
     comparison, names = compare_runs(*both, read, margin)
     return Compared(comparison, names, tuple(run for two in read.values() for run in two))

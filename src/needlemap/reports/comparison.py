@@ -85,7 +85,7 @@ def _families(comparison: Comparison) -> list[str]:
     overall, count = comparison.overall, len(comparison.families)
     tested = [
         f"{means_label(overall)} {interval(overall)}",
-        f"{overall.n} pairs, {haystacks_label(overall.clusters)}",
+        f"{overall.n} pairs{_of_haystacks(overall, all(map(_is_unplaced, comparison.families.values())))}",
         f"B lost {overall.lost}, gained {overall.gained}; {p_text(overall)}",
         *bounds_lines(comparison),
     ]
@@ -116,18 +116,26 @@ def _test(each: FamilyComparison, adjusted_p: float) -> str:
 
 
 def _tested(comparison: FamilyComparison) -> list[str]:
-    overall = comparison.overall
+    overall, unplaced = comparison.overall, _is_unplaced(comparison)
     return [
-        f"{overall.n} pairs, {haystacks_label(overall.clusters)}{_left_out(comparison)}",
+        f"{overall.n} pairs{_of_haystacks(overall, unplaced)}{_left_out(comparison)}",
         f"{means_label(overall)} {interval(overall)}",
         f"B lost {overall.lost}, gained {overall.gained}; {p_text(overall)}",
         *bounds_lines(comparison),
         *_noise(comparison),
-        *_lengths(comparison.lengths),
-        *_cells(comparison),
+        *(() if unplaced else (*_lengths(comparison.lengths), *_cells(comparison))),
         f"power: a loss of {margin_label(comparison.margin)} points is called worse 80 times in 100 with "
         f"about {comparison.needed:,} pairs; you have {overall.n:,}",
     ]
+
+
+def _is_unplaced(comparison: FamilyComparison) -> bool:
+    """Whether no trial has a length: samples of another tool's log, each of which stands for itself."""
+    return not any(each.length_tokens for each in comparison.lengths)
+
+
+def _of_haystacks(overall: Difference, unplaced: bool) -> str:
+    return "" if unplaced else f", {haystacks_label(overall.clusters)}"
 
 
 def _untested(comparison: FamilyComparison) -> list[str]:

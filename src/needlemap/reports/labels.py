@@ -186,6 +186,8 @@ def all_failures(map: Map) -> dict[str, int]:
 
 
 def _compact(length: int, extra: int) -> str:
+    if not length:  # nobody knows it
+        return "-"
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
         if length >= size:
             value = length / size

@@ -44,24 +44,28 @@ class Names:
     only_second: tuple[str, ...] = ()
 
 
-def load_both(first: Families, second: Families, labels: Sequence[str] = ()) -> Both:
-    """Read the families that two runs have begun. labels: what to call the two, where not as their settings
-    say. Raises NeedlemapError where there is none, SettingsError for another number of labels."""
-    if labels and (len(labels) != 2 or len(set(labels)) != 2):
-        raise SettingsError(f"--label names both runs, differently: give it twice, got {', '.join(labels)}.")
+def load_both(first: Families, second: Families) -> Both:
+    """Read the families that two runs have begun. Raises NeedlemapError where there is none."""
     return {
-        name: (
-            _labelled(load_run(first.folder(name)), *labels[:1]),
-            _labelled(load_run(second.folder(name)), *labels[1:]),
-        )
+        name: (load_run(first.folder(name)), load_run(second.folder(name)))
         for name in _in_both(first, second)
     }
 
 
-def _labelled(run: Loaded, label: str = "") -> Loaded:
-    """A run under another name."""
-    settings = {**run.about["settings"], **({"label": label} if label else {})}
-    return replace(run, about={**run.about, "settings": settings})
+def labelled(read: Both, labels: Sequence[str]) -> Both:
+    """The same under other names, if there are any, for the first of each two and the second. Raises
+    SettingsError for another number of labels."""
+    if not labels:
+        return read
+    if len(labels) != 2 or len(set(labels)) != 2:
+        raise SettingsError(f"--label names both runs, differently: give it twice, got {', '.join(labels)}.")
+    return {
+        name: (_labelled(one, labels[0]), _labelled(other, labels[1])) for name, (one, other) in read.items()
+    }
+
+
+def _labelled(run: Loaded, label: str) -> Loaded:
+    return replace(run, about={**run.about, "settings": {**run.about["settings"], "label": label}})
 
 
 def compare_runs(
@@ -116,7 +120,7 @@ def _joined(first: Families, second: Families, read: Both, names: Mapping[str, N
     """How two runs with several families are called. What all families differ in is said once."""
     two = next(iter(read.values()))
     titles = [
-        f"suite {each.suite} · {called(run.about['settings'])} ({each.path})"
+        f"{f'suite {each.suite} · ' * bool(each.suite)}{called(run.about['settings'])} ({each.path})"
         for each, run in zip((first, second), two, strict=True)
     ]
     differ = {name: each.differ for name, each in names.items()}
@@ -127,8 +131,8 @@ def _joined(first: Families, second: Families, read: Both, names: Mapping[str, N
         next(iter(differ.values())) if alike else "; ".join(f"{k}: {v}" for k, v in differ.items() if v),
         tuple(note for each in names.values() for note in each.notes),
         names,
-        tuple(name for name in first.begun if name not in read),
-        tuple(name for name in second.begun if name not in read),
+        tuple(name for name in first.begun if name not in read and name),
+        tuple(name for name in second.begun if name not in read and name),
     )
 
 

@@ -77,11 +77,11 @@ def _few_lines(cube: Cube, clusters: int) -> list[str]:
 
 
 def _all_prompts_lines(cube: Cube, mean: ClusterMean) -> list[str]:
-    haystacks = counted(mean.clusters, "haystack")
-    line = f"all prompts: {_score(mean)} (n={mean.n}, {haystacks}"
+    unit = "haystack" if any(cube.lengths) else "sample"
+    line = f"all prompts: {_score(mean)} (n={mean.n}, {counted(mean.clusters, unit)}"
     if mean.standard_error is not None and mean.design_effect is not None:
         error = f"standard error {score_label(mean.standard_error)}"
-        return [f"{line}, {error} by haystack, design effect {mean.design_effect:.1f})"]
+        return [f"{line}, {error} by {unit}, design effect {mean.design_effect:.1f})"]
     few = f"{line}: prompts of one are taken to correlate by {ASSUMED:g})"
     alone = interval_label(*effective_wilson(mean.score, mean.n, 1.0, 1))
     return [few, f"  were all prompts independent: {alone}"] if cube.one_haystack else [few]
@@ -133,6 +133,8 @@ def _ends(scores: Array, missing: int) -> tuple[str, str]:
 def _effective_lines(cube: Cube, rules: tuple[str, ...]) -> list[str]:
     found = [effective_length(cube, parse_rule(rule)) for rule in rules]
     known = [each for each in found if each is not None]
+    if not known:
+        return []
     shown = [f"{each.rule.name} {effective_label(each)}" for each in known]
     unscored = [length for at, length in enumerate(cube.lengths) if not cube.known[:, at].any()]
     none = f"; nothing was scored at {', '.join(length_labels(unscored).values())}" if unscored else ""

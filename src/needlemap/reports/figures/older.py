@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from needlemap.errors import SettingsError
+from needlemap.interop.row import FACTS, context_title
 from needlemap.maps.map import CellScore, Map
 from needlemap.reports.figures.canvas import HATCHED, INK, SOFT, TEXT, line, mark, rect, text, wide, wrapped
 from needlemap.reports.figures.heat import Box, Scale
@@ -25,20 +26,12 @@ BAR = 7.0
 MAP_MOST = 260.0
 
 
-def context_title(model: str, dataset_length: str) -> str:
-    """The title that OpenCompass's plotting script gives, whose --dataset_length changes nothing else."""
-    return f'{model} {dataset_length} Context Performance\n{_FACTS}("Needle In A Haystack")'
-
-
-_FACTS = "Fact Retrieval Across Context Lengths "
-
-
 def older_title(map: Map, style: str) -> str:
     """The title of a map that has none of its own."""
     longest = length_labels(map.lengths[-1:]).get(map.lengths[-1], "").upper() if map.lengths else ""
     if style == OPENCOMPASS:
         return context_title(map.model, longest)
-    return f'Pressure Testing {map.model} {longest} Context\n{_FACTS}("Needle In A HayStack")'
+    return f'Pressure Testing {map.model} {longest} Context\n{FACTS}("Needle In A HayStack")'
 
 
 def draw_older(

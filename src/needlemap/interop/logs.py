@@ -1,0 +1,335 @@
+"""Logs of Inspect (`.eval`, `.json`) and sample files of lm-evaluation-harness (`samples_*.jsonl`) as rows.
+
+They may be of any benchmark. A sample's number is its id, or a hash of an id that is a text, so two logs
+pair by it; an epoch is the same prompt asked again. What was asked is told by a hash of id, input and target
+(of lm-evaluation-harness: of the document, since chat templates word one document in several ways). Of
+several scores one is read: the first, or the one that `--metric` names. Samples of needlemap's own tasks know
+their length, depth and repeat; others have length 0. An `.eval` file is a zip; what it holds is read sample
+by sample, and no more than so much.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Any
+
+from needlemap.errors import NeedlemapError, did_you_mean
+from needlemap.files import MOST_BYTES
+from needlemap.interop.row import UNIT, Row
+from needlemap.settings.grid import MOST_TRIALS
+from needlemap.settings.units import MOST, MOST_TOKENS
+
+INSPECT, HARNESS = "Inspect", "lm-evaluation-harness"
+OURS = "needlemap"  # the field of a sample's metadata, or of a document, that says what it is a trial of
+_MOST_WHOLE = 8 << 30  # bytes of all samples of a log, unpacked
+_SHOWN = 500  # characters of an input that are kept
+_WORDS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+_NO_METRIC = ("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics")
+_BAD = (ValueError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One sample, asked once. scores: by metric, None where it has none. ours: what our own tasks say of
+    it."""
+
+    place: str
+    id: int | str
+    epoch: int
+    asked: str
+    question: str
+    reference: str
+    answer: str | None
+    scores: Mapping[str, float | None]
+    error: str = ""
+    ours: Mapping[str, Any] | None = None
+    finished_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One file. model, task: as it names them. notes: what a reader should know of it."""
+
+    tool: str
+    model: str
+    task: str
+    samples: Sequence[Sample]
+    notes: tuple[str, ...] = ()
+
+    def rows(self, metric: str = "") -> tuple[list[Row], list[str]]:
+        """A row a sample by one metric, and what else is to be said. Raises NeedlemapError for a metric that
+        the log has not."""
+        names = list(dict.fromkeys(name for sample in self.samples for name in sample.scores))
+        if not names and any(not sample.error for sample in self.samples):
+            raise NeedlemapError(f"{self.task}: no sample has a score that is a number.")
+        if metric and metric not in names:
+            raise NeedlemapError(f"{self.task}: no metric '{metric}'. {did_you_mean(metric, names)}")
+        chosen = metric or next(iter(names), "score")
+        others = ", ".join(name for name in names if name != chosen)
+        several = [f"{self.task}: scored by {chosen}; --metric takes {others} too"] if others else []
+        rows = [_row(sample, self, chosen) for sample in self.samples]
+        return rows, [*self.notes, *(several if not metric else ())]
+
+
+def _row(sample: Sample, log: Log, metric: str) -> Row:
+    ours = _ours(sample.ours)
+    native = sample.scores.get(metric)
+    return Row(
+        sample.place,
+        ours.get("length_tokens", 0),
+        100 * ours.get("depth", 0.0),
+        native,
+        model=log.model,
+        version=sample.epoch,
+        task=log.task,
+        scorer=metric,
+        scale=UNIT,
+        question=sample.question,
+        reference=sample.reference,
+        answer=sample.answer,
+        error="" if native is not None else sample.error or f"no {metric} in the file",
+        finished_at=sample.finished_at,
+        repeat=ours.get("repeat", _number(sample.id)),
+        asked=sample.asked,
+    )
+
+
+def _ours(said: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Length, depth and repeat of one of our own trials; nothing where any of them is no such number."""
+    found = said or {}
+    length, depth, repeat = (found.get(name) for name in ("length_tokens", "depth", "repeat"))
+    known = (
+        isinstance(length, int)
+        and 0 < length <= MOST_TOKENS
+        and isinstance(depth, int | float)
+        and 0 <= depth <= 1
+        and isinstance(repeat, int)
+        and 0 <= repeat < MOST
+    )
+    return {"length_tokens": length, "depth": depth, "repeat": repeat} if known else {}
+
+
+def _number(id: int | str) -> int:
+    """A number for a sample's id: itself, or for a text one from a hash, above all others.
+
+    >>> _number(17), _number("a") > 2**52
+    (17, True)
+    """
+    if isinstance(id, int) and 0 <= id < MOST // 2:
+        return id
+    return MOST // 2 + int(sha256(str(id).encode("utf-8", "replace")).hexdigest()[:12], 16)
+
+
+def is_harness(line: bytes) -> bool:
+    """Whether the first line of a file is a sample of lm-evaluation-harness."""
+    return b'"doc_id"' in line and b'"doc"' in line
+
+
+def is_inspect(data: bytes) -> bool:
+    """Whether JSON is a log of Inspect."""
+    start = data[:4096]
+    return b'"eval"' in start and b'"status"' in start and b'"version"' in start
+
+
+def read_harness(data: bytes, file: Path) -> Log:
+    """The samples of a file that `--log_samples` wrote; its folder names the model. Raises NeedlemapError."""
+    samples = [
+        _harness_sample(_object(line, f"{file.name}, line {number}"), f"{file.name}, line {number}")
+        for number, line in enumerate(data.split(b"\n"), 1)
+        if line.strip()
+    ]
+    task = file.stem.removeprefix("samples_").rpartition("_")[0] or file.stem
+    return Log(HARNESS, file.absolute().parent.name, task, _joined(samples))
+
+
+def _joined(samples: Iterable[Sample]) -> list[Sample]:
+    """One sample a document and time it was asked: each filter writes it anew, with metrics of its own."""
+    found: dict[tuple[int | str, int], Sample] = {}
+    times: dict[tuple[int | str, str], int] = {}
+    for sample in samples:
+        epochs = [times.get((sample.id, metric), 0) + 1 for metric in sample.scores]
+        epoch = max(epochs, default=1)
+        times |= {(sample.id, metric): epoch for metric in sample.scores}
+        first = found.setdefault((sample.id, epoch), replace(sample, epoch=epoch))
+        found[sample.id, epoch] = replace(first, scores={**first.scores, **sample.scores})
+    return list(found.values())
+
+
+def _harness_sample(said: Mapping[str, Any], place: str) -> Sample:
+    doc, filter, named = said.get("doc"), str(said.get("filter") or "none"), said.get("metrics")
+    names = named if isinstance(named, list) else [name for name in said if name not in _NO_METRIC]
+    known = [str(name) for name in names if isinstance(said.get(str(name)), int | float)]
+    tail = "" if filter == "none" else f",{filter}"
+    ours = doc.get(OURS) if isinstance(doc, dict) else None
+    target = said.get("target")
+    return Sample(
+        place,
+        _id(said.get("doc_id"), place),
+        1,
+        _hash([said.get("doc_id"), said.get("doc_hash") or doc, said.get("target_hash") or target]),
+        _shown(doc.get("question") or doc if isinstance(doc, dict) else doc),
+        _shown(target),
+        _first(said.get("filtered_resps")),
+        {f"{name}{tail}": _score(said[name]) for name in known},
+        ours=ours if isinstance(ours, dict) else None,
+    )
+
+
+def read_inspect_json(data: bytes, file: Path) -> Log:
+    """A log that Inspect wrote as JSON. Raises NeedlemapError."""
+    whole = _object(data, file.name)
+    samples = whole.get("samples")
+    return _inspect(whole, samples if isinstance(samples, list) else [], file)
+
+
+def read_inspect(opened: IO[bytes], file: Path) -> Log:
+    """A log of Inspect, a zip. Raises NeedlemapError."""
+    with suppress(ImportError):  # Inspect packs by zstd, which zipfile reads from Python 3.14 on
+        import zipfile_zstd  # noqa: F401
+    try:
+        with zipfile.ZipFile(opened) as packed:
+            names = [info for info in packed.infolist() if _is_sample(info.filename)]
+            if len(names) > MOST_TRIALS or sum(info.file_size for info in names) > _MOST_WHOLE:
+                raise NeedlemapError(
+                    f"{file.name}: {len(names):,} samples, larger than any log that is read."
+                )
+            head = _head(packed, file.name)
+            return _inspect(head, (_member(packed, info, file.name) for info in names), file)
+    except NotImplementedError:
+        raise NeedlemapError(
+            f"{file.name} is packed by zstd. Run: pip install 'needlemap[inspect]', or where Inspect is: "
+            f"inspect log convert --to json --output-dir FOLDER {file.name}"
+        ) from None
+    except (zipfile.BadZipFile, EOFError, RuntimeError, OSError) as error:
+        raise NeedlemapError(f"{file.name}: not readable as a log of Inspect ({error}).") from None
+
+
+def _is_sample(name: str) -> bool:
+    return name.startswith("samples/") and name.endswith(".json")
+
+
+def _head(packed: zipfile.ZipFile, name: str) -> dict[str, Any]:
+    """What a log says of itself: of one that was not finished, what it began with."""
+    names = set(packed.namelist())
+    for member in ("header.json", "_journal/start.json"):
+        if member in names:
+            return _member(packed, packed.getinfo(member), name)
+    raise NeedlemapError(f"{name}: no log of Inspect: it holds no header.json.")
+
+
+def _member(packed: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> dict[str, Any]:
+    """A file of a zip as JSON. Raises NeedlemapError for one that is too large, whatever the zip says."""
+    with packed.open(info) as opened:
+        data = opened.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise NeedlemapError(f"{name}: {info.filename} is larger than {MOST_BYTES >> 20} MB.")
+    return _object(data, f"{name}: {info.filename}")
+
+
+def _inspect(head: Mapping[str, Any], samples: Iterable[Any], file: Path) -> Log:
+    about = head.get("eval")
+    if not isinstance(about, dict):
+        raise NeedlemapError(f"{file.name}: no log of Inspect: it does not say what was evaluated.")
+    read = [_inspect_sample(each, f"{file.name}, sample {n}") for n, each in enumerate(samples, 1)]
+    status = str(head.get("status") or "started")
+    notes = () if status == "success" else (f"{file.name}: the evaluation did not finish ({status})",)
+    return Log(INSPECT, _shown(about.get("model")), _shown(about.get("task")) or file.stem, read, notes)
+
+
+def _inspect_sample(said: Any, place: str) -> Sample:
+    if not isinstance(said, dict):
+        raise NeedlemapError(f"{place}: no sample of Inspect.")
+    id, output, metadata = _id(said.get("id"), place), said.get("output"), said.get("metadata")
+    epoch, error = said.get("epoch"), said.get("error")
+    ours = metadata.get(OURS) if isinstance(metadata, dict) else None
+    return Sample(
+        place,
+        id,
+        epoch if isinstance(epoch, int) and 0 < epoch <= MOST_TRIALS else 1,
+        _hash([id, _asked(said.get("input")), said.get("target")]),
+        _shown(_asked(said.get("input"))),
+        _shown(said.get("target")),
+        _text(output.get("completion")) if isinstance(output, dict) else None,
+        dict(_inspect_scores(said.get("scores"))),
+        _shown(error.get("message") if isinstance(error, dict) else error),
+        ours if isinstance(ours, dict) else None,
+        _shown(said.get("completed_at")),
+    )
+
+
+def _asked(input: Any) -> Any:
+    """An input without what differs each time: messages have ids of their own."""
+    if not isinstance(input, list):
+        return input
+    return [[each.get("role"), each.get("content")] if isinstance(each, dict) else each for each in input]
+
+
+def _inspect_scores(scores: Any) -> Iterator[tuple[str, float | None]]:
+    """By scorer, or by scorer and name where a score has several values."""
+    for name, score in scores.items() if isinstance(scores, dict) else ():
+        value = score.get("value") if isinstance(score, dict) else score
+        if isinstance(value, dict):
+            yield from ((f"{name}/{part}", _score(each)) for part, each in value.items())
+        elif not isinstance(value, list):
+            yield str(name), _score(value)
+
+
+def _score(value: Any) -> float | None:
+    """A score as a number, as Inspect counts its words; None for what is none.
+
+    >>> _score("C"), _score("P"), _score(True), _score("0.25"), _score(float("nan"))
+    (1.0, 0.5, 1.0, 0.25, None)
+    """
+    if isinstance(value, str) and value.lower() in _WORDS:
+        return _WORDS[value.lower()]
+    with suppress(TypeError, ValueError, OverflowError):
+        number = float(value)
+        return number if math.isfinite(number) else None
+    return None
+
+
+def _object(data: bytes, place: str) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except _BAD as error:
+        raise NeedlemapError(f"{place}: not readable as JSON ({error}).") from None
+    if not isinstance(value, dict):
+        raise NeedlemapError(f"{place}: no JSON object.")
+    return value
+
+
+def _id(value: Any, place: str) -> int | str:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise NeedlemapError(f"{place}: a sample without an id.")
+    return _text(value) or "" if isinstance(value, str) else value
+
+
+def _hash(value: Any) -> str:
+    return sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _first(value: Any) -> str | None:
+    """The first answer in lists of lists."""
+    while isinstance(value, list) and value:
+        value = value[0]
+    return _text(value) if isinstance(value, str) else None
+
+
+def _text(value: Any) -> str | None:
+    """A text whose half characters, which no file can hold, are '?'."""
+    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else None
+
+
+def _shown(value: Any) -> str:
+    """The beginning of a value as a text; empty of nothing."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=True, default=str)
+    return (_text(text[:_SHOWN]) or "").strip()
