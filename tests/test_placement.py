@@ -18,6 +18,7 @@ from needlemap.errors import HaystackError, TooShort
 from needlemap.haystacks.base import Document, Source, assemble
 from needlemap.haystacks.generated import Generated
 from needlemap.interop.opencompass.prompts import chain
+from needlemap.prompts.older_placement import OlderBuilder
 from needlemap.prompts.placement import Frame, PromptBuilder
 from needlemap.prompts.prompt import Prompt
 from needlemap.prompts.templates import load_template, make_frame
@@ -51,6 +52,11 @@ class Texts(Source):
 
     def documents(self, first: int = 0) -> Iterator[Document]:
         return iter([Document("a", self.text)][first:])
+
+
+def older_builder(text: str, tokenizer: Tokenizer, placement: str) -> OlderBuilder:
+    haystack = builder_of(text, tokenizer).haystack
+    return OlderBuilder(haystack, tokenizer, placement=placement, counts="context")
 
 
 def builder_of(text: str, tokenizer: Tokenizer, **options: Any) -> PromptBuilder:
@@ -321,7 +327,7 @@ def test_a_haystack_of_units_is_never_split_inside_one_and_fills_the_length_as_f
     tokenizer, gap = load(name), "\n" if unit == "line" else "\n\n"
     rows = [f'"row {number}": "{"x" * (number % 37)} end",{gap}' for number in range(400)]
     haystack = assemble(Texts("".join(rows)), tokenizer, 1, unit=unit, repeat_allowed=True, joined="text")
-    builder = PromptBuilder(haystack, tokenizer, placement="unit", reserve_tokens=RESERVE)
+    builder = PromptBuilder(haystack, tokenizer, units=True, reserve_tokens=RESERVE)
     frame, size = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, ""), len(haystack.text)
     for length in range(300, min(1200, size), 41):
         for depth in (0.0, 0.37, 0.5, 1.0):
@@ -339,7 +345,7 @@ def test_a_haystack_of_units_is_never_split_inside_one_and_fills_the_length_as_f
 def test_a_length_without_room_for_one_unit_says_how_much_it_takes():
     tokenizer = load("cl100k_base")
     haystack = assemble(Texts("one line of words here\n" * 90), tokenizer, 1, unit="line", joined="text")
-    builder = PromptBuilder(haystack, tokenizer, placement="unit", reserve_tokens=10)
+    builder = PromptBuilder(haystack, tokenizer, units=True, reserve_tokens=10)
     frame = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, "")
     with pytest.raises(TooShort) as raised:
         builder.build(frame, [Needle("x\n", 0.5)], 40)
@@ -351,7 +357,7 @@ def test_a_haystack_that_ends_is_asked_whole_or_not_at_all():
     """A puzzle whose every line is needed must not lose one without a word."""
     tokenizer, rows = load("cl100k_base"), [f"fact number {number}\n" for number in range(30)]
     haystack = assemble(Texts("".join(rows)), tokenizer, 1, unit="line", joined="text")
-    builder = PromptBuilder(haystack, tokenizer, placement="unit", reserve_tokens=10, ends=True)
+    builder = PromptBuilder(haystack, tokenizer, units=True, reserve_tokens=10, ends=True)
     frame, needle = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, ""), Needle("needle\n", 0.5)
     for length in (400, 4000):
         prompt = builder.build(frame, [needle], length)
@@ -406,7 +412,7 @@ def test_needles_that_move_along_and_those_that_stay_never_cross_nor_double_the_
 def lined(tokenizer: Tokenizer) -> PromptBuilder:
     rows = "".join(f"row {number} of the list\n" for number in range(400))
     haystack = assemble(Texts(rows), tokenizer, 1, unit="line", joined="text")
-    return PromptBuilder(haystack, tokenizer, placement="unit", reserve_tokens=RESERVE)
+    return PromptBuilder(haystack, tokenizer, units=True, reserve_tokens=RESERVE)
 
 
 def test_prompts_sent_as_ids_have_as_many_as_asked():
@@ -449,7 +455,7 @@ def test_the_same_arguments_give_the_same_bytes_whatever_was_built_before():
 @pytest.mark.parametrize("depth", [0, 0.29, 0.5, 1])
 def test_token_placement_cuts_where_the_number_says(depth):
     tokenizer = load("cl100k_base")
-    builder = PromptBuilder(
+    builder = OlderBuilder(
         prose(tokenizer, "chinese").haystack, tokenizer, placement="token", counts="context"
     )
     frame = framed(tokenizer, "chat-zh", QUESTIONS[1], False, False, "")
@@ -464,7 +470,7 @@ def test_token_placement_cuts_where_the_number_says(depth):
 
 def test_token_placement_may_split_a_character_as_the_original_does():
     tokenizer = load("cl100k_base")
-    builder = builder_of("翱翔" * 200, tokenizer, placement="token", counts="context")
+    builder = older_builder("翱翔" * 200, tokenizer, "token")
     frame = framed(tokenizer, "chat-zh", QUESTIONS[1], False, False, "")
     texts = [builder.build(frame, [Needle("针", 0.5)], length).context_text for length in range(50, 60)]
     assert any("\ufffd" in text for text in texts)
@@ -479,7 +485,7 @@ def test_token_placement_may_split_a_character_as_the_original_does():
 @settings(deadline=None, max_examples=60)
 def test_the_chain_as_coded_is_opencompasss(depth, diff, length, texts):
     tokenizer = load("cl100k_base")
-    builder = PromptBuilder(
+    builder = OlderBuilder(
         prose(tokenizer, "chinese").haystack,
         tokenizer,
         placement="token",
@@ -495,7 +501,7 @@ def test_the_chain_as_coded_is_opencompasss(depth, diff, length, texts):
 
 def test_period_placement_goes_back_to_a_bare_full_stop():
     tokenizer = load("cl100k_base")
-    builder = builder_of("One is here. Two is there! " * 60, tokenizer, placement="period", counts="context")
+    builder = older_builder("One is here. Two is there! " * 60, tokenizer, "period")
     frame = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, "")
     for depth in (0.2, 0.5, 0.9):
         prompt = builder.build(frame, [Needle("\nHidden.\n", depth)], 300)
@@ -505,6 +511,6 @@ def test_period_placement_goes_back_to_a_bare_full_stop():
 
 def test_period_placement_without_a_full_stop_goes_to_the_beginning():
     tokenizer = load("cl100k_base")
-    builder = builder_of("word " * 400, tokenizer, placement="period", counts="context")
+    builder = older_builder("word " * 400, tokenizer, "period")
     frame = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, "")
     assert builder.build(frame, [Needle("\nHidden.\n", 0.5)], 300).positions == (0,)

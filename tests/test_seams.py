@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needlemap.haystacks.generated import Generated
-from needlemap.text.cuts import Cuts
-from needlemap.text.seams import SeamCounter, SpanCounter
+from needlemap.text.cuts import Cuts, SeamCounter, SpanCounter
 from needlemap.text.tokens import Span, Tokenizer, TokenText
 from needlemap.tokenizers.catalogue import load
 

@@ -18,8 +18,7 @@ import numpy as np
 from needlemap.errors import SettingsError
 from needlemap.models.base import MARK, Render
 from needlemap.prompts.prompt import TEXT, Prompt
-from needlemap.text.cuts import Cuts, index_behind
-from needlemap.text.seams import MARGIN, adds_up
+from needlemap.text.cuts import MARGIN, Cuts, adds_up, index_behind
 from needlemap.text.tokens import Span, Tokenizer, TokenText
 
 if TYPE_CHECKING:

@@ -3,34 +3,25 @@
 Positions are haystack token indices. `sentence` is needlemap's own way: at a sentence end, lengths exact by
 counting seams again; where the end cuts a sentence, "…" stands before a needle there. `unit` is its way with
 haystacks of lines or paragraphs: needles between two of them, and the haystack ends with a whole one, so that
-a prompt is a little shorter than asked. `token` and `period` are the older tools' ways, for the presets that
-follow them: the parts' tokens are added up, and cuts fall anywhere (OpenCompass) or behind a bare '.'
-(needlehaystack).
+a prompt is a little shorter than asked. The older tools' ways are in `prompts/older_placement.py`.
+
+An item's first needle is the one that the cell's depth is meant for; others may stand before or behind it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from needlemap.errors import HaystackError, TooShort
 from needlemap.haystacks.base import Haystack
-from needlemap.prompts.positions import (
-    around,
-    behind_stop,
-    by_depth,
-    chained,
-    dots,
-    moved,
-    placed,
-    restored,
-    touch,
-)
-from needlemap.prompts.prompt import Message, Prompt
-from needlemap.text.seams import SeamCounter, SpanCounter
+from needlemap.prompts.prompt import Message, Prompt, placed, restored
+from needlemap.text.cuts import SeamCounter, SpanCounter
 from needlemap.text.tokens import Span, Tokenizer
 
 if TYPE_CHECKING:
@@ -63,10 +54,8 @@ class PromptBuilder:
 
     counts: whether a length counts the whole prompt, or only the context (haystack and needles).
     reserve_tokens: taken off each length, for the answer; reserved_by: the flag that it comes of.
-    placement 'unit': the haystack's cuts are those of its units. chained: older OpenCompass position formula,
-    with its increment as a share, for placement 'token'. ids: the model is fed token ids, so that nothing
-    merges where spans meet, and lengths add up. ends: the haystack is asked whole, however much room there
-    is.
+    units: the haystack's cuts are those of its units. ids: the model is fed token ids, so that nothing merges
+    where spans meet, and lengths add up. ends: the haystack is asked whole, however much room there is.
     """
 
     def __init__(
@@ -74,24 +63,22 @@ class PromptBuilder:
         haystack: Haystack,
         tokenizer: Tokenizer,
         *,
-        placement: str = "sentence",
+        units: bool = False,
         counts: str = "prompt",
         reserve_tokens: int = 0,
         reserved_by: str = "--reserve-tokens",
-        chained: float | None = None,
         ids: bool = False,
         ends: bool = False,
     ) -> None:
         self.haystack, self._tokenizer = haystack, tokenizer
-        self._placement, self._chained = placement, chained
         self._whole, self._ends = counts == "prompt", ends
         self._reserve, self._reserved_by = reserve_tokens, reserved_by
         self._seams = SpanCounter() if ids else SeamCounter(tokenizer, haystack.text, haystack.cuts)
         self._spans: dict[str, Span] = {}
         self._mark = tokenizer.index(_BROKEN_OFF.encode()).span()
         self._first = int(np.argmax(haystack.cuts.character > 0))  # where the first character ends
-        self._stops = dots(tokenizer) if placement == "period" else frozenset()
-        self._units = haystack.cuts.ends() if placement == "unit" else np.empty(0, np.int64)
+        self._units = haystack.cuts.ends() if units else None
+        self._exact_lengths = not units
 
     def build(
         self, frame: Frame, needles: Sequence[Needle], length_tokens: int, position: int | None = None
@@ -146,22 +133,23 @@ class PromptBuilder:
 
         needles: by depth. chosen: which of them has a position set by a plan, and that position.
         """
-        if self._placement not in ("sentence", "unit"):
-            if guess < 1:
-                return None
-            positions = around(self._old_positions(needles, guess), chosen)
-            return self._prompt(frame, needles, positions, guess, "", room)
         depths = moved(needles, chosen, guess)
         positions = around([self._own(depth, max(0, guess)) for depth in depths], chosen)
-        if self._placement == "unit":
-            return self._in_units(frame, needles, positions, room, guess)
+        if self._units is not None:
+            return self._in_units(frame, needles, positions, room, guess, self._units)
         return self._exact(frame, needles, positions, room, guess)
 
     def _in_units(
-        self, frame: Frame, needles: Sequence[Needle], positions: list[int], room: int, guess: int
+        self,
+        frame: Frame,
+        needles: Sequence[Needle],
+        positions: list[int],
+        room: int,
+        guess: int,
+        ends: NDArray[np.int64],
     ) -> Prompt | None:
-        """The most whole units of haystack that fit; None where not even one does."""
-        ends, best = self._units, -1
+        """The most whole units of haystack, which end there, that fit; None where not even one does."""
+        best = -1
         positions = [int(self.haystack.cuts.sentence[position]) for position in positions]
         room_here = room - (frame.outside_tokens if self._whole else 0)
         place = max(0, int(np.searchsorted(ends, guess, side="right")) - 1)
@@ -183,7 +171,7 @@ class PromptBuilder:
         """A room that would do, the smallest by trying: seams move it off the sum of the parts."""
         if self._ends:
             return fixed + len(self.haystack.text) + _SEAMS
-        most = fixed + _SEAMS + (int(self._units[0]) if len(self._units) else 0)
+        most = fixed + _SEAMS + (0 if self._units is None else int(self._units[0]))
         for larger in range(room + 1, most):
             prompt = self._fitted(frame, needles, larger, larger - fixed)
             if prompt is not None and not prompt.off_by:
@@ -229,20 +217,9 @@ class PromptBuilder:
         if depth >= 1:
             return len(self.haystack.text)  # clamped to the end, wherever that will be
         wanted = min(int(depth * stop), len(self.haystack.text))
-        if self._placement == "unit":
+        if self._units is not None:
             return int(self.haystack.cuts.sentence[wanted])
         return self.haystack.cuts.place(wanted, stop)
-
-    def _old_positions(self, needles: Sequence[Needle], stop: int) -> list[int]:
-        """Positions as the older tools place them; see docs/coming-from.md."""
-        if self._chained is not None:
-            sizes = [len(self._span(needle.text)) for needle in needles]
-            return chained(needles[0].depth, sizes, stop, self._chained)
-        points = [int(stop * needle.depth) for needle in needles]
-        if self._placement == "period":
-            ids = self.haystack.text.ids
-            points = [behind_stop(ids, point, self._stops) if point < stop else stop for point in points]
-        return points
 
     def _count(
         self, frame: Frame, needles: Sequence[Needle], positions: list[int], stop: int, pad: str
@@ -257,7 +234,7 @@ class PromptBuilder:
             position = min(position, stop)
             if position > at:
                 spans.append(Span(text, at, position))
-                if position == stop and self._placement == "sentence" and self.haystack.broken_off(stop):
+                if position == stop and self._exact_lengths and self.haystack.broken_off(stop):
                     spans.append(self._mark)
             spans.append(self._glued(needle.text, spans, position, stop))
             at = position
@@ -268,7 +245,7 @@ class PromptBuilder:
         return spans
 
     def _glued(self, needle: str, before: list[Span], position: int, stop: int) -> Span:
-        if self._placement != "sentence":
+        if not self._exact_lengths:
             return self._span(needle)
         last = bytes(before[-1].data[-4:]).decode("utf-8", "ignore")[-1:] if before else ""
         offset = int(self.haystack.text.offsets[position])
@@ -300,5 +277,46 @@ class PromptBuilder:
             haystack_tokens=stop,
             positions=settled,
             pad=pad,
-            off_by=counted - room if self._placement == "sentence" else 0,
+            off_by=counted - room if self._exact_lengths else 0,
         )
+
+
+def by_depth(needles: Sequence[Needle]) -> list[int]:
+    """The needles' places in the order of their depths; those of one depth keep their order."""
+    return sorted(range(len(needles)), key=lambda place: needles[place].depth)
+
+
+def moved(needles: Sequence[Needle], chosen: tuple[int, int] | None, stop: int) -> list[float]:
+    """Depths as meant; where a position, of `stop`, was chosen for one, others move along but those that are
+    still, which none of them passes. needles: by depth.
+    """
+    depths = [needle.depth for needle in needles]
+    if chosen is None or not stop:
+        return depths
+    shift = chosen[1] / stop - depths[chosen[0]]
+    least = accumulate((needle.depth if needle.still else 0.0 for needle in needles), max)
+    most = [*accumulate((needle.depth if needle.still else 1.0 for needle in reversed(needles)), min)]
+    return [
+        needle.depth if needle.still else min(high, max(low, needle.depth + shift))
+        for needle, low, high in zip(needles, least, reversed(most), strict=True)
+    ]
+
+
+def around(positions: list[int], chosen: tuple[int, int] | None) -> list[int]:
+    """Positions of which one was chosen, if it was; the others stay before or behind it.
+
+    >>> around([10, 20, 30], (1, 35))
+    [10, 35, 35]
+    """
+    if chosen is None:
+        return positions
+    place, position = chosen
+    before = [min(position, earlier) for earlier in positions[:place]]
+    return [*before, position, *(max(position, later) for later in positions[place + 1 :])]
+
+
+def touch(left: str, right: str) -> bool:
+    """Whether two characters need a space between them: both are no white space and of spaced scripts."""
+    if not left or not right or left.isspace() or right.isspace():
+        return False
+    return ord(left) < 0x2E80 and ord(right) < 0x2E80

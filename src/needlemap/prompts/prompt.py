@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.text.tokens import Span, TokenText
+
+if TYPE_CHECKING:
+    from needlemap.tasks.base import Needle
 
 TEXT = "text"  # the role of a prompt that is one plain text, for base models
 
@@ -131,3 +135,37 @@ class Prompt:
                 digest.update(span.data)
             digest.update(b"\0")
         return digest.hexdigest()
+
+
+def restored(prompt: Prompt, order: Sequence[int]) -> Prompt:
+    """A prompt built with needles in this order, listing them in the order they came."""
+    if list(order) == sorted(order):
+        return prompt
+    places = sorted(range(len(order)), key=order.__getitem__)
+    return replace(
+        prompt,
+        needles=tuple(prompt.needles[place] for place in places),
+        positions=tuple(prompt.positions[place] for place in places),
+    )
+
+
+def placed(
+    needles: Sequence[Needle],
+    positions: tuple[int, ...],
+    stop: int,
+    context: list[Span],
+    besides: Sequence[TokenText],
+) -> tuple[PlacedNeedle, ...]:
+    """Each needle's meant and realised depth and its byte in the context, behind a space put before it.
+
+    Its bytes are not looked for: the tokenizer may have normalised them. besides: texts of other spans.
+    """
+    spans, offset = [], 0
+    for span in context:
+        if not any(span.text is text for text in besides):
+            spans.append((offset, bytes(span.data[:1])))
+        offset += len(span.data)
+    return tuple(
+        PlacedNeedle(needle.depth, position / stop, start + (first == b" " and needle.text[0] != " "))
+        for needle, position, (start, first) in zip(needles, positions, spans, strict=False)
+    )

@@ -1,8 +1,8 @@
 """Tokenised text: a text is tokenised once, and prompts are cut out of it.
 
 `TokenText` holds a text's bytes, its token ids and where each token starts; `Span` is a run of its tokens.
-A span is three references and copies nothing. Where a text may be cut is in `text/cuts.py`, how many tokens
-a joined text has is in `text/seams.py`, and vocabularies are in `tokenizers/`.
+A span is three references and copies nothing. Where a text may be cut, and how many tokens a joined text has,
+is in `text/cuts.py`; vocabularies are in `tokenizers/`.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from needlemap.models.chat import Chat
 from needlemap.models.decoding import stop_strings
 from needlemap.models.model_files import TOKENIZER, ModelFiles
 from needlemap.prompts.feeding import Feeder
+from needlemap.prompts.older_placement import OlderBuilder
 from needlemap.prompts.placement import PromptBuilder
 from needlemap.prompts.prompt import TEXT
 from needlemap.prompts.templates import Template, load_template
@@ -280,17 +281,20 @@ def make_source(settings: Settings) -> Source:
 def make_builder(resolved: Resolved, repeat: int, background: Background | None = None) -> PromptBuilder:
     """The builder of one repeat's prompts, over as much haystack as the longest one needs."""
     settings = resolved.settings
+    haystack = make_haystack(resolved, repeat, background)
     units = background is not None and background.unit != "sentence"
-    return PromptBuilder(
-        make_haystack(resolved, repeat, background),
-        resolved.tokenizer,
-        placement="unit" if units else settings.placement,
-        counts=settings.counts,
-        reserve_tokens=settings.reserve,
-        reserved_by="--max-answer-tokens" if settings.reserve_tokens is None else "--reserve-tokens",
-        chained=settings.diff / 100 if settings.spread == "chain-as-coded" else None,
-        ids=resolved.traits.render is not None and resolved.feeder is None,
-        ends=background is not None and not background.source.endless,
+    options: dict[str, Any] = {
+        "counts": settings.counts,
+        "reserve_tokens": settings.reserve,
+        "reserved_by": "--max-answer-tokens" if settings.reserve_tokens is None else "--reserve-tokens",
+        "ids": resolved.traits.render is not None and resolved.feeder is None,
+        "ends": background is not None and not background.source.endless,
+    }
+    if units or settings.placement == "sentence":
+        return PromptBuilder(haystack, resolved.tokenizer, units=units, **options)
+    chained = settings.diff / 100 if settings.spread == "chain-as-coded" else None
+    return OlderBuilder(
+        haystack, resolved.tokenizer, placement=settings.placement, chained=chained, **options
     )
 
 

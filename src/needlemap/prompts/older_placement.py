@@ -1,0 +1,89 @@
+"""Where the older tools put needles, for the presets that follow them: tokens of parts are added up.
+
+`token`: cuts fall anywhere (OpenCompass). `period`: behind a bare '.' (needlehaystack). docs/coming-from.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from needlemap.haystacks.base import Haystack
+from needlemap.prompts.placement import Frame, PromptBuilder, around
+from needlemap.prompts.prompt import Prompt
+from needlemap.text.tokens import Tokenizer
+
+if TYPE_CHECKING:
+    from needlemap.tasks.base import Needle
+
+
+class OlderBuilder(PromptBuilder):
+    """Builds prompts as the older tools do. chained: OpenCompass's first formula of positions, with its
+    increment as a share, for placement 'token'. options: as `PromptBuilder` has them."""
+
+    def __init__(
+        self,
+        haystack: Haystack,
+        tokenizer: Tokenizer,
+        *,
+        placement: str,
+        chained: float | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(haystack, tokenizer, **options)
+        self._exact_lengths = False
+        self._chained = chained
+        self._stops = dots(tokenizer) if placement == "period" else None
+
+    def _fitted(
+        self,
+        frame: Frame,
+        needles: Sequence[Needle],
+        room: int,
+        guess: int,
+        chosen: tuple[int, int] | None = None,
+    ) -> Prompt | None:
+        """The haystack's tokens are what the other parts leave."""
+        if guess < 1:
+            return None
+        positions = around(self._positions(needles, guess), chosen)
+        return self._prompt(frame, needles, positions, guess, "", room)
+
+    def _positions(self, needles: Sequence[Needle], stop: int) -> list[int]:
+        """Where needles go by depth, among the haystack's first `stop` tokens."""
+        if self._chained is not None:
+            sizes = [len(self._span(needle.text)) for needle in needles]
+            return chained(needles[0].depth, sizes, stop, self._chained)
+        points = [int(stop * needle.depth) for needle in needles]
+        if self._stops is None:
+            return points
+        ids = self.haystack.text.ids
+        return [behind_stop(ids, point, self._stops) if point < stop else stop for point in points]
+
+
+def chained(depth: float, sizes: Sequence[int], stop: int, step: float) -> list[int]:
+    """Positions of needles of these many tokens by OpenCompass's formula, which counts needles twice.
+
+    step: the increment as a share of the haystack's `stop` tokens. See docs/coming-from.md.
+    """
+    point = int(stop * depth)
+    points = [point]
+    for size in sizes[:-1]:
+        point = int(point + size + stop * step)
+        points.append(point)
+    return [min(point, stop) for point in points]
+
+
+def dots(tokenizer: Tokenizer) -> frozenset[int]:
+    """The tokens of a bare '.'."""
+    return frozenset(tokenizer.index(b".").ids.tolist())
+
+
+def behind_stop(ids: NDArray[np.int32], point: int, stops: frozenset[int]) -> int:
+    """The last position at or before a point that one of these tokens stands before; 0 without any."""
+    while point and int(ids[point - 1]) not in stops:
+        point -= 1
+    return point
