@@ -12,7 +12,7 @@ import typer
 
 from needlemap.commands import arguments
 from needlemap.commands.replicas import ReplicaFlags, with_replicas
-from needlemap.errors import NeedlemapError, os_error_words
+from needlemap.errors import NeedlemapError, SettingsError, os_error_words
 from needlemap.secrets import hidden
 from needlemap.settings.flags import GroupedCommand, with_settings
 from needlemap.settings.settings import settings_of
@@ -31,6 +31,7 @@ app = typer.Typer(
 )
 settings_flags = partial(with_settings, completion_of=arguments.completion_of)
 model_flags = partial(settings_flags, names_of=(*settings_of("Model"), *arguments.CHECKED))
+ab_flags = partial(settings_flags, names_of=(*settings_of("Model"), *arguments.CHECKED, *arguments.PAIRED))
 
 
 @app.callback()
@@ -109,19 +110,50 @@ def check(
 
 
 @app.command(cls=GroupedCommand)
+@ab_flags
+def ab(
+    preset: arguments.Preset = None,
+    arm: arguments.Arms = None,
+    margin: arguments.AbMargin = 2.0,
+    until: arguments.Until = None,
+    on_undecided: arguments.OnUndecided = "fail",
+    difficulty: arguments.DifficultyFile = None,
+    out: arguments.Out = None,
+    plan: arguments.PlanOnly = False,
+    json: arguments.Json = False,
+    trust_run: arguments.TrustRun = False,
+    **flags: Any,
+) -> None:
+    """Tell whether a changed engine is no worse. Two arms get the same prompts, until a verdict."""
+    from needlemap.asking.ab import Asked, parse_until
+    from needlemap.commands.ab import ab_command, plan_ab
+    from needlemap.records.ab import Arm
+
+    if out is not None:
+        _check_origin(out, trust_run)
+    arms = tuple(Arm.of(typed, flags.get("model", "")) for typed in arm or ())
+    if len(arms) != 2:
+        raise SettingsError("ab has two arms, the reference first: --arm NAME=URL|MODEL --arm NAME=URL|MODEL")
+    named = preset or arguments.LONG_AB
+    asked = Asked(
+        arms, flags, lambda own: _only(_each(named, own, difficulty)).families, margin, *parse_until(until)
+    )
+    if plan:
+        plan_ab(asked, json)
+        return
+    raise typer.Exit(ab_command(asked, out, on_undecided, json))
+
+
+@app.command(cls=GroupedCommand)
 @settings_flags
 def plan(
     preset: arguments.Preset = None,
     difficulty: arguments.DifficultyFile = None,
-    workers: Annotated[int | None, typer.Option(help="Lanes; by default as many as --concurrency.")] = None,
-    tokens_per_second: Annotated[
-        float | None, typer.Option(help="Prefill speed of one worker, of short prompts.")
-    ] = None,
-    model_config: Annotated[
-        Path | None, typer.Option(help="A config.json, for floating-point operations.")
-    ] = None,
-    cache_tokens: Annotated[int | None, typer.Option(help="A server's prefix cache to simulate.")] = None,
-    cache_block: Annotated[int, typer.Option(help="Its block size in tokens.")] = 16,
+    workers: arguments.Workers = None,
+    tokens_per_second: arguments.Speed = None,
+    model_config: arguments.ModelConfig = None,
+    cache_tokens: arguments.CacheTokens = None,
+    cache_block: arguments.CacheBlock = 16,
     json: arguments.Json = False,
     **flags: Any,
 ) -> None:
@@ -149,27 +181,10 @@ def prompts(
 
 @app.command()
 def score(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE|RUN",
-            help="JSON Lines with answer and reference (keywords, question), or a run's folder.",
-            autocompletion=arguments.complete_runs,
-        ),
-    ],
-    scorer: Annotated[
-        str,
-        typer.Option(
-            help="levenshtein, keyword, substring, exact, judge, ...",
-            autocompletion=arguments.complete_scorers,
-        ),
-    ],
-    scorer_options: Annotated[
-        list[str] | None, typer.Option(help="The scorer's own options, KEY=VALUE.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Where scored lines go, or the new run's folder.")
-    ] = None,
+    file: arguments.Scored,
+    scorer: arguments.Scorer,
+    scorer_options: arguments.ScorerOptions = None,
+    out: arguments.ScoredOut = None,
     trust_run: arguments.TrustRun = False,
 ) -> None:
     """Score answers again with another scorer. A run's, or a file's; nothing is asked."""
@@ -183,9 +198,7 @@ def score(
 @app.command()
 def report(
     runs: arguments.Runs,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help=".png, .svg, .pdf, .html, .csv or .parquet.")
-    ] = None,
+    out: arguments.Drawn = None,
     format: Annotated[str, typer.Option(help="Of a table: cells, trials, or opencompass.")] = "cells",
     title: Annotated[str | None, typer.Option(help="Instead of the title made from the run.")] = None,
     palette: arguments.Palette = None,
@@ -194,9 +207,7 @@ def report(
     curves: Annotated[bool, typer.Option("--curves", help="A figure of scores by length.")] = False,
     map: arguments.AsMap = False,
     rules: Annotated[str, typer.Option(help="Of effective length: absolute:90,auc. See docs.")] = "",
-    log: Annotated[
-        list[str] | None, typer.Option(metavar="WHERE", help="wandb:PROJECT, tensorboard:FOLDER; repeatable.")
-    ] = None,
+    log: arguments.LogTo = None,
     step: Annotated[int, typer.Option(help="For --log: the training step that the model is of.")] = 0,
     dataset_length: arguments.DatasetLength = "",
     smooth: arguments.Smooth = False,
@@ -213,9 +224,7 @@ def report(
 @app.command(name="import")
 def import_(
     files: Annotated[list[Path], typer.Argument(metavar="FOLDER|FILE...", help="Results of another tool.")],
-    out: Annotated[
-        Path, typer.Option("-o", "--out", help="The new run's folder; of several runs, the folder of these.")
-    ],
+    out: arguments.Imported,
     model: Annotated[str, typer.Option(help="The model's name, where files do not tell it.")] = "",
     scale: Annotated[str, typer.Option(help="LOWEST:HIGHEST score, where files do not show it.")] = "",
     tokenizer: Annotated[str, typer.Option(help="Whose tokens lengths count, to be shown.")] = "",
@@ -256,13 +265,7 @@ def compare(
 
 @app.command(name="list")
 def list_(
-    kind: Annotated[
-        str | None,
-        typer.Argument(
-            help="presets, suites, templates, tasks, models, scorers, haystacks, tokenizers, runs.",
-            autocompletion=arguments.complete_kinds,
-        ),
-    ] = None,
+    kind: arguments.Kind = None,
     folder: Annotated[Path | None, typer.Argument(help="Where runs lie (default: runs).")] = None,
 ) -> None:
     """List presets, tasks, models and other names. Or your runs, with their scores."""
@@ -278,6 +281,7 @@ def replay(
     depth: arguments.Depth = None,
     repeat: Annotated[int, typer.Option(help="Which repeat.")] = 0,
     probe: arguments.FoundBy = None,
+    arm: arguments.AskedOf = None,
     worst: arguments.Worst = False,
     ask: Annotated[bool, typer.Option("--ask", help="Also ask it again and show both answers.")] = False,
     trust_run: arguments.TrustRun = False,
@@ -287,7 +291,7 @@ def replay(
     """Show one prompt of a run again, byte for byte. --ask: also ask it again."""
     from needlemap.commands.replay import Typed, replay_command, replayed
 
-    found = replayed(folder, length, depth, repeat, probe if worst else None)
+    found = replayed(folder, length, depth, repeat, probe, arm, worst)
     replay_command(*found, Typed(ask, trust_run, model, key_env))
 
 

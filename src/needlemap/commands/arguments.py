@@ -137,6 +137,13 @@ DifficultyFile = Annotated[
         "--difficulty", metavar="FILE|RUN", help="Ask at the difficulty that run --difficulty auto found."
     ),
 ]
+Kind = Annotated[
+    str | None,
+    typer.Argument(
+        help="presets, suites, templates, tasks, models, scorers, haystacks, tokenizers, runs.",
+        autocompletion=complete_kinds,
+    ),
+]
 TrustRun = Annotated[
     bool,
     typer.Option(
@@ -201,9 +208,7 @@ Margin = Annotated[
 FailIfWorse = Annotated[
     float | None, typer.Option(help="As --margin, and exit with 1 where B is worse, 4 where undecided.")
 ]
-OnUndecided = Annotated[
-    str, typer.Option(help="With --fail-if-worse: 'fail' exits with 4 where undecided, 'pass' with 0.")
-]
+OnUndecided = Annotated[str, typer.Option(help="Where nobody can tell: 'fail' exits with 4, 'pass' with 0.")]
 Sequential = Annotated[
     bool,
     typer.Option(
@@ -240,6 +245,19 @@ CHECKED = (  # settings that a check takes, beside the model's own
     *("template", "haystack", "haystack_path", "retries", "timeout_s", "prices", "quiet"),
     *("limit_usd", "limit_tokens", "requests_per_minute", "tokens_per_minute"),
 )
+PAIRED = ("lengths", "depths", "concurrency", "limit_time", "seed")  # that an ab takes beside
+LONG_AB = "suite:long-ab"
+Arms = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=URL|MODEL", help="An arm; the reference first, then the other."),
+]
+AbMargin = Annotated[float, typer.Option(help="The loss in points that does not matter, fixed beforehand.")]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        metavar="decided|PAIRS", help="Ask until there is a verdict, 20,000 pairs at most; or so many pairs."
+    ),
+]
 MaxLength = Annotated[str, typer.Option(help="The longest prompt in tokens.")]
 Minutes = Annotated[float | None, typer.Option(help="Stop asking after so long.")]
 Load = Annotated[int, typer.Option(min=2, help="Prompts at a time where there is load.")]
@@ -253,7 +271,38 @@ PlanOnly = Annotated[
 Length = Annotated[str | None, typer.Option(help="The cell's length in tokens.")]
 Depth = Annotated[float | None, typer.Option(help="The cell's depth in percent.")]
 FoundBy = Annotated[str | None, typer.Option(help="Of a check: the probe that found something.")]
-Worst = Annotated[bool, typer.Option("--worst", help="With --probe: the shortest prompt that shows it.")]
+AskedOf = Annotated[str | None, typer.Option("--arm", help="Of an ab: the arm, with --worst.")]
+Worst = Annotated[
+    bool, typer.Option("--worst", help="Of a check's --probe or an ab's --arm: the prompt that shows it.")
+]
+Workers = Annotated[int | None, typer.Option(help="Lanes; by default as many as --concurrency.")]
+Speed = Annotated[float | None, typer.Option(help="Prefill speed of one worker, of short prompts.")]
+ModelConfig = Annotated[Path | None, typer.Option(help="A config.json, for floating-point operations.")]
+CacheTokens = Annotated[int | None, typer.Option(help="A server's prefix cache to simulate.")]
+CacheBlock = Annotated[int, typer.Option(help="Its block size in tokens.")]
+Drawn = Annotated[Path | None, typer.Option("-o", "--out", help=".png, .svg, .pdf, .html, .csv or .parquet.")]
+LogTo = Annotated[
+    list[str] | None, typer.Option(metavar="WHERE", help="wandb:PROJECT, tensorboard:FOLDER; repeatable.")
+]
+Imported = Annotated[
+    Path, typer.Option("-o", "--out", help="The new run's folder; of several runs, the folder of these.")
+]
+Scored = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE|RUN",
+        help="JSON Lines with answer and reference (keywords, question), or a run's folder.",
+        autocompletion=complete_runs,
+    ),
+]
+Scorer = Annotated[
+    str,
+    typer.Option(help="levenshtein, keyword, substring, exact, judge, ...", autocompletion=complete_scorers),
+]
+ScorerOptions = Annotated[list[str] | None, typer.Option(help="The scorer's own options, KEY=VALUE.")]
+ScoredOut = Annotated[
+    Path | None, typer.Option("-o", "--out", help="Where scored lines go, or the new run's folder.")
+]
 ModelAgain = Annotated[
     str | None, typer.Option(help="The run's model again: --ask wants it of a python/ function.")
 ]

@@ -14,7 +14,10 @@ from needlemap.asking.resume import GRID_MODES
 from needlemap.asking.runner import decoding_of
 from needlemap.asking.session import make_model
 from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.files import is_regular
 from needlemap.models.base import Answer
+from needlemap.records.ab import FILE as AB_FILE
+from needlemap.records.ab import worst_of_ab
 from needlemap.records.families import check_origin, is_ours
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import load_run
@@ -45,15 +48,27 @@ class Typed:
 
 
 def replayed(
-    folder: Path, length: str | None, depth: float | None, repeat: int, probe: str | None
+    folder: Path,
+    length: str | None,
+    depth: float | None,
+    repeat: int,
+    probe: str | None,
+    arm: str | None,
+    worst: bool,
 ) -> tuple[Path, str, float, int]:
     """The folder, length, depth in percent and repeat of what is to be replayed: a cell's, or the worst of a
-    check's probe. Raises NeedlemapError."""
-    if probe is not None:
-        worst = worst_in(folder, probe)
-        return folder / worst.way, str(worst.length_tokens), percent(worst.depth), worst.repeat
+    check's probe or of an ab. Raises NeedlemapError."""
+    if worst and (arm is not None or is_regular(folder / AB_FILE)):
+        way, place = worst_of_ab(folder, arm)
+        return folder / way, *place
+    if worst and probe is not None:
+        found = worst_in(folder, probe)
+        return folder / found.way, str(found.length_tokens), percent(found.depth), found.repeat
     if length is None or depth is None:
-        raise SettingsError("Which prompt? Give --length and --depth of a cell, or --probe NAME --worst.")
+        raise SettingsError(
+            "Which prompt? Give --length and --depth of a cell, --probe NAME --worst of a check, or --arm "
+            "NAME --worst of an ab."
+        )
     return folder, length, depth, repeat
 
 

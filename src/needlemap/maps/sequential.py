@@ -157,6 +157,7 @@ class Haystacks:
 
     bet: log of the bet that B is no worse than by the margin. more: further haystacks that would decide if
     they went on as these; None beyond FARTHEST. least: haystacks that it takes where all answers are equal.
+    worse: log of the bet that B is worse. after: haystacks when it was decided; None before.
     """
 
     n: int
@@ -164,19 +165,25 @@ class Haystacks:
     word: Word
     more: int | None
     least: int
+    worse: float = 0.0
+    after: int | None = None
 
 
-def of_haystacks(means: Iterable[float], margin: float) -> Haystacks:
-    """Bet on haystacks' mean differences B - A, in their order. margin: a share."""
+def of_haystacks(means: Iterable[float], margin: float, beyond: float = 0.0) -> Haystacks:
+    """Bet on haystacks' mean differences B - A, in their order. margin: a share. beyond: the loss, a share,
+    that `worse` says is exceeded."""
     found = np.array(list(means), dtype=np.float64)
-    bets = (log_growth(found, margin), -log(NO_WORSE_ALPHA)), (log_growth(-found, 0.0), -log(WORSE_ALPHA))
+    lost = log_growth(-found, -beyond)
+    bets = (log_growth(found, margin), -log(NO_WORSE_ALPHA)), (lost, -log(WORSE_ALPHA))
     no_worse, worse = (_first_above(log_bet(wins.cumsum(axis=0)), goal) for wins, goal in bets)
     word: Word = "undecided" if no_worse == worse else "worse" if worse < no_worse else "no worse"
     further = [_further(wins.sum(axis=0), wins.mean(axis=0), goal) for wins, goal in bets if len(found)]
     least = _further(np.zeros(len(BETS)), log_growth(np.array(0.0), margin), bets[0][1])
     more = min((each for each in further if each is not None), default=None)
-    bet = float(log_bet(bets[0][0].sum(axis=0)))
-    return Haystacks(len(found), bet, word, None if word != "undecided" else more, least or FARTHEST)
+    bet, against = (float(log_bet(wins.sum(axis=0))) for wins, _ in bets)
+    after = None if word == "undecided" else int(min(no_worse, worse)) + 1
+    more = more if after is None else None
+    return Haystacks(len(found), bet, word, more, least or FARTHEST, against, after)
 
 
 def _first_above(logs: Array, goal: float) -> float:

@@ -1,0 +1,331 @@
+"""`ab` from start to end: two arms get the same prompts, block by block in random order, until a verdict.
+
+Each arm is a family of the run's folder for each family of the preset, and the reference one more, `again`:
+it is asked twice, so that it is seen how much it differs from itself. A haystack has one length and few
+depths, and there are many, as each is one bet of the verdict (`maps/arms.py`). The seed is drawn for the
+ab, so that no cache of before answers its prompts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import ceil
+from pathlib import Path
+from random import Random
+from secrets import randbits
+from typing import Any
+
+from needlemap.asking.check import LOGPROBS, SEED_BITS
+from needlemap.asking.resume import GRID_MODES
+from needlemap.asking.run import Face, MakeModel, Turns
+from needlemap.asking.runner import Outcome
+from needlemap.asking.session import Session, make_model
+from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.files import is_regular, make_folder
+from needlemap.maps.arms import Judged, Trio, judge_arms, trios
+from needlemap.maps.cube import latest_records
+from needlemap.records.ab import AGAIN, FILE, NAME, AbFile, Arm, Findings, read_ab
+from needlemap.records.families import Families, begin_families, fresh_folder
+from needlemap.records.folder import RunFolder, write_json
+from needlemap.records.record import Record
+from needlemap.settings.grid import Grid
+from needlemap.settings.prices import Prices
+from needlemap.settings.settings import Settings
+from needlemap.trials.build import Experiment, prepare_haystacks
+from needlemap.trials.resolve import Resolved, resolve
+
+MOST = 20_000  # pairs, where nothing else ends it
+PAIRS = 200  # without --until
+DECIDED = "decided"
+_PART = 16  # a block is this part of what was asked before, so that whatever drifts meets both arms
+_YARDSTICK = 100  # haystacks of a family that the reference is asked twice of; then one in four
+_GONE = 3  # answers in a row that an arm fails to give
+Settle = Callable[[dict[str, Any]], Mapping[str, Settings]]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What an ab is asked to do. arms: the reference, and the other. settle: an arm's families, from flags.
+    margin: in points. pairs: the most that are asked; decided: whether a verdict ends it before."""
+
+    arms: tuple[Arm, Arm]
+    flags: Mapping[str, Any]
+    settle: Settle
+    margin: float = 2.0
+    pairs: int = PAIRS
+    decided: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.margin <= 100:
+            raise SettingsError(
+                f"--margin {self.margin:g}: give a loss in points, more than 0 and up to 100."
+            )
+        if self.arms[0].name == self.arms[1].name:
+            raise SettingsError(f"Both arms are named '{self.arms[0].name}'. Give each a name of its own.")
+        if "base_url" in self.flags:
+            raise SettingsError("--base-url is one address, and each arm has its own: --arm NAME=URL.")
+
+
+def parse_until(typed: str | None) -> tuple[int, bool]:
+    """The most pairs, and whether a verdict ends it before. Raises SettingsError.
+
+    >>> parse_until("decided"), parse_until("500"), parse_until(None)
+    ((20000, True), (500, False), (200, False))
+    """
+    if typed is None:
+        return PAIRS, False
+    if typed == DECIDED:
+        return MOST, True
+    if not typed.isdecimal() or not 0 < int(typed) <= MOST:
+        raise SettingsError(f"--until '{typed}': give '{DECIDED}', or a number of pairs up to {MOST:,}.")
+    return int(typed), False
+
+
+@dataclass(slots=True)
+class Ab:
+    """An ab on disk. ways: for each arm and `again`, by the preset's families, what its settings come to."""
+
+    asked: Asked
+    folder: Families
+    ways: Mapping[str, Mapping[str, Resolved]]
+    _read: dict[str, RunFolder] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, asked: Asked, path: Path | None = None) -> Ab:
+        """Begin one, or go on with what the folder holds; a fresh one where none is given. Raises
+        NeedlemapError where it holds another, or arms would get other prompts."""
+        before = read_ab(path) if path and is_regular(path / FILE) else None
+        seed = before.seed if before else int(asked.flags.get("seed", randbits(SEED_BITS)))
+        ways = {arm.name: _resolved(asked, arm, seed) for arm in asked.arms}
+        first = next(iter(ways.values()))
+        ways[AGAIN] = first
+        names = tuple(f"{arm}-{family}" for arm in ways for family in first)
+        path = path or fresh_folder(next(iter(first.values())).settings, "ab")
+        made = cls(asked, Families(path, "ab", names), ways)
+        if before is not None:
+            _check_fixed(made, before)
+        made.check_prompts()
+        return made
+
+    @property
+    def seed(self) -> int:
+        """Which fixes all prompts."""
+        return next(iter(self._first.values())).settings.seed
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The preset's families, by name."""
+        return tuple(self._first)
+
+    @property
+    def _first(self) -> Mapping[str, Resolved]:
+        return self.ways[self.asked.arms[0].name]
+
+    @property
+    def depths(self) -> int:
+        """Prompts of one haystack of each family, together."""
+        return sum(len(each.grid.depths) for each in self._first.values())
+
+    @property
+    def haystacks(self) -> int:
+        """Haystacks of each family that are asked at most."""
+        return ceil(self.asked.pairs / self.depths)
+
+    def experiment(self, arm: str, family: str, numbers: Iterable[int]) -> Experiment:
+        """The trials of some haystacks: each has one of the lengths, in turn, and all depths."""
+        resolved = self.ways[arm][family]
+        lengths, depths = resolved.grid.lengths, resolved.grid.depths
+        each = [(number, Grid((lengths[number % len(lengths)],), depths)) for number in numbers]
+        return replace(prepare_haystacks(resolved, each), grid=resolved.grid)
+
+    def check_prompts(self) -> None:
+        """Raises SettingsError where the arms would not be asked the same."""
+        reference, other = (arm.name for arm in self.asked.arms)
+        for family in self.families:
+            both = [self.experiment(arm, family, [0]).trials for arm in (reference, other)]
+            seen = [[(each.prompt.sha256, each.prompt.ids_sha256) for each in trials] for trials in both]
+            alike = (
+                one[0] == two[0] or one[1] == two[1] != "" for one, two in zip(seen[0], seen[1], strict=True)
+            )
+            if not all(alike):
+                raise SettingsError(
+                    f"'{reference}' and '{other}' would get other prompts: their vocabularies or templates "
+                    f"differ. Give one --tokenizer and one --template for both."
+                )
+
+    def most(self) -> tuple[int, float | None]:
+        """What it can cost at most, in tokens and dollars; None where a price is not known."""
+        tokens, usd = 0, 0.0 if all(_priced(self.ways[arm.name]) for arm in self.asked.arms) else None
+        for arm, ways in self.ways.items():
+            share = self.haystacks
+            if arm == AGAIN:
+                share = min(share, _YARDSTICK) + max(0, share - _YARDSTICK) // 4
+            for resolved in ways.values():
+                grid, most = resolved.grid, resolved.settings.most_tokens
+                mean = sum(grid.lengths) / len(grid.lengths)
+                count = share * len(grid.depths)
+                tokens += ceil(count * mean)
+                price = Prices.of(resolved.settings).usd(ceil(mean), 0, most)
+                usd = None if usd is None or price is None else usd + count * price
+        return tokens, usd
+
+    def begin(self) -> None:
+        """Make the folder. Raises NeedlemapError where it holds something else."""
+        make_folder(self.folder.path)
+        begin_families(self.folder.path, self.folder.suite, self.folder.names)
+        if not is_regular(self.folder.path / FILE):
+            self.keep({})
+
+    def keep(self, findings: Mapping[str, Any]) -> None:
+        """Write ab.json."""
+        asked = self.asked
+        file = AbFile(
+            seed=self.seed,
+            margin=asked.margin,
+            arms=list(asked.arms),
+            families=list(self.families),
+            findings=Findings.model_validate(findings),
+        )
+        write_json(self.folder.path / FILE, json.loads(file.model_dump_json()))
+
+    def trios(self) -> list[Trio]:
+        """All that was asked so far."""
+        arms = [*(arm.name for arm in self.asked.arms), AGAIN]
+        return trios({family: [self.records(arm, family) for arm in arms] for family in self.families})
+
+    def records(self, arm: str, family: str) -> list[Record]:
+        """What one arm was asked of one family so far."""
+        name = f"{arm}-{family}"
+        folder = self._read.setdefault(name, RunFolder(self.folder.folder(name)))
+        return latest_records(folder.records()) if folder.exists else []
+
+
+def _resolved(asked: Asked, arm: Arm, seed: int) -> dict[str, Resolved]:
+    """One arm's families. Raises SettingsError."""
+    flags = {**asked.flags, "model": arm.model, "label": arm.name, "seed": seed, "canary": False}
+    if arm.base_url:
+        flags["base_url"] = arm.base_url
+    if arm.model.partition("/")[0] in LOGPROBS:
+        flags["logprobs"] = True
+    found = {}
+    for name, settings in asked.settle(flags).items():
+        if settings.mode in GRID_MODES or settings.seek is not None or settings.until:
+            raise SettingsError("ab asks haystacks one by one: leave --mode, --seek and --until RUN out.")
+        family = name or settings.task
+        if not NAME.fullmatch(family):
+            raise SettingsError(f"Family '{family}' cannot be an ab's: use letters, digits, '_' and '.'.")
+        found[family] = resolve(settings)
+        if found[family].ready:
+            raise SettingsError(f"Task '{settings.task}' has prompts of its own, and ab makes fresh ones.")
+    return found
+
+
+def _check_fixed(made: Ab, before: AbFile) -> None:
+    """Raises NeedlemapError where a folder's ab is another one."""
+    asked, path = made.asked, made.folder.path
+    if before.margin != asked.margin:
+        raise NeedlemapError(
+            f"'{path}' has a margin of {before.margin:g} points, fixed beforehand. Type --margin "
+            f"{before.margin:g}, or give another folder with -o."
+        )
+    if [arm.name for arm in before.arms] != [arm.name for arm in asked.arms]:
+        names = " and ".join(arm.name for arm in before.arms)
+        raise NeedlemapError(f"'{path}' has the arms {names}. Type these, or give another folder with -o.")
+
+
+def _priced(ways: Mapping[str, Resolved]) -> bool:
+    return all(Prices.of(each.settings).usd(1000, 0, 1) is not None for each in ways.values())
+
+
+@dataclass(slots=True)
+class Asking:
+    """An ab under way. tell: hears what is known behind each block. make: each arm's model. stopped: why not
+    all was asked."""
+
+    ab: Ab
+    face: Face
+    tell: Callable[[Judged], None]
+    make: Mapping[str, MakeModel] = field(default_factory=dict)
+    stopped: str = ""
+    _limited: bool = False
+    _failing: dict[str, int] = field(default_factory=dict)
+    _gone: dict[str, str] = field(default_factory=dict)
+
+    async def run(self) -> list[Trio]:
+        """Ask block by block until the verdict, a limit, or an arm that answers no more. Raises
+        NeedlemapError where both are gone."""
+        ab = self.ab
+        ab.begin()
+        paths = [ab.folder.folder(name) for name in ab.folder.names]
+        arms = [arm.name for arm in ab.asked.arms]
+        turns = {name: Turns(self.face, paths, self.make.get(name, make_model)) for name in arms}
+        turns[AGAIN] = turns[arms[0]]
+        try:
+            await self._blocks(turns)
+        finally:
+            for name in arms:
+                await turns[name].close()
+        if len(self._gone) == len(arms):
+            raise NeedlemapError(f"No arm answers. {' '.join(self._gone.values())}")
+        return ab.trios()
+
+    async def _blocks(self, turns: Mapping[str, Turns]) -> None:
+        ab = self.ab
+        number = first_open(ab)
+        self.tell(judged := judge_arms(ab.trios(), ab.asked.margin / 100))
+        while number < ab.haystacks and not self.stopped:
+            if ab.asked.decided and judged.word != "undecided":
+                break
+            stop = min(ab.haystacks, number + self._size(number))
+            for family in ab.families:
+                order = list(turns)
+                Random(f"{ab.seed}:{number}:{family}").shuffle(order)
+                for arm in order:
+                    await self._take(turns[arm], arm, family, range(number, stop))
+            number = stop
+            self.tell(judged := judge_arms(ab.trios(), ab.asked.margin / 100))
+
+    def _size(self, number: int) -> int:
+        """Haystacks of a block: a part of those before, and as many as keep all requests busy."""
+        first = self.ab.ways[AGAIN].values()
+        return max(number // _PART, *(ceil(each.workers / len(each.grid.depths)) for each in first))
+
+    async def _take(self, turns: Turns, arm: str, family: str, numbers: Iterable[int]) -> None:
+        """Ask one arm one family's haystacks, unless a limit was met or it answers no more."""
+        wanted = [number for number in numbers if arm != AGAIN or number < _YARDSTICK or number % 4 == 0]
+        if not wanted or self._limited or self._server(arm) in self._gone:
+            return
+        folder = self.ab.folder.folder(f"{arm}-{family}")
+        session = Session.open(self.ab.experiment(arm, family, wanted), folder)
+        outcome = await turns.take(f"{arm}-{family}", session)
+        if outcome is not None:
+            self._look(self._server(arm), outcome)
+
+    def _server(self, arm: str) -> str:
+        """Who answers for an arm: `again` is the reference."""
+        return self.ab.asked.arms[0].name if arm == AGAIN else arm
+
+    def _look(self, arm: str, outcome: Outcome) -> None:
+        """What the end of a block says of an arm: whether a limit stopped it, or it answers no more."""
+        failed = 0 if outcome.scored else sum(outcome.failures.values())
+        self._failing[arm] = failed and self._failing.get(arm, 0) + failed
+        if outcome.stopped:
+            self._limited, self.stopped = True, str(outcome.stopped)
+        elif outcome.hopeless or self._failing[arm] >= _GONE:
+            why = outcome.hopeless or outcome.refusal or ", ".join(sorted(outcome.failures))
+            self._gone[arm] = f"'{arm}' answers no more: {why}"
+            self.stopped = self.stopped or self._gone[arm]
+
+
+def first_open(ab: Ab) -> int:
+    """The first haystack that is not whole: one that an arm was not asked all of, or failed at."""
+    least = ab.haystacks
+    for family in ab.families:
+        depths = len(ab.ways[AGAIN][family].grid.depths)
+        for arm in ab.asked.arms:
+            scored = Counter(record.repeat for record in ab.records(arm.name, family) if record.scored)
+            least = min(least, next((n for n in range(least) if scored[n] < depths), least))
+    return least

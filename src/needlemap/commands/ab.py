@@ -1,0 +1,142 @@
+"""`needlemap ab`: is the other arm no worse than the reference? A verdict, an exit code, where to look."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+
+from rich.console import Console
+from rich.table import Table
+
+from needlemap.asking.ab import Ab, Asked, Asking
+from needlemap.commands.check import CheckFace
+from needlemap.commands.termination import terminable
+from needlemap.errors import SettingsError
+from needlemap.maps.arms import Judged, Trio
+from needlemap.plan.reckoned import dollars, short
+from needlemap.reports.arms import CELL_HEAD, FAMILY_HEAD, ArmsReport, Row
+from needlemap.reports.live import View
+from needlemap.text.printable import counted, show
+
+EVERY_S = 5.0  # between two lines of progress
+UNDECIDED = ("fail", "pass")
+
+
+def ab_command(asked: Asked, out: Path | None, on_undecided: str, as_json: bool) -> int:
+    """Ask until the verdict, and tell it; the exit code: 0 no worse, 1 worse, 4 undecided."""
+    if on_undecided not in UNDECIDED:
+        raise SettingsError(f"--on-undecided '{on_undecided}' is neither 'fail' nor 'pass'.")
+    ab = Ab.of(asked, out)
+    path, quiet = ab.folder.path, bool(asked.flags.get("quiet"))
+    if not quiet:
+        show(most_line(ab), file=sys.stderr, flush=True)
+    with terminable() as ending, AbFace(ab.folder) as face:
+        asking = Asking(ab, face, Progress(quiet))
+        try:
+            found = ending.run(asking.run())
+        except KeyboardInterrupt:
+            show(f"\nneedlemap: interrupted. To go on: the same command with -o {path}", file=sys.stderr)
+            told(ab, ab.trios(), as_json)
+            return ending.code
+    report = told(ab, found, as_json)
+    if asking.stopped:
+        rest = f" To go on: the same command with -o {path}"
+        show(f"needlemap: not all was asked: {asking.stopped.rstrip('.')}.{rest}", file=sys.stderr)
+    return report.code(undecided_passes=on_undecided == "pass")
+
+
+def most_line(ab: Ab) -> str:
+    """What it asks, and costs at most."""
+    tokens, usd = ab.most()
+    names = " and ".join(arm.name for arm in ab.asked.arms)
+    price = "" if usd is None else f", {dollars(usd)} dollars"
+    until = "until a verdict" if ab.asked.decided else "whatever the verdict"
+    return (
+        f"ab: {names}, {counted(ab.asked.pairs, 'pair')} at most, {until}: up to {short(tokens)} prompt "
+        f"tokens{price}, {names.split(' ')[0]} being asked twice"
+    )
+
+
+def plan_ab(asked: Asked, as_json: bool) -> None:
+    """What would be asked, and what that costs at most; nothing is asked."""
+    ab = Ab.of(asked)
+    tokens, usd = ab.most()
+    if as_json:
+        row = {"arms": [arm.name for arm in asked.arms], "families": ab.families, "pairs": asked.pairs}
+        row |= {"haystacks": ab.haystacks * len(ab.families), "tokens": tokens, "usd": usd}
+        show(json.dumps(row, indent=1))
+        return
+    rows = [
+        (family, ", ".join(f"{length:,}" for length in found.grid.lengths), f"{len(found.grid.depths)}")
+        for family, found in ab.ways[asked.arms[0].name].items()
+    ]
+    _table(("family", "lengths, one a haystack", "depths"), rows)
+    show(most_line(ab))
+
+
+def told(ab: Ab, found: Sequence[Trio], as_json: bool) -> ArmsReport:
+    """Print and keep what was found."""
+    names = ab.asked.arms[0].name, ab.asked.arms[1].name
+    report = ArmsReport.of(names, found, ab.asked.margin, ab.asked.pairs)
+    ab.keep(report.plain())
+    show_report(report, ab.folder.path, as_json)
+    return report
+
+
+def show_report(report: ArmsReport, path: Path, as_json: bool) -> None:
+    """Verdict, tables, worst prompts; or one JSON document."""
+    worst = report.worst_lines()
+    again = f"needlemap replay {path} --worst --arm {report.names[1]}"
+    if as_json:
+        row = {"ab": str(path), "code": report.code(), **report.plain(), "replay": again if worst else ""}
+        show(json.dumps(row, indent=1, ensure_ascii=False))
+        return
+    show("\n".join(report.lines()))
+    if report.judged.these.n:
+        _table(FAMILY_HEAD, report.family_rows())
+        _table(CELL_HEAD, report.cell_rows())
+    if worst:
+        show("\n".join(["", "the worst prompts:", *worst, f"see the first: {again}"]))
+    show(f"\nab: {path}\npage: needlemap report {path} -o ab.html", file=sys.stderr)
+
+
+def _table(head: Sequence[str], rows: Sequence[Row]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for at, name in enumerate(head):
+        table.add_column(name, justify="right" if at else "left")
+    for row in rows:
+        table.add_row(*row)
+    show()
+    Console(width=max(80, Console().width)).print(table)
+
+
+class AbFace(CheckFace):
+    """Says what could not be measured, and nothing of each block."""
+
+    def begins(self, *_: object) -> None:
+        """Nothing: blocks are many."""
+
+    def view(self, *_: object) -> View:
+        """No lines of its own."""
+        return View()
+
+
+class Progress:
+    """Tells now and then how the pairs stand."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet, self._told_s = quiet, monotonic()
+
+    def __call__(self, judged: Judged) -> None:
+        if self._quiet or monotonic() - self._told_s < EVERY_S:
+            return
+        self._told_s = monotonic()
+        gate = judged.these
+        show(
+            f"{counted(gate.n, 'pair')}: {gate.lost} lost, {gate.gained} gained, {judged.word}",
+            file=sys.stderr,
+            flush=True,
+        )

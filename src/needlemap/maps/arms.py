@@ -1,0 +1,272 @@
+"""Two arms of an `ab`, prompt by prompt: the verdict of the answers, what log-probabilities moved, the worst.
+
+The verdict is about new haystacks: each is one bet on its mean difference, however many prompts it made. It
+is `worse` where more than the margin is lost, and `no worse` where less is, so that a loss of exactly the
+margin is neither. Log-probabilities are a tripwire: they say where to look.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import comb
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from needlemap.maps.answers import FirstDifference, first_difference, shared, tokens_of
+from needlemap.maps.cube import Place, latest_records, place_of
+from needlemap.maps.difference import CEILING, mcnemar
+from needlemap.maps.sequential import Gate, Haystacks, Word, of_haystacks
+
+if TYPE_CHECKING:
+    from needlemap.records.record import Record
+
+RUNAWAY = ("length", "max_tokens")  # how an answer finishes that goes on and on
+USUAL = 0.95  # share of the reference's own differences that are usual
+LEAST_NATS = 1e-4  # nats a token: what no two engines need agree in
+TRIP_ALPHA = 1e-4  # of each of the tripwire's two tests
+WORST = 10
+HOPELESS = 3  # answers that one arm gave and the other failed to, all of them: it is worse
+BLOCKS = (16, 64, 128)
+
+
+@dataclass(frozen=True, slots=True)
+class Trio:
+    """One prompt: the reference's record, the other arm's, and the reference's second one; None where it was
+    not asked."""
+
+    family: str
+    place: Place
+    first: Record | None
+    second: Record | None
+    again: Record | None = None
+
+    @property
+    def scores(self) -> tuple[float | None, float | None]:
+        """The strict scores of the reference and of the other arm."""
+        return strict(self.first), strict(self.second)
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether both were asked, and one at least answered."""
+        return self.first is not None and self.second is not None and self.scores != (None, None)
+
+    @property
+    def lost(self) -> float:
+        """How much less the other arm scored; who did not answer is wrong."""
+        first, second = self.scores
+        return (first or 0.0) - (second or 0.0)
+
+    @property
+    def difference(self) -> FirstDifference | None:
+        """Where the two answers part."""
+        one, other = self.first, self.second
+        if one is None or other is None or one.answer is None or other.answer is None:
+            return None
+        return first_difference(
+            one.answer, other.answer, (tokens_of(one.logprobs), tokens_of(other.logprobs))
+        )
+
+    @property
+    def nats(self) -> float | None:
+        """How much likelier the other arm finds the reference's answer, in nats a token."""
+        return moved(self.first, self.second)
+
+    @property
+    def position(self) -> int | None:
+        """Tokens before the first other one, the prompt's included; None where nobody knows."""
+        found, told = self.difference, self.first and self.first.logprobs
+        if found is None or found.token is None or not told or told.start is None:
+            return None
+        return told.start + found.token
+
+
+def strict(record: Record | None) -> float | None:
+    """A score, 0 of an answer that did not stop; None of what was not measured."""
+    if record is None or record.score is None:
+        return None
+    return 0.0 if record.finish in RUNAWAY else record.score
+
+
+def moved(first: Record | None, second: Record | None) -> float | None:
+    """How much likelier a second arm finds a first one's answer, in nats a token, as far as both say.
+
+    That is to the first other token, and of that one the second's word for it: its runner-up, or, where it is
+    none of the two best, what is at most as likely as that.
+    """
+    one, other = first and first.logprobs, second and second.logprobs
+    if not one or not other:
+        return None
+    same = shared(one.tokens, other.tokens)
+    found = [there - here for here, there in zip(one.nats[:same], other.nats[:same], strict=True)]
+    if same < min(len(one.tokens), len(other.tokens)) and (least := other.other_nats[same]) is not None:
+        is_next = other.others[same] == one.tokens[same]
+        found.append(least - one.nats[same] if is_next else min(0.0, least - one.nats[same]))
+    return sum(found) / len(found) if found else None
+
+
+def trios(families: Mapping[str, Sequence[Iterable[Record]]]) -> list[Trio]:
+    """All prompts in the order of the haystacks. families: by name the records of the reference, of the
+    other arm, and of the reference's second asking."""
+    made = []
+    for rank, (name, arms) in enumerate(families.items()):
+        found = [{place_of(each): each for each in latest_records(records)} for records in arms]
+        for place in set().union(*found):
+            made.append((place[0], rank, Trio(name, place, *(each.get(place) for each in found))))
+    return [trio for *_, trio in sorted(made, key=lambda row: (row[0], row[1], row[2].place))]
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyChange:
+    """One family's pairs: means of both arms as shares, pairs lost and gained, exact McNemar's p of these."""
+
+    n: int
+    first: float
+    second: float
+    lost: int
+    gained: int
+    p: float
+
+    @classmethod
+    def of(cls, pairs: Sequence[Trio]) -> FamilyChange:
+        """Of at least one pair."""
+        lost, gained = sum(each.lost > 0 for each in pairs), sum(each.lost < 0 for each in pairs)
+        means = [sum(each.scores[at] or 0.0 for each in pairs) / len(pairs) for at in (0, 1)]
+        return cls(len(pairs), means[0], means[1], lost, gained, mcnemar(lost, gained))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What two arms' answers come to. margin: a share. these: the gate of the very prompts, pair by pair.
+    new: what whole haystacks say of new ones. missing: pairs that the other arm failed to answer, and
+    that the reference did. prompts: asked of both, also those that both failed."""
+
+    margin: float
+    these: Gate
+    new: Haystacks
+    missing: tuple[int, int]
+    prompts: int
+
+    @property
+    def word(self) -> Word:
+        """The verdict about new haystacks."""
+        if self.missing[0] == self.these.n >= HOPELESS:
+            return "worse"
+        return "undecided" if self.new.word == "no worse" and self.these.floored else self.new.word
+
+    @property
+    def saturated(self) -> bool:
+        """Whether the reference errs too rarely for its answers to show a quiet fault."""
+        return bool(self.these.n) and self.these.total >= CEILING * self.these.n
+
+
+def judge_arms(found: Iterable[Trio], margin: float) -> Judged:
+    """The verdict of the pairs, in their order. margin: a share."""
+    found = list(found)
+    gate, means = Gate(margin), defaultdict[tuple[str, int], list[Trio]](list)
+    missing = [0, 0]
+    for each in found:
+        means[each.family, each.place[0]].append(each)
+        if each.is_pair:
+            first, second = each.scores
+            gate.add(first or 0.0, second)
+            missing[0] += second is None
+            missing[1] += first is None
+    whole = [-_mean_lost(each) for each in means.values() if _is_whole(each)]
+    tried = sum(each.first is not None and each.second is not None for each in found)
+    new = of_haystacks(whole, margin, beyond=margin)
+    return Judged(margin, gate, new, (missing[0], missing[1]), tried)
+
+
+def _is_whole(haystack: Sequence[Trio]) -> bool:
+    """Whether both arms tried all prompts of a haystack, and one answered some."""
+    tried = all(each.first is not None and each.second is not None for each in haystack)
+    return tried and any(each.is_pair for each in haystack)
+
+
+def _mean_lost(haystack: Sequence[Trio]) -> float:
+    lost = [each.lost for each in haystack if each.is_pair]
+    return sum(lost) / len(lost)
+
+
+@dataclass(frozen=True, slots=True)
+class Tripwire:
+    """What log-probabilities say. n, again_n: prompts that show how far the other arm moved the reference's
+    answer, and how far its own second asking did. usual: nats a token that the reference's own differences
+    rarely exceed. beyond, again_beyond: how many moved farther. median, again_median: of the differences
+    either way; mean: of the other arm's. p_share, p_median: that equal arms differ so often by more than is
+    usual, and by more than the median."""
+
+    n: int
+    again_n: int
+    usual: float
+    beyond: int
+    again_beyond: int
+    median: float
+    again_median: float
+    mean: float
+    p_share: float
+    p_median: float
+
+    @property
+    def tripped(self) -> bool:
+        """Whether the other arm moves answers more than the reference moves its own."""
+        return min(self.p_share, self.p_median) <= TRIP_ALPHA
+
+    @classmethod
+    def of(cls, found: Sequence[float], own: Sequence[float]) -> Tripwire | None:
+        """From differences in nats a token, of the other arm and of the reference itself; None without."""
+        if not found or not own:
+            return None
+        theirs, ours = np.abs(found), np.abs(own)
+        usual = max(LEAST_NATS, float(np.quantile(ours, USUAL, method="higher")))
+        middle = max(LEAST_NATS, float(np.median(ours)))
+        beyond, again = int((theirs > usual).sum()), int((ours > usual).sum())
+        sizes = len(theirs), len(ours)
+        tails = [
+            _tail((int((theirs > line).sum()), int((ours > line).sum())), sizes) for line in (usual, middle)
+        ]
+        middles = median(theirs.tolist()), median(ours.tolist())
+        return cls(*sizes, usual, beyond, again, *middles, sum(found) / len(found), tails[0], tails[1])
+
+
+def _tail(above: tuple[int, int], sizes: tuple[int, int]) -> float:
+    """Chance that the first of two equal groups has so many of all that are above: exact, one-sided (Fisher).
+
+    >>> round(_tail((5, 0), (10, 10)), 4)
+    0.0163
+    """
+    total, whole = sum(above), comb(sum(sizes), sum(above))
+    ways = range(above[0], min(total, sizes[0]) + 1)
+    return sum(comb(sizes[0], k) * comb(sizes[1], total - k) for k in ways) / whole
+
+
+def tripwire(found: Iterable[Trio]) -> Tripwire | None:
+    """The tripwire of some prompts; None where log-probabilities are not there."""
+    found = list(found)
+    theirs = [nats for each in found if (nats := each.nats) is not None]
+    own = [nats for each in found if (nats := moved(each.first, each.again)) is not None]
+    return Tripwire.of(theirs, own)
+
+
+def worst_of(found: Iterable[Trio], most: int = WORST) -> list[Trio]:
+    """The prompts that show most: what is lost, then what became less likely, then what reads otherwise."""
+    ranked = [each for each in found if each.is_pair and (each.lost > 0 or each.nats or each.difference)]
+    return sorted(ranked, key=lambda each: (-each.lost, each.nats or 0.0, each.place[1]))[:most]
+
+
+def changes_by_cell(found: Iterable[Trio]) -> dict[tuple[str, int, float], tuple[FamilyChange, float | None]]:
+    """By family, length and depth: the change of its pairs, and the mean change in nats a token."""
+    cells = defaultdict[tuple[str, int, float], list[Trio]](list)
+    for each in found:
+        if each.is_pair:
+            cells[each.family, *each.place[1:]].append(each)
+    return {at: (FamilyChange.of(cells[at]), _mean_nats(cells[at])) for at in sorted(cells)}
+
+
+def _mean_nats(pairs: Iterable[Trio]) -> float | None:
+    found = [nats for each in pairs if (nats := each.nats) is not None]
+    return sum(found) / len(found) if found else None

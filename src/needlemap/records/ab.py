@@ -1,0 +1,103 @@
+"""ab.json: what an ab fixed beforehand, and what it found; the arms as they are typed.
+
+A stranger's file may name any folder of this machine: names are looked at before they are followed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
+from needlemap.files import is_regular, read_regular
+
+FILE = "ab.json"
+SCHEMA = 1
+AGAIN = "again"  # the reference's second asking
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,30}")
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One side. model: BACKEND/NAME. base_url: where it is served, '' for one that needs no address."""
+
+    name: str
+    model: str
+    base_url: str = ""
+
+    @classmethod
+    def of(cls, typed: str, model: str) -> Arm:
+        """From NAME=URL or NAME=MODEL; model: of the addresses. Raises SettingsError."""
+        name, equals, value = typed.partition("=")
+        if not equals or not value or not NAME.fullmatch(name) or name == AGAIN:
+            raise SettingsError(
+                f"--arm '{typed}' names no arm. Give NAME=URL or NAME=MODEL, as --arm "
+                f"fp8=http://127.0.0.1:8001/v1; a name has letters, digits, '_' and '.', and is not "
+                f"'{AGAIN}'."
+            )
+        if "://" not in value:
+            return cls(name, value)
+        if not model:
+            raise SettingsError(f"Which model does arm '{name}' serve? Give --model openai/NAME.")
+        return cls(name, model, value)
+
+
+class WorstPrompt(BaseModel):
+    """Where one of the worst prompts is; depth in percent."""
+
+    model_config = ConfigDict(extra="allow")
+    family: str
+    length: int
+    depth: float
+    repeat: int
+
+
+class Findings(BaseModel):
+    """What an ab came to at its last end, as its JSON document has it."""
+
+    model_config = ConfigDict(extra="allow")
+    verdict: str = "undecided"
+    worst: list[WorstPrompt] = []
+
+
+class AbFile(BaseModel):
+    """ab.json: what was fixed beforehand, and what was found at the last end."""
+
+    schema_version: int = SCHEMA
+    seed: int
+    margin: float
+    arms: list[Arm]
+    families: list[str]
+    findings: Findings = Findings()
+
+
+def read_ab(path: Path) -> AbFile:
+    """ab.json. Raises NeedlemapError where there is none, or one that is none of ours."""
+    if not is_regular(path / FILE):
+        raise NeedlemapError(f"No ab at '{path}': it holds no {FILE}.")
+    try:
+        file = AbFile.model_validate_json(read_regular(path / FILE))
+    except ValidationError:
+        raise NeedlemapError(f"'{path / FILE}' is not an ab's. Give another folder with -o.") from None
+    named = [*(arm.name for arm in file.arms), *file.families]
+    if file.schema_version > SCHEMA or len(file.arms) != 2 or not all(map(NAME.fullmatch, named)):
+        raise NeedlemapError(f"'{path / FILE}' is not an ab's that this version reads.")
+    return file
+
+
+def worst_of_ab(path: Path, arm: str | None = None) -> tuple[str, tuple[str, float, int]]:
+    """The family's folder of an arm, the other one if none is named, and length, depth in percent and repeat
+    of the worst prompt. Raises NeedlemapError."""
+    file = read_ab(path)
+    names = [each.name for each in file.arms]
+    if arm is not None and arm not in names:
+        raise SettingsError(f"'{path}' has no arm '{arm}'. {did_you_mean(arm, names)}")
+    if not file.findings.worst:
+        raise NeedlemapError(f"No prompt of '{path}' was answered otherwise, so none is the worst.")
+    worst = file.findings.worst[0]
+    if worst.family not in file.families:
+        raise NeedlemapError(f"'{path / FILE}' names a family that it does not have.")
+    return f"{arm or names[1]}-{worst.family}", (str(worst.length), worst.depth, worst.repeat)

@@ -1,0 +1,250 @@
+"""What an `ab` found, in words and for programs: verdict, families, map, log-probabilities, worst prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from needlemap.maps.answers import FirstDifference, Token
+from needlemap.maps.arms import (
+    BLOCKS,
+    FamilyChange,
+    Judged,
+    Trio,
+    Tripwire,
+    changes_by_cell,
+    judge_arms,
+    strict,
+    tripwire,
+    worst_of,
+)
+from needlemap.reports.labels import length_labels, p_label, points, score_label
+from needlemap.settings.grid import percent
+from needlemap.text.printable import counted
+
+CODES = {"no worse": 0, "worse": 1, "undecided": 4}
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ArmsReport:
+    """All that is known of two arms. names: of the reference and the other. most: pairs that it may ask."""
+
+    names: tuple[str, str]
+    trios: Sequence[Trio]
+    judged: Judged
+    tripwire: Tripwire | None
+    most: int
+
+    @classmethod
+    def of(cls, names: tuple[str, str], trios: Sequence[Trio], margin: float, most: int) -> ArmsReport:
+        """From what was asked. margin: in points."""
+        return cls(names, trios, judge_arms(trios, margin / 100), tripwire(trios), most)
+
+    @property
+    def verdict(self) -> str:
+        """'fp8 is no worse than bf16 by 2 points (margin fixed beforehand; ...)', in one line."""
+        first, second = self.names
+        judged, margin = self.judged, f"{100 * self.judged.margin:g} points"
+        word = judged.word
+        if word == "no worse":
+            return f"{second} is no worse than {first} by {margin} (margin), also on new haystacks"
+        if word == "worse":
+            return f"{second} is worse than {first} by more than {margin} (margin), also on new haystacks"
+        these = judged.these.word
+        here = f"; on these prompts only: {these if these == 'worse' else f'{these} by {margin}'}"
+        return f"undecided at a margin of {margin}{'' if these == 'undecided' else here}"
+
+    @property
+    def saved(self) -> int:
+        """Pairs that a verdict made needless."""
+        return max(0, self.most - self.judged.prompts) if self.judged.word != "undecided" else 0
+
+    def code(self, *, undecided_passes: bool = False) -> int:
+        """The exit code: 0 no worse, 1 worse, 4 undecided if that fails."""
+        code = CODES[self.judged.word]
+        return 0 if code == 4 and undecided_passes else code
+
+    def lines(self) -> list[str]:
+        """What stands above the tables."""
+        judged, gate = self.judged, self.judged.these
+        first, second = self.names
+        if not gate.n:
+            return [f"verdict: {self.verdict}", "nothing was answered"]
+        totals = FamilyChange.of([each for each in self.trios if each.is_pair])
+        failed = [
+            f"{name} failed to answer {count} (counted as wrong)"
+            for name, count in zip((second, first), judged.missing, strict=True)
+            if count
+        ]
+        return [
+            f"verdict: {self.verdict}",
+            "; ".join(
+                [
+                    f"{counted(gate.n, 'pair')} of {counted(judged.new.n, 'haystack')}: {first} "
+                    f"{score_label(totals.first)} %, {second} {score_label(totals.second)} %, "
+                    f"{totals.lost} lost, {totals.gained} gained",
+                    *failed,
+                ]
+            ),
+            f"asked {judged.prompts:,} of at most {self.most:,} pairs, {self.saved:,} saved by the verdict",
+            *self._warnings(),
+            *self._nats_lines(),
+        ]
+
+    def _warnings(self) -> list[str]:
+        judged, found = self.judged, list[str]()
+        if judged.word == "undecided":
+            more = judged.new.more
+            told = (
+                f"about {more:,} more haystacks, if they go on so" if more else "more than 20,000 haystacks"
+            )
+            found.append(f"to decide: {told}; 'no worse' takes {judged.new.least:,} at least")
+        if judged.these.floored:
+            found.append(
+                "warning: the reference is at the floor: nothing could be lost, so nothing is proved"
+            )
+        elif judged.saturated and judged.word != "worse":
+            found.append(
+                "warning: the reference is hardly ever wrong, so answers show gross losses only: heed the "
+                "log-probabilities, or ask harder tasks"
+            )
+        return found
+
+    def _nats_lines(self) -> list[str]:
+        wire = self.tripwire
+        if wire is None:
+            return ["log-probabilities: none are told by both arms"]
+        what = "of each answer as it was written, to the first other token, with the runner-up there"
+        told = (
+            f"{wire.beyond} of {wire.n} answers move by over {wire.usual:.2g} nats a token, which "
+            f"{wire.again_beyond} of {wire.again_n} do when {self.names[0]} is asked again; median "
+            f"{wire.median:.2g} against {wire.again_median:.2g}"
+        )
+        word = "moved: look at the worst prompts" if wire.tripped else "not moved"
+        return [f"log-probabilities: {word}; {told} ({what})"]
+
+    def family_rows(self) -> list[Row]:
+        """A row a family, and one of all: pairs, means, difference in points, lost, gained, p."""
+        families = list(dict.fromkeys(each.family for each in self.trios))
+        pairs = [each for each in self.trios if each.is_pair]
+        found = {name: [each for each in pairs if each.family == name] for name in families}
+        if len(families) > 1:
+            found["all"] = pairs
+        return [_family_row(name, FamilyChange.of(own)) for name, own in found.items() if own]
+
+    def cell_rows(self) -> list[Row]:
+        """The difference map: a row a cell, in points and in nats a token."""
+        cells = changes_by_cell(self.trios)
+        lengths = length_labels(sorted({length for _, length, _ in cells}))
+        return [
+            (
+                family,
+                lengths[length],
+                f"{percent(depth):g}",
+                f"{change.n:,}",
+                points(change.second - change.first),
+                "" if nats is None else f"{nats:+.2g}",
+            )
+            for (family, length, depth), (change, nats) in cells.items()
+        ]
+
+    def worst_lines(self) -> list[str]:
+        """Two lines a prompt: where it is and what was lost, and what both arms say where they part."""
+        found = []
+        for trio in worst_of(self.trios):
+            repeat, length, depth = trio.place
+            place = f"{trio.family}, {length:,} tokens, depth {percent(depth):g}, repeat {repeat}"
+            scores = " to ".join(score_label(score) for score in trio.scores)
+            nats = "" if trio.nats is None else f", {trio.nats:+.2g} nats a token"
+            found.append(f"{place}: {scores}{nats}")
+            if trio.difference is not None:
+                found.append(f"  {self._parting(trio, trio.difference)}")
+        return found
+
+    def _parting(self, trio: Trio, found: FirstDifference) -> str:
+        first, second = self.names
+        if found.token is None:
+            return f"behind {found.before!r}: {first} {found.first!r}, {second} {found.second!r}"
+        said = f"{first} {_choices(found.first_token)}, {second} {_choices(found.second_token)}"
+        at = "" if trio.position is None else f", position {trio.position:,} ({_blocks(trio.position)})"
+        return f"token {found.token + 1}{at}: {said}"
+
+    def plain(self) -> dict[str, Any]:
+        """The same for programs; scores and differences in points."""
+        judged, gate, wire = self.judged, self.judged.these, self.tripwire
+        return {
+            "verdict": judged.word,
+            "said": self.verdict,
+            "margin": round(100 * judged.margin, 6),
+            "arms": list(self.names),
+            "pairs": gate.n,
+            "asked": judged.prompts,
+            "saved": self.saved,
+            "lost": gate.lost,
+            "gained": gate.gained,
+            "missing": dict(zip(reversed(self.names), judged.missing, strict=True)),
+            "haystacks": judged.new.n,
+            "decided_after_haystacks": judged.new.after,
+            "more_haystacks": judged.new.more,
+            "these_prompts": {"verdict": gate.word, "decided_after": gate.after},
+            "saturated": judged.saturated,
+            "log_probabilities": None if wire is None else _wire_plain(wire),
+            "families": [dict(zip(FAMILY_HEAD, row, strict=True)) for row in self.family_rows()],
+            "map": [_cell_plain(at, *found) for at, found in changes_by_cell(self.trios).items()],
+            "worst": [_worst_plain(self.names, trio) for trio in worst_of(self.trios)],
+        }
+
+
+FAMILY_HEAD = ("family", "pairs", "reference", "other", "points", "lost", "gained", "p")
+CELL_HEAD = ("family", "length", "depth", "pairs", "points", "nats")
+
+
+def _family_row(name: str, change: FamilyChange) -> Row:
+    means = score_label(change.first), score_label(change.second), points(change.second - change.first)
+    return (name, f"{change.n:,}", *means, str(change.lost), str(change.gained), p_label(change.p))
+
+
+def _choices(token: Token | None) -> str:
+    """A token and the runner-up, with their log-probabilities."""
+    if token is None:
+        return "ends"
+    own = repr(token.text) if token.nats is None else f"{token.text!r} {token.nats:.2f}"
+    return own if token.other is None else f"{own} (then {token.other!r} {token.other_nats:.2f})"
+
+
+def _blocks(position: int) -> str:
+    return ", ".join(f"{position % size} mod {size}" for size in BLOCKS)
+
+
+def _wire_plain(wire: Tripwire) -> dict[str, Any]:
+    names = ("n", "again_n", "usual", "beyond", "again_beyond", "median", "again_median", "mean")
+    return {"tripped": wire.tripped, **{name: _rounded(getattr(wire, name)) for name in names}}
+
+
+def _cell_plain(at: tuple[str, int, float], change: FamilyChange, nats: float | None) -> dict[str, Any]:
+    family, length, depth = at
+    apart = round(100 * (change.second - change.first), 4)
+    place: dict[str, Any] = {"family": family, "length": length, "depth": percent(depth)}
+    return place | {"pairs": change.n, "points": apart, "nats": _rounded(nats)}
+
+
+def _worst_plain(names: tuple[str, str], trio: Trio) -> dict[str, Any]:
+    repeat, length, depth = trio.place
+    found, position = trio.difference, trio.position
+    at = {"family": trio.family, "length": length, "depth": percent(depth), "repeat": repeat}
+    row = at | {"scores": [strict(trio.first), strict(trio.second)], "nats": _rounded(trio.nats)}
+    if found is None:
+        return row
+    said = {"before": found.before, names[0]: found.first, names[1]: found.second, "token": found.token}
+    tokens = {
+        f"{name}_choices": [[token.text, token.nats], [token.other, token.other_nats]] if token else None
+        for name, token in zip(names, (found.first_token, found.second_token), strict=True)
+    }
+    modulo = {} if position is None else {str(size): position % size for size in BLOCKS}
+    return row | said | tokens | {"position": position, "modulo": modulo}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)

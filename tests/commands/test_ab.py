@@ -1,0 +1,136 @@
+"""`needlemap ab`: two arms get the same prompts, and the verdict is an exit code."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+DEAD = "http://127.0.0.1:9/v1"
+FLAGS = ("--tokenizer", "cl100k_base", "--lengths", "300,400", "--depths", "20,70", "--quiet", "-o", "ab")
+
+
+@pytest.fixture
+def ab(needlemap: Any) -> Any:
+    """ab(reference, other, flags, code): an ab of pass keys, as JSON."""
+
+    def run(reference: str, other: str, *flags: str, code: int) -> dict[str, Any]:
+        arms = ("--arm", f"ref={reference}", "--arm", f"new={other}")
+        said = needlemap("ab", "passkey", *arms, *FLAGS, "--json", *flags, code=code).stdout
+        found: dict[str, Any] = json.loads(said)
+        return found
+
+    return run
+
+
+def test_a_worse_arm_ends_it_with_1_and_the_rest_is_saved(ab, needlemap):
+    found = ab("baseline/bm25", "baseline/random", "--until", "decided", code=1)
+    assert found["verdict"] == "worse"
+    assert found["asked"] + found["saved"] == 20_000
+    assert found["lost"] > found["gained"] == 0
+    assert len(found["worst"]) == 10
+    assert len(needlemap.records("ab/ref-passkey")) == len(needlemap.records("ab/new-passkey"))
+
+
+def test_an_equal_arm_is_no_worse_and_ends_with_0(ab):
+    found = ab("baseline/bm25", "baseline/bm25", "--until", "decided", "--margin", "20", code=0)
+    assert (found["verdict"], found["margin"], found["worst"]) == ("no worse", 20, [])
+
+
+def test_too_few_pairs_are_undecided_with_4_unless_that_passes(ab, needlemap):
+    found = ab("baseline/bm25", "baseline/bm25", "--until", "8", code=4)
+    assert (found["verdict"], found["asked"], found["saved"]) == ("undecided", 8, 0)
+    asked = needlemap.records("ab/again-passkey")
+    ab("baseline/bm25", "baseline/bm25", "--until", "8", "--on-undecided", "pass", code=0)
+    assert needlemap.records("ab/again-passkey") == asked  # a second start asks nothing twice
+
+
+def test_both_arms_and_the_second_asking_get_the_same_prompts_once_each(ab, needlemap):
+    ab("baseline/bm25", "baseline/random", "--until", "16", code=4)
+    hashes = [
+        sorted(each["prompt"]["sha256"] for each in needlemap.records(f"ab/{arm}-passkey"))
+        for arm in ("ref", "new", "again")
+    ]
+    assert hashes[0] == hashes[1] == hashes[2]
+    assert len(set(hashes[0])) == len(hashes[0])
+
+
+def test_one_stopped_by_a_limit_goes_on_to_what_one_start_finds(ab, needlemap):
+    ended = ab("baseline/bm25", "baseline/random", "--until", "16", "--limit-tokens", "5k", code=4)
+    assert 0 < ended["asked"] < 16
+    gone_on = ab("baseline/bm25", "baseline/random", "--until", "16", code=4)
+    seed = json.loads((needlemap.folder / "ab" / "ab.json").read_text())["seed"]
+    whole = ab("baseline/bm25", "baseline/random", "--until", "16", "--seed", str(seed), "-o", "w", code=4)
+    assert {**gone_on, "ab": "", "replay": ""} == {**whole, "ab": "", "replay": ""}
+
+
+def test_more_pairs_go_on_where_an_earlier_start_ended(ab):
+    first = ab("baseline/bm25", "baseline/random", "--until", "8", code=4)
+    more = ab("baseline/bm25", "baseline/random", "--until", "16", code=4)
+    assert (first["asked"], more["asked"]) == (8, 16)
+
+
+def served(needlemap: Any, reference: str, other: str, code: int) -> Any:
+    arms = ("--arm", f"ref={reference}", "--arm", f"new={other}", "--model", "openai/m", "--retries", "0")
+    return needlemap("ab", "passkey", *arms, *FLAGS, "--until", "16", code=code)
+
+
+def test_an_arm_that_does_not_answer_is_worse_and_its_end_is_told(needlemap, wire):
+    ended = served(needlemap, wire.base_url, DEAD, 1)
+    assert "'new' answers no more" in ended.stderr
+    assert "new failed to answer" in ended.stdout
+
+
+def test_a_reference_that_does_not_answer_proves_nothing(needlemap, wire):
+    ended = served(needlemap, DEAD, wire.base_url, 4)
+    assert "'ref' answers no more" in ended.stderr
+
+
+def test_two_arms_that_do_not_answer_end_in_words(needlemap):
+    assert "No arm answers. 'ref' answers no more" in served(needlemap, DEAD, DEAD, 2).stderr
+
+
+def test_the_worst_prompt_is_shown_again_of_either_arm(ab, needlemap):
+    worst = ab("baseline/bm25", "baseline/random", "--until", "8", code=4)["worst"][0]
+    for arm, hit in (("ref", "100"), ("new", "0")):
+        said = needlemap("replay", "ab", "--worst", "--arm", arm).stderr
+        assert "the same bytes as recorded" in said
+        assert f"(score {hit}" in said
+    where = (needlemap.folder / "ab" / "new-passkey" / "run.json").is_file(), worst["family"]
+    assert where == (True, "passkey")
+    assert "Did you mean 'new'" in needlemap("replay", "ab", "--worst", "--arm", "news", code=2).stderr
+
+
+def test_the_plan_says_what_it_costs_at_most_and_asks_nothing(needlemap):
+    arms = ("--arm", "a=baseline/bm25", "--arm", "b=baseline/bm25", "--tokenizer", "cl100k_base")
+    said = json.loads(needlemap("ab", *arms, "--lengths", "2k,4k", "--plan", "--json").stdout)
+    assert said["families"] == ["keys", "trace", "order", "edges"]
+    assert said["tokens"] == 3 * said["haystacks"] * 2 * 3_000
+    assert not any(needlemap.folder.iterdir())
+
+
+def test_a_margin_is_fixed_beforehand(ab, needlemap):
+    ab("baseline/bm25", "baseline/random", "--until", "8", code=4)
+    arms = ("--arm", "ref=baseline/bm25", "--arm", "new=baseline/random")
+    ended = needlemap("ab", "passkey", *arms, *FLAGS, "--margin", "5", code=2)
+    assert "has a margin of 2 points, fixed beforehand" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--arm", "a=demo/retriever"), "ab has two arms, the reference first"),
+        (("--arm", "a=demo/retriever", "--arm", "a=demo/retriever"), "Both arms are named 'a'"),
+        (("--arm", "again=demo/retriever", "--arm", "b=demo/retriever"), "names no arm"),
+        (("--arm", f"a={DEAD}", "--arm", "b=demo/retriever"), "Give --model openai/NAME"),
+        (("--arm", "a=demo/retriever", "--arm", "b=demo/retriever", "--until", "soon"), "give 'decided', or"),
+        (("--arm", "a=demo/retriever", "--arm", "b=demo/retriever", "--margin", "0"), "a loss in points"),
+        (
+            ("--arm", "a=demo/retriever", "--arm", "b=baseline/bm25", "--lengths", "300"),
+            "would get other prompts",
+        ),
+    ],
+)
+def test_wrong_flags_say_what_to_type(needlemap, flags, said):
+    assert said in needlemap("ab", "passkey", *flags, code=2).stderr
