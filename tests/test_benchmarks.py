@@ -30,7 +30,10 @@ PROMISED = {
         *("smooth_error_over_raw", "smooth_withheld_where_worse", "smooth_drawn_where_half"),
         "smooth_drawn_salt_and_pepper",
     },
-    "seek": {"coverage_mean", "coverage_least", "asked_share_smooth", "computed_share_smooth"},
+    "seek": {
+        *("coverage_mean", "coverage_least", "asked_share_smooth", "computed_share_smooth"),
+        *("plateau_says_crawls", "salt_and_pepper_says_crawls"),
+    },
     "rates": {"times_floor"},
     "memory": {"peak_gb_1m", "peak_gb_1m_one_cell", "peer_gb_1m", "limit_gb_1m"},
     "replicas": {"cpu_128k_over_1k", "kb_128k", "cpu_ms_128k", "cpu_ms_1k"},

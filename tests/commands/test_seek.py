@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+
+from needlemap.asking.seek import sought_in
+from needlemap.records.record import Record
+from needlemap.reports.seek import length_line
 
 # Finds the code in prompts of up to a length; the demo's words are 'locker code for CITY is NUMBER'.
 MODELS = """
@@ -143,3 +148,25 @@ def test_what_does_not_go_together_is_refused(folder, command):
     seek(command, "blind", "blind")
     model = ("--model", "python/sought_models:blind", "--lengths", "500,8000", "-o", "blind")
     assert "seek" in str(command("run", *model, code=2).stderr)  # a grid would mix two kinds of run
+
+
+def test_hits_and_misses_that_repeat_cell_by_cell_are_told_in_place_of_a_point():
+    """By length and whole percent of depth alone, whatever the haystack: no more than a few are hits."""
+    random, settings = Random(5), {"seek": 85.0, "within": 30.0, "lengths": "1k,128k", "depths": "0:100:11"}
+    shares = {1_000: 1.0, 11_314: 0.9, 16_000: 0.85, 22_627: 0.8, 38_055: 0.6}
+    hit = {(length, cell): random.random() < share for length, share in shares.items() for cell in range(101)}
+    records = []
+    for repeat in range(150):
+        length = random.choice(list(shares))
+        for cell in {round(12.5 * (at + random.random())) for at in range(8)}:
+            place = {"length_tokens": length, "depth": cell / 100, "repeat": repeat, "seed": 0}
+            score = float(hit[length, cell])
+            records.append(Record(key=f"{repeat} {cell}", task="single", model="m", score=score, **place))
+    found = sought_in({"settings": settings}, records)
+    assert (found.rough, found.crawls, found.point) == (True, True, None)
+    assert "hits and misses repeat cell by cell" in length_line(found)
+    chance = [
+        each.model_copy(update={"score": float(random.random() < shares[each.length_tokens])})
+        for each in records
+    ]
+    assert not sought_in({"settings": settings}, chance).rough

@@ -20,6 +20,7 @@ from needlemap.asking.resume import is_unanswered
 from needlemap.errors import SettingsError
 from needlemap.maps.cube import Array, latest_records
 from needlemap.maps.seek import PLACES, Asked, Axis, Sought, batch_size, learn, next_batch, rehearse, sought
+from needlemap.maps.smooth import DEPTH_CELLS, is_rough
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 from needlemap.settings.grid import Cell, Grid, make_grid
@@ -27,6 +28,7 @@ from needlemap.settings.settings import Settings, lender_of
 from needlemap.trials.build import Experiment, prepare_haystacks
 from needlemap.trials.resolve import resolve
 
+_STEPS = 100  # of the depths
 Asks = Mapping[int, Sequence[Cell]]  # by repeat, the cells of its haystack
 
 
@@ -80,10 +82,12 @@ class Seeker:
         return self._experiment({min(asks): asks[min(asks)]})
 
     def _cells(self, number: int, length: int) -> list[Cell]:
-        """One depth in each part of the depths, to a hundredth of a percent."""
+        """One depth in each part of the depths, whole hundredths of them: so cells come again, and it is seen
+        whether their hits and misses do."""
         random, depths = Random(f"{self.settings.seed}:{number}"), self._resolved.grid.depths
         low, wide = depths[0], depths[-1] - depths[0]
-        shares = (round(low + wide * (at + random.random()) / PLACES, 2) for at in range(PLACES))
+        steps = [round((at + random.random()) * _STEPS / PLACES) for at in range(PLACES)]
+        shares = (round(low + wide * step / _STEPS, 2) for step in steps)
         return [Cell(length, share) for share in sorted(set(shares))]
 
     def _experiment(self, asks: Asks) -> Experiment:
@@ -133,10 +137,23 @@ def sought_in(about: Mapping[str, Any], records: Iterable[Record]) -> Sought | N
     if settings.get("seek") is None:
         return None
     axis = _axis(make_grid(settings["lengths"], settings["depths"]).lengths)
+    records = list(records)
     asked = asked_in(records, axis)
     if not asked.asks.any():
         return None
-    return sought(axis, asked, settings["seek"] / 100, settings["within"] / 100)[0]
+    rough = bool(is_rough(*cells_in(records, axis)))
+    return sought(axis, asked, settings["seek"] / 100, settings["within"] / 100, rough=rough)[0]
+
+
+def cells_in(records: Iterable[Record], axis: Axis) -> tuple[Array, Array]:
+    """Hits and trials by length and whole percent of depth."""
+    hits, trials = np.zeros((2, len(axis.lengths), DEPTH_CELLS))
+    for record in records:
+        if record.score is not None:
+            at = axis.place(record.length_tokens), round(100 * record.depth)
+            hits[at] += record.score
+            trials[at] += 1
+    return hits, trials
 
 
 _MODELS = 12  # made-up ones of each kind that a plan is reckoned with

@@ -54,6 +54,10 @@ class Axis:
         """(lengths, rank): curves of which the process's are sums with standard normal weights."""
         return matern_curves(self.logs, _SCALE, _SPREAD, _RANK)
 
+    def place(self, length: int) -> int:
+        """The number of the nearest length."""
+        return int(np.abs(self.logs - log2(length)).argmin())
+
     def first(self) -> NDArray[np.int64]:
         """Haystacks to begin with, by length: one at the shortest, the middle, three quarters of the way."""
         last = len(self.lengths) - 1
@@ -85,8 +89,7 @@ class Asked:
         """Of one map, from each ask's length in tokens, hits and trials; at the axis' nearest length."""
         made = cls.nothing(len(axis.lengths))
         for length, hits, trials in asks:
-            at = int(np.abs(axis.logs - log2(length)).argmin())
-            made.add((at,), np.array(hits), np.array(trials))
+            made.add((axis.place(length),), np.array(hits), np.array(trials))
         return made
 
     def add(self, at: Any, hits: Array, trials: Array) -> None:
@@ -267,9 +270,9 @@ def ends(known: Known, asked: Asked, threshold: float) -> tuple[Array, Array]:
 class Sought:
     """What is known of one map, in tokens: 0 is below the shortest length, infinite beyond the longest.
 
-    point: None where the interval spans more than an octave. crawls: so it does, and the likeliest curve is
-    near the threshold all along it. close: whether the interval is as narrow as wished. effect: the design
-    effect.
+    point: None where the interval spans more than an octave, or it crawls. crawls: the likeliest curve is
+    near the threshold all along such an interval, or it is rough: hits and misses repeat cell by cell. close:
+    whether the interval is as narrow as wished. effect: the design effect.
     """
 
     axis: Axis
@@ -281,6 +284,7 @@ class Sought:
     crawls: bool
     close: bool
     effect: float
+    rough: bool = False
 
     @property
     def tokens(self) -> int:
@@ -288,18 +292,20 @@ class Sought:
         return int((self.asked.trials * np.array(self.axis.lengths)).sum())
 
 
-def sought(axis: Axis, asked: Asked, threshold: float, within: float) -> tuple[Sought, Known]:
-    """What is known of one map by now. threshold, within: shares."""
+def sought(
+    axis: Axis, asked: Asked, threshold: float, within: float, *, rough: bool = False
+) -> tuple[Sought, Known]:
+    """What is known of one map by now. threshold, within: shares. rough: as `is_rough` finds."""
     known, lengths = learn(axis, asked, threshold), axis.lengths
     low, high = (in_tokens(axis, float(end)) for end in ends(known, asked, threshold))
     inside = np.clip([low, high], lengths[0], lengths[-1])
     wide = bool(inside[1] > 2 * inside[0])
     chance = 1 / (1 + np.exp(-known.mode @ axis.basis.T))
     along = (axis.logs >= np.log2(inside[0])) & (axis.logs <= np.log2(inside[1]))
-    crawls = wide and bool(np.abs(chance[along] - threshold).max() < _NEAR)
-    point = None if wide else in_tokens(axis, float(known.point))
+    crawls = rough or (wide and bool(np.abs(chance[along] - threshold).max() < _NEAR))
+    point = None if wide or rough else in_tokens(axis, float(known.point))
     close = bool(is_close(known, within))
-    return Sought(axis, asked, threshold, point, low, high, crawls, close, float(known.effect)), known
+    return Sought(axis, asked, threshold, point, low, high, crawls, close, float(known.effect), rough), known
 
 
 def in_tokens(axis: Axis, octaves: float) -> float:

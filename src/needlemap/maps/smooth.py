@@ -15,6 +15,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from needlemap.maps.cube import Array, Cell, Cube
@@ -112,6 +113,32 @@ def surfaces(octaves: Array, depths: Array) -> list[Array]:
         curves = [matern_curves(*each, _SPREAD, _RANK) for each in (along, down)]
         found.append(np.asarray(np.kron(*curves), dtype=np.float64))
     return found
+
+
+DEPTH_CELLS = 101  # whole percents
+_NEAR = 3  # percents of depth between which a smooth curve hardly moves
+_REPEATS, _NOISE = 0.3, 2.5  # correlation from which hits and misses repeat, and standard errors above it
+_ENOUGH = 20.0  # pairs in one cell, each weighed by the variance of an answer
+
+
+def is_rough(hits: Array, trials: Array) -> NDArray[np.bool_]:
+    """Whether hits and misses repeat cell by cell, so that no smooth curve tells them: (...).
+
+    hits, trials: (..., lengths, DEPTH_CELLS) of fresh haystacks. By the correlation of answers in one cell
+    over that of answers in cells next to it, which a fall over depth, and haystacks that differ, move alike.
+    """
+    pad = [(0, 0)] * (hits.ndim - 1) + [(_NEAR, _NEAR)]
+    wide, many, cells = np.pad(hits, pad), np.pad(trials, pad), hits.shape[-1]
+    beside = [at for at in range(2 * _NEAR + 1) if at != _NEAR]
+    near_hits = sum(wide[..., at : at + cells] for at in beside)
+    near = sum(many[..., at : at + cells] for at in beside)
+    rates = hits.sum(axis=-1) / np.maximum(trials.sum(axis=-1), 1)
+    apart = (trials * near).sum(axis=-1)
+    pairs = np.where(apart > 0, (trials * (trials - 1)).sum(axis=-1), 0)
+    expected = (hits * near_hits).sum(axis=-1) / np.maximum(apart, 1)
+    together = np.where(apart > 0, (hits * hits - hits).sum(axis=-1) - pairs * expected, 0).sum(axis=-1)
+    heft = (pairs * rates * (1 - rates)).sum(axis=-1)
+    return np.asarray((heft > _ENOUGH) & (together > _REPEATS * heft + _NOISE * np.sqrt(heft)))
 
 
 def matern_curves(places: Array, scale: float, spread: float, rank: int) -> Array:

@@ -39,6 +39,11 @@ def length_line(found: Sought) -> str:
     """The effective length, in a line."""
     level = f"{100 * found.threshold:g}"
     low, high = _label(found, found.low), _label(found, found.high)
+    if found.rough:
+        return (
+            f"effective length: crawls through {level} % between {low} and {high}, hits and misses repeat "
+            "cell by cell: ask a grid, too"
+        )
     if found.crawls:
         return f"effective length: crawls through {level} % between {low} and {high}"
     if found.low == found.high:
@@ -103,6 +108,7 @@ def seek_fields(run: Loaded) -> dict[str, Any] | None:
         **{name: None if end is None or end in beyond else round(end) for name, end in ends.items()},
         "beyond": {name: beyond[end] for name, end in ends.items() if end in beyond},
         "crawls": found.crawls,
+        "rough": found.rough,
         "close": found.close,
         "haystacks": int(found.asked.asks.sum()),
         "trials": int(found.asked.trials.sum()),
@@ -138,7 +144,7 @@ def seek_plan(settings: Settings) -> dict[str, Any]:
 _NOTES = (
     "No better than plain repeats (--repeats) for a model that holds to the end, or falls at the longest "
     "lengths: the tokens are there anyway. With a prefix cache repeats cost a quarter, seeking two thirds.",
-    "Not to be trusted where hits and misses are repeatable cell by cell (salt and pepper): ask a grid too.",
+    "Where hits and misses repeat cell by cell (salt and pepper) it says so and gives no point: ask a grid.",
 )
 
 
