@@ -28,6 +28,7 @@ from needlemap.version import __version__
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 README = (ROOT / "README.md").read_text("utf-8")
+NEEDS = {"engines.md": "transformers"}  # what a page's commands import
 REAL = ("servers.md",)  # its commands are for the real servers that it is about
 SHOWN = re.compile(r"^```(sh|python)$", re.MULTILINE)
 RUN = [page for page in PAGES if page.name not in REAL and SHOWN.search(page.read_text("utf-8"))]
@@ -65,6 +66,8 @@ def blocks(page: Path) -> list[Block]:
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
 def test_what_a_page_shows_works(page: Path, tmp_path: Path, typed: Any, wire: Any) -> None:
+    if (needed := NEEDS.get(page.name)) and not importlib.util.find_spec(needed):
+        pytest.skip(f"needs {needed}: pip install 'needlemap[hf]'")
     environment, shown = endpoints(wire), blocks(page)
     plain = not any(block.file and not block.file.endswith(".yaml") for block in shown)
     for block in shown:
