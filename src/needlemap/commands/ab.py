@@ -16,10 +16,9 @@ from needlemap.commands.check import CheckFace
 from needlemap.commands.termination import terminable
 from needlemap.errors import SettingsError
 from needlemap.maps.arms import Judged, Trio
-from needlemap.plan.reckoned import dollars, short
 from needlemap.reports.arms import CELL_HEAD, FAMILY_HEAD, ArmsReport, Row
 from needlemap.reports.live import View
-from needlemap.text.printable import counted, show
+from needlemap.text.printable import counted, dollars, short, show
 
 EVERY_S = 5.0  # between two lines of progress
 UNDECIDED = ("fail", "pass")

@@ -19,7 +19,6 @@ from needlemap.asking.session import Session
 from needlemap.commands.termination import terminable
 from needlemap.models.base import Model
 from needlemap.plan.order import shared_tokens, walk_order
-from needlemap.plan.reckoned import short
 from needlemap.probes.base import Finding
 from needlemap.probes.registry import PROBES
 from needlemap.prompts.prompt import Prompt
@@ -27,7 +26,7 @@ from needlemap.records.families import Families
 from needlemap.reports.closing import Tally
 from needlemap.reports.junit import Case, write_junit
 from needlemap.reports.live import Lines, ShowingFace, View
-from needlemap.text.printable import show
+from needlemap.text.printable import short, show
 
 PASSED, FAILED, UNDECIDED = 0, 1, 4
 

@@ -17,7 +17,7 @@ from needlemap.commands.announce import tell_notes, tell_rules
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import refuse_link
 from needlemap.plan.order import ordered
-from needlemap.plan.reckoned import Reckoned, Terms, dollars, plans_fields, reckon, short, sum_of
+from needlemap.plan.reckoned import Reckoned, Terms, plans_fields, reckon, sum_of
 from needlemap.plan.summary import Summary
 from needlemap.prompts.templates import template_files
 from needlemap.reports.seek import seek_plan, seek_plan_text
@@ -26,7 +26,7 @@ from needlemap.settings.reading import preset_about, preset_files
 from needlemap.settings.registry import installed
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import MARK, Chosen, load_suite, suite_files
-from needlemap.text.printable import counted, show, show_data
+from needlemap.text.printable import counted, dollars, short, show, show_data
 from needlemap.tokenizers.catalogue import BUNDLED
 from needlemap.trials.build import prepare
 from needlemap.trials.repeat import Trial

@@ -26,7 +26,7 @@ from needlemap.reports.closing import cache_lines, ended_lines
 from needlemap.reports.figures.figure import FIGURES, check_style, figure_of, write_drawing, write_figure
 from needlemap.reports.figures.older import OLDER
 from needlemap.reports.labels import score_label
-from needlemap.reports.page.document import write_page
+from needlemap.reports.page.document import uncollected, write_page
 from needlemap.reports.results import fields_of, results, run_fields, runs_below
 from needlemap.reports.seek import seek_text
 from needlemap.reports.style import parse_width
@@ -86,6 +86,7 @@ class Look:
             )
 
 
+@uncollected()
 def report_command(
     runs: list[Path],
     out: Path | None,

@@ -79,7 +79,8 @@ class AskedPrompt:
     @property
     def score(self) -> float | None:
         """The mean of its answers' scores."""
-        return sum(self.scores) / len(self.scores) if self.scores else None
+        scores = self.scores
+        return sum(scores) / len(scores) if scores else None
 
     @property
     def cells(self) -> dict[Cell, Place]:
@@ -190,10 +191,10 @@ def is_ragged(cells: int, lengths: int, depths: int) -> bool:
 def make_cube(prompts: Sequence[AskedPrompt], *, one_haystack: bool = False) -> Cube:
     """From a run's prompts. One that several depths or repeats share has the place of the first, so that it
     counts once, with the mean of its answers."""
-    scored = [(prompt, prompt.score) for prompt in prompts if prompt.score is not None]
+    scored = [(prompt, score) for prompt in prompts if (score := prompt.score) is not None]
     scores = {prompt.places[0]: score for prompt, score in scored}
     copies = {place: score for prompt, score in scored for place in prompt.cells.values()}
-    twice = [prompt for prompt in prompts if len(prompt.scores) > 1]
+    twice = [prompt for prompt in prompts if len(prompt.records) > 1 and len(prompt.scores) > 1]
     again = tuple((prompt.scores[0], prompt.scores[1]) for prompt in twice)
     again_at = tuple(prompt.places[0][1] for prompt in twice)
     records = [record for prompt in prompts for record in prompt.records]

@@ -201,8 +201,8 @@ class FamilyScores:
         return low, max(high, _longest_worst(self._scores(rule), lengths, rule))
 
     def _again(self, rule: Rule) -> Array | None:
-        """Curves of draws of repeats, (draws, lengths); None with too few, or of unknown means."""
-        if not self._counted or (self.haystacks < FEWEST and not self._one):
+        """Curves of draws of repeats, (draws, lengths); None with none, or too few, or of unknown means."""
+        if not self._draws or not self._counted or (self.haystacks < FEWEST and not self._one):
             return None
         order = np.random.default_rng(self._seed).permutation(self._draws)
         if not self._one:

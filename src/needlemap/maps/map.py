@@ -189,7 +189,7 @@ def make_map(
     for result in results:
         for cell in result.cells:
             cells[cell].append(result)
-    missing = sum(result.score is None for result in results)
+    missing = sum(not result.scores for result in results)
     cube = cube or make_cube(prompts)
     rows = tuple(_cell(cell, cells[cell], one=cube.one_haystack) for cell in sorted(cells))
     means = total_score(cube), length_scores(cube), cube.counted
@@ -220,9 +220,9 @@ def with_skipped(map: Map) -> Map:
 def _cell(cell: Cell, asked: Sequence[AskedPrompt], *, one: bool) -> CellScore:
     """One cell of all prompts that stand in it. one: whether all repeats share a haystack, so that they are
     not independent."""
-    scores = [prompt.score for prompt in asked if prompt.score is not None]
+    scores = [score for prompt in asked if (score := prompt.score) is not None]
     records = [record for prompt in asked for record in prompt.records]
-    failed = [prompt.records[-1] for prompt in asked if prompt.score is None and prompt.records]
+    failed = [prompt.records[-1] for prompt in asked if not prompt.scores and prompt.records]
     realised = [record.needles[0].realised for record in records if record.needles]
     n, score = len(scores), sum(scores) / len(scores) if scores else None
     means = any(record.scorer is not None and record.scorer.mean for record in records)

@@ -112,6 +112,8 @@ class Logprobs:
 
 def logprobs_kept(value: object) -> Logprobs | None:
     """Log-probabilities as a record keeps them, whoever says them; None for what is none."""
+    if value is None:
+        return None
     fields = value if isinstance(value, Mapping) else {}
     if isinstance(value, Logprobs):
         fields = {name: getattr(value, name) for name in Logprobs.__slots__}

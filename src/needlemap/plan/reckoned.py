@@ -17,6 +17,7 @@ from needlemap.settings.prices import price_source, summed
 from needlemap.settings.reading import checked
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
+from needlemap.text.printable import dollars, short
 from needlemap.trials.build import Experiment, prepare
 
 PLAIN = ("single", "exact")  # of the same prompts
@@ -257,22 +258,6 @@ def sum_of(rows: Sequence[Summary]) -> Summary:
         any_order=sum(row.any_order * row.asked for row in rows) / max(1, sums["asked"]),
         **sums,
     )
-
-
-def short(tokens: int) -> str:
-    """A number of tokens in three or four digits.
-
-    >>> short(4_512_345), short(78_988_000), short(950)
-    ('4.51M', '79.0M', '950')
-    """
-    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if tokens >= size:
-            return f"{tokens / size:.{2 if tokens < 10 * size else 1}f}{unit}"
-    return str(tokens)
-
-
-def dollars(usd: float | None) -> str:
-    return "?" if usd is None else f"{usd:,.2f}"
 
 
 def _cut_note(row: Summary) -> str:

@@ -6,7 +6,6 @@ what the model did is scored: an answer, a refusal or a cut-off answer is, every
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
@@ -40,16 +39,7 @@ def _count(value: Any) -> Any:
 
 def _amount(value: Any) -> Any:
     """Dollars or seconds as they were said, None for what is no such number."""
-    known = isinstance(value, int | float) and math.isfinite(_float(value)) and 0 <= value <= MOST
-    return float(value) if known else None
-
-
-def _float(value: float) -> float:
-    """A number as a float; infinity for a whole one that is too long to be one."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
+    return float(value) if isinstance(value, int | float) and 0 <= value <= MOST else None
 
 
 def plain(value: Any, depth: int = 0) -> Any:
@@ -61,7 +51,7 @@ def plain(value: Any, depth: int = 0) -> Any:
     if value is None or isinstance(value, str):  # most are: asked first, as each record asks often
         return value
     if isinstance(value, (int, float)):
-        return value if abs(_float(value)) <= MOST else None  # also true and false; NaN is not
+        return value if -MOST <= value <= MOST else None  # also true and false; NaN is not
     if not isinstance(value, (dict, list, tuple, Mapping)):
         return str(value)
     if depth == _DEEPEST:

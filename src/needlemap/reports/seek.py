@@ -7,23 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from needlemap.asking.seek import rehearsed, sought_in
 from needlemap.maps.seek import PLACES, Sought
-from needlemap.plan.reckoned import dollars, short
 from needlemap.records.loaded import Loaded
 from needlemap.reports.labels import length_labels, score_label
 from needlemap.settings.grid import make_grid
 from needlemap.settings.prices import Prices
 from needlemap.settings.settings import Settings
-from needlemap.text.printable import counted
+from needlemap.text.printable import counted, dollars, short
 
 
 def seek_text(run: Loaded) -> str | None:
     """All lines: what is known, and the raw counts of each length beside it; None for a run that seeks
     nothing."""
-    found, settings = sought_in(run.about, run.records), run.about["settings"]
+    settings = run.about["settings"]
+    if settings.get("seek") is None:
+        return None
+    found = _sought(run)
     if found is None:
-        return None if settings.get("seek") is None else "nothing is scored yet"
+        return "nothing is scored yet"
     wish = "" if found.close else f" (wished within {settings['within']:g} %: not reached)"
     lines = [
         f"{settings['model']} · {settings['task']} · sought to {settings['within']:g} %",
@@ -33,6 +34,14 @@ def seek_text(run: Loaded) -> str | None:
         *_counts(found),
     ]
     return "\n".join(lines)
+
+
+def _sought(run: Loaded) -> Sought | None:
+    if run.about["settings"].get("seek") is None:
+        return None
+    from needlemap.asking.seek import sought_in  # late: it brings all that makes prompts
+
+    return sought_in(run.about, run.records)
 
 
 def length_line(found: Sought) -> str:
@@ -98,7 +107,7 @@ def _noun(asks: str) -> str:
 
 def seek_fields(run: Loaded) -> dict[str, Any] | None:
     """The same for programs: lengths in tokens; an end beyond the axis is null and named in `beyond`."""
-    found = sought_in(run.about, run.records)
+    found = _sought(run)
     if found is None:
         return None
     ends = {"value": found.point, "low": found.low, "high": found.high}
@@ -126,6 +135,8 @@ def seek_fields(run: Loaded) -> dict[str, Any] | None:
 
 def seek_plan(settings: Settings) -> dict[str, Any]:
     """What a seek would ask: by kind of model the prompt tokens, in all a range, and a grid beside it."""
+    from needlemap.asking.seek import rehearsed
+
     lengths = make_grid(settings.lengths, settings.depths).lengths
     kinds = rehearsed(settings)
     ends = [each[0] for each in kinds.values()], [each[2] for each in kinds.values()]

@@ -159,7 +159,7 @@ def _missing_lengths(cube: Cube, rules: Sequence[Rule]) -> list[str]:
     ]
     shown = []
     for rule in rules:
-        low, high = (effective_length(each, rule) for each in ends)
+        low, high = (effective_length(each, rule, draws=0) for each in ends)  # no intervals of these
         if low and high and rule.kind != "worst-depth":
             shown.append(
                 f"{rule.name} {effective_value(low, low.value)} to {effective_value(high, high.value)}"

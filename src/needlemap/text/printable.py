@@ -45,6 +45,23 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def short(tokens: int) -> str:
+    """A number of tokens in three or four digits.
+
+    >>> short(4_512_345), short(78_988_000), short(950)
+    ('4.51M', '79.0M', '950')
+    """
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if tokens >= size:
+            return f"{tokens / size:.{2 if tokens < 10 * size else 1}f}{unit}"
+    return str(tokens)
+
+
+def dollars(usd: float | None) -> str:
+    """An amount to the cent; a question mark where no price is known."""
+    return "?" if usd is None else f"{usd:,.2f}"
+
+
 def show(*texts: object, file: IO[str] | None = None, end: str = "\n", flush: bool = False) -> None:
     """Print texts, by default to standard output, without control sequences, whoever they are from."""
     print(*(printable(str(text)) for text in texts), file=file, end=end, flush=flush)

@@ -193,7 +193,7 @@ def write_page(
     again = next((path for path in folders if folders.count(path) > 1), None)
     if again is not None:
         raise SettingsError(f"Run '{again}' is given twice. Give each run once.")
-    with _uncollected():
+    with uncollected():
         runs = [each if isinstance(each, Loaded) else _read_subject(each) for each in places]
         page = make_page(
             runs, made=datetime.now(UTC), title=title, palette=palette, rules=rules, smooth=smooth
@@ -228,7 +228,7 @@ def make_page(
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Keep the garbage collector from going through all records again and again: it takes a third longer.
 
     To freeze and unfreeze makes them old at once, so that it does not go through them in the end either.

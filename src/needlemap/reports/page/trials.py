@@ -13,12 +13,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from needlemap.maps.columns import TRIALS
 from needlemap.maps.cube import AskedPrompt
 from needlemap.maps.map import CellScore, Map
-from needlemap.records.record import SKIPPED, NeedleRecord, PromptRecord, Record
+from needlemap.records.record import SKIPPED, NeedleRecord, Record
 from needlemap.reports.labels import Layout
 
 Place = tuple[int, float]  # length in tokens, depth
@@ -58,12 +58,7 @@ def by_cell(map: Map, prompts: Sequence[AskedPrompt]) -> list[list[Record]]:
     for prompt in prompts:
         for cell in prompt.cells:
             found[cell].extend(prompt.records)
-    return [sorted(found[place(cell)], key=_repeat) for cell in map.cells]
-
-
-def place(cell: CellScore) -> Place:
-    """Where a cell stands."""
-    return cell.length_tokens, cell.depth
+    return [sorted(found[cell.length_tokens, cell.depth], key=_repeat) for cell in map.cells]
 
 
 def _repeat(record: Record) -> tuple[int, str]:
@@ -85,11 +80,7 @@ class Strings:
 
     def all(self, texts: Sequence[str]) -> list[int] | None:
         """The places of several texts; None where there are none."""
-        return [self._places.setdefault(text, len(self._places)) for text in texts] or None
-
-    def json(self, value: Mapping[str, object]) -> int | None:
-        """The place of a mapping's JSON text; None for an empty one."""
-        return self(_JSON.encode(value)) if value else None
+        return [self._places.setdefault(text, len(self._places)) for text in texts] if texts else None
 
     @property
     def table(self) -> list[str]:
@@ -102,8 +93,7 @@ Window = tuple[str, str]  # the text before a needle, and behind it
 Following = dict[int, tuple[int, int]]  # by window the next one, and its step in letters
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """A window as a part of a passage: `before` letters up to `at`, and `after` letters from there.
 
     Letters are counted as JavaScript does, in UTF-16 units.
@@ -113,6 +103,9 @@ class View:
     at: int
     before: int
     after: int
+
+
+_NOWHERE = (None, 0, 0, 0)  # of what stands around no needle
 
 
 def joined(windows: Sequence[Window]) -> tuple[list[str], dict[Window, View]]:
@@ -229,10 +222,18 @@ def trial_columns(map: Map, prompts: Sequence[AskedPrompt], detail: Detail = FUL
     columns = {
         "cell": [at for at, _ in rows],
         "scale": list(scorer.scale) if scorer else [0.0, 1.0],
-        **{name: shown(every, text, detail) for name, shown in _SHOWN.items()},
+        **{name: _column(every, of, text, detail) for name, of in _SHOWN.items()},
         **_needles(every, text, detail),
     }
     return {"strings": text.table, **columns}
+
+
+def _column(records: Sequence[Record], of: Shown, text: Strings, detail: Detail) -> list[Any]:
+    """What is shown of a value that every record has. It is made once of those that are the same."""
+    value, shown = of
+    values = list(map(value, records))
+    found = {each: shown(each, text, detail) for each in dict.fromkeys(values)}
+    return [found[each] for each in values]
 
 
 _COLUMNS = {column.name: column for column in TRIALS}
@@ -243,51 +244,50 @@ def _as_in_tables(name: str) -> Shown:
     column = _COLUMNS[name]
     value: Callable[[Record], Any] = column.of or attrgetter(column.name)
     if column.kind == "text":
-        return lambda records, text, _: [text(str(value(record) or "") or None) for record in records]
-    if column.kind == "number":
-        return lambda records, *_: [share(number) for number in map(value, records)]
-    return lambda records, *_: list(map(value, records))
+        return value, lambda each, text, _: text(str(each or "") or None)
+    return value, (lambda each, *_: share(each)) if column.kind == "number" else _itself
 
 
-def _each(shown: Callable[[Record, Strings, Detail], Any]) -> Shown:
-    """A column of what is shown of each record."""
-    return lambda records, text, detail: [shown(record, text, detail) for record in records]
-
-
-def _prompt(shown: Callable[[PromptRecord, Strings], Any], absent: Any = None) -> Shown:
+def _prompt(name: str, shown: Callable[[Any, Strings, Detail], Any], absent: Any = None) -> Shown:
     """What is shown of a record's prompt, where one is known."""
-    return _each(lambda record, text, _: shown(record.prompt, text) if record.prompt else absent)
+    return lambda record: getattr(record.prompt, name, absent), shown
 
 
-Shown = Callable[[Sequence[Record], Strings, Detail], list[Any]]  # of records, in their order
+def _itself(value: Any, *_: object) -> Any:
+    return value
+
+
+def _why(record: Record) -> str | None:
+    return _JSON.encode(record.scorer.why) if record.scorer and record.scorer.why else None
+
+
+Shown = tuple[Callable[[Record], Any], Callable[[Any, Strings, Detail], Any]]  # a value, and what of it
 _SHOWN: dict[str, Shown] = {
     "repeat": _as_in_tables("repeat"),
     "score": _as_in_tables("score"),
     "native": _as_in_tables("native_score"),
     "question": _as_in_tables("question"),
     "reference": _as_in_tables("reference"),
-    "keywords": _each(lambda record, text, _: text.all(record.keywords)),
-    "why": _each(lambda record, text, _: text.json(record.scorer.why) if record.scorer else None),
+    "keywords": (attrgetter("keywords"), lambda words, text, _: text.all(words)),
+    "why": (_why, lambda why, text, _: text(why)),
     **{name: _as_in_tables(name) for name in ("finish", "outcome", "failure", "error")},
-    "answer": _each(lambda record, text, detail: text(record.answer and record.answer[: detail.answer])),
-    "cut": _each(lambda record, _, detail: max(0, len(record.answer or "") - detail.answer)),
-    "thinking": _each(
-        lambda record, text, detail: text(record.thinking and record.thinking[: detail.answer])
-    ),
+    "answer": (attrgetter("answer"), lambda answer, text, detail: text(answer and answer[: detail.answer])),
+    "cut": (attrgetter("answer"), lambda answer, _, detail: max(0, len(answer or "") - detail.answer)),
+    "thinking": (attrgetter("thinking"), lambda said, text, detail: text(said and said[: detail.answer])),
     "by": _as_in_tables("answered_by"),
-    "tokens": _each(lambda record, *_: record.sent_tokens),
+    "tokens": (attrgetter("sent_tokens"), _itself),
     "cached": _as_in_tables("cached_tokens"),
     "planned": _as_in_tables("planned_tokens"),
     "completion": _as_in_tables("completion_tokens"),
     "thought": _as_in_tables("thinking_tokens"),
-    "nats": _each(lambda record, *_: share(record.logprobs.mean, 4) if record.logprobs else None),
-    "latency": _each(lambda record, *_: share(record.latency_s, 3)),
+    "nats": (lambda record: record.logprobs and record.logprobs.mean, lambda nats, *_: share(nats, 4)),
+    "latency": (attrgetter("latency_s"), lambda seconds, *_: share(seconds, 3)),
     "usd": _as_in_tables("usd"),
     "attempts": _as_in_tables("attempts"),
-    "at": _each(lambda record, text, _: text(record.finished_at.partition(".")[0] or None)),
-    "sha": _prompt(lambda prompt, text: text(prompt.sha256[:SHA])),
-    "collisions": _prompt(lambda prompt, text: text.all(prompt.collisions)),
-    "off_by": _prompt(lambda prompt, _: prompt.off_by, 0),
+    "at": (attrgetter("finished_at"), lambda time, text, _: text(time.partition(".")[0] or None)),
+    "sha": _prompt("sha256", lambda sha, text, _: text(sha and sha[:SHA])),
+    "collisions": _prompt("collisions", lambda found, text, _: text.all(found), ()),
+    "off_by": _prompt("off_by", _itself, 0),
 }
 
 
@@ -297,20 +297,17 @@ def _needles(records: Sequence[Record], text: Strings, detail: Detail) -> dict[s
     passages, views = joined([window for row in seen for _, window in row])
     rows = [
         [
-            [*_depths(needle), text(shown or None), *_place(views.get(window))]
+            [
+                share(needle.meant, 5),
+                share(needle.realised, 5),
+                text(shown or None),
+                *views.get(window, _NOWHERE),
+            ]
             for needle, (shown, window) in zip(record.needles, row, strict=True)
         ]
         for record, row in zip(records, seen, strict=True)
     ]
     return {"passages": passages, "needles": rows}
-
-
-def _depths(needle: NeedleRecord) -> tuple[float | None, float | None]:
-    return share(needle.meant, 5), share(needle.realised, 5)
-
-
-def _place(view: View | None) -> tuple[int | None, int, int, int]:
-    return (view.passage, view.at, view.before, view.after) if view else (None, 0, 0, 0)
 
 
 def _seen(needle: NeedleRecord, around: bool) -> tuple[str, Window]:
