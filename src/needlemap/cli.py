@@ -199,7 +199,7 @@ def score(
 def report(
     runs: arguments.Runs,
     out: arguments.Drawn = None,
-    format: Annotated[str, typer.Option(help="Of a table: cells, trials, or opencompass.")] = "cells",
+    format: arguments.Format = "cells",
     title: Annotated[str | None, typer.Option(help="Instead of the title made from the run.")] = None,
     palette: arguments.Palette = None,
     width: Annotated[str, typer.Option(help="Of a printed figure: 3.25in, 8.4cm, column, text, page.")] = "",

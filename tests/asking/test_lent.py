@@ -127,3 +127,20 @@ def test_what_is_no_run_is_told(lent: Any) -> None:
     assert "No run at 'none'" in lent("run", "--prompts-of", "none", *ANOTHER, code=2).stderr
     suite = lent("run", "suite:smoke", "--prompts-of", "lent", *ANOTHER, "-o", "s", code=2)
     assert "--prompts-of" in suite.stderr
+
+
+def test_some_of_its_lengths_may_be_asked_where_no_prompt_hangs_on_the_others(typed: Any) -> None:
+    typed("run", "bm25", *GRID, "-o", "whole")
+    some = ("run", "--prompts-of", "whole", "--lengths", "900", *ANOTHER)
+    typed(*some, "-o", "part")
+    assert {row["length_tokens"] for row in records(typed, "part")} == {900}
+    assert "4 pairs" in typed("compare", "whole", "part").stdout
+    assert "4 already scored, 0 to ask" in typed(*some, "-o", "part").stderr
+    refused = typed(*some[:3], "--lengths", "900,901", *ANOTHER, code=2).stderr
+    assert "lengths '500,900'. Leave --lengths out, or give some of these." in refused
+
+
+def test_a_whole_grid_that_places_needles_is_asked_whole(lent: Any) -> None:
+    """`lent` is in bins: with one length alone needles would stand elsewhere."""
+    refused = lent("run", "--prompts-of", "lent", "--lengths", "900", *ANOTHER, code=2).stderr
+    assert "lengths '500,900'. Leave --lengths out." in refused

@@ -31,7 +31,7 @@ from needlemap.records.run_file import (
     ruled,
 )
 from needlemap.scorers.base import Scorer, rule_of
-from needlemap.settings.grid import percent
+from needlemap.settings.grid import make_grid, percent
 from needlemap.settings.reading import DEFAULT_ITEMS, checked
 from needlemap.settings.settings import Lender, Settings, settings_of, with_role
 from needlemap.settings.suites import Chosen
@@ -205,8 +205,9 @@ def with_prompts_of(settings: Settings, trusted: bool = False) -> Settings:
     if "imported" in about:
         raise NeedlemapError(f"'{folder}' was imported: its prompts are not known, so none can be asked.")
     theirs = checked(about["settings"], str(folder / RUN_FILE))
-    _refuse(settings, theirs)
-    own = {name: getattr(settings, name) for name in _ASKER}
+    lengths = _part(settings, theirs)
+    _refuse(settings.model_copy(update=lengths and {"lengths": theirs.lengths}), theirs)
+    own = {name: getattr(settings, name) for name in _ASKER} | lengths
     if settings.scorer == "auto":
         own |= {name: getattr(theirs, name) for name in SCORING}
     named = {name: getattr(theirs, name) for name in Lender.model_fields if name != "run"}
@@ -237,15 +238,26 @@ def check_lent(experiment: Experiment) -> None:
             )
 
 
+def _part(settings: Settings, theirs: Settings) -> dict[str, Any]:
+    """The lengths, where these are only some of the other run's; they build its prompts if no prompt hangs on
+    the whole grid."""
+    default = Settings.model_fields["lengths"].default
+    if settings.lengths in (default, theirs.lengths) or theirs.mode in GRID_MODES:
+        return {}
+    some, all_ = (set(make_grid(each.lengths, "0").lengths) for each in (settings, theirs))
+    return {"lengths": settings.lengths} if some < all_ else {}
+
+
 def _refuse(settings: Settings, theirs: Settings) -> None:
     """Raises SettingsError for a setting that says otherwise than the run whose prompts are asked."""
     default = {name: field.default for name, field in Settings.model_fields.items()}
     item = DEFAULT_ITEMS[settings.language]
+    some = "" if theirs.mode in GRID_MODES else ", or give some of these"
     for name in default:
         value = getattr(settings, name)
         known = (default[name], item.get(name), getattr(theirs, name))
         if name not in _ASKER and name != "prompts_of" and value not in known:
             raise SettingsError(
                 f"--prompts-of asks prompts as they are, and their run has {name} {getattr(theirs, name)!r}. "
-                f"Leave --{name.replace('_', '-')} out."
+                f"Leave --{name.replace('_', '-')} out{some if name == 'lengths' else ''}."
             )

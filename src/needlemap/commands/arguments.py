@@ -241,6 +241,12 @@ Labels = Annotated[
 JUnit = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Also write the verdicts as JUnit XML, for CI.")
 ]
+Format = Annotated[
+    str,
+    typer.Option(
+        help="Of a table: cells, trials, opencompass. golden: one run, frozen small for tests, in a folder."
+    ),
+]
 CHECKED = (  # settings that a check takes, beside the model's own
     *("template", "haystack", "haystack_path", "retries", "timeout_s", "prices", "quiet"),
     *("limit_usd", "limit_tokens", "requests_per_minute", "tokens_per_minute"),

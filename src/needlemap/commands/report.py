@@ -21,6 +21,8 @@ from needlemap.interop.row import context_title
 from needlemap.interop.sources import is_other_tools, read
 from needlemap.maps.effective import RULES, parse_rules
 from needlemap.records.families import Families, families_of
+from needlemap.records.golden import FORMAT as GOLDEN
+from needlemap.records.golden import freeze
 from needlemap.records.loaded import Loaded, load_map, load_run
 from needlemap.reports.closing import cache_lines, ended_lines
 from needlemap.reports.figures.figure import FIGURES, check_style, figure_of, write_drawing, write_figure
@@ -101,6 +103,9 @@ def report_command(
     runs: folders of runs and suites, and other tools' results as `import` reads them. as_json: print one
     document, of all runs, instead of maps.
     """
+    if format == GOLDEN:
+        _freeze(runs, out)
+        return
     runs = [run for path in runs for run in _inside(path)]
     if as_json:
         _print_json(runs, look, out or log)
@@ -126,6 +131,16 @@ def report_command(
     for tracker in trackers:
         for place in log_runs(loaded, tracker, step, title=look.title, palette=look.palette, rules=rules):
             show(place, file=sys.stderr)
+
+
+def _freeze(runs: Sequence[Path], out: Path | None) -> None:
+    """Write one run's golden, and say how large it is."""
+    if len(runs) != 1 or out is None or out.suffix in (*FIGURES, ".html", ".csv", ".parquet"):
+        raise SettingsError(
+            "--format golden is of one run, into a folder: needlemap report RUN -o golden/NAME."
+        )
+    size = freeze(runs[0], out)
+    show(f"{out}: {size:,} bytes", file=sys.stderr)
 
 
 def _inside(path: Path) -> list[Path]:
