@@ -90,6 +90,15 @@ def test_it_is_drawn_and_saved_by_its_suffix(made, tmp_path):
     assert made.save(tmp_path / "map.svg").read_text().startswith("<svg")
 
 
+def test_separate_runs_are_drawn_as_curves_in_one_picture(made, tmp_path):
+    other = needlemap.run(model="demo/retriever", lengths=[500], depths=[0], out=tmp_path / "o", quiet=True)
+    drawn = needlemap.curves([made, other.path], title="Both", width="column")
+    assert [f">{name}" in drawn.svg for name in ("Both", "baseline/bm25", "demo/retriever")] == [True] * 3
+    assert drawn.save(tmp_path / "new" / "c.pdf").read_bytes().startswith(b"%PDF")
+    with pytest.raises(SettingsError, match=r"ends in \.png, \.svg, \.pdf"):
+        drawn.save(tmp_path / "c.bmp")
+
+
 def test_a_notebook_shows_the_picture_without_a_network_and_a_line(made):
     bundle, metadata = made._repr_mimebundle_()
     assert bundle["text/plain"] == repr(made)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from needlemap.version import __version__
 
 if TYPE_CHECKING:
-    from needlemap.api import arun, compare, load, make_plan, run
+    from needlemap.api import arun, compare, curves, load, make_plan, run
     from needlemap.reports.compared import Compared, Run
 
 __all__ = [
@@ -23,13 +23,14 @@ __all__ = [
     "__version__",
     "arun",
     "compare",
+    "curves",
     "load",
     "make_plan",
     "run",
 ]
 
 _LATE = {
-    **dict.fromkeys(("arun", "compare", "load", "make_plan", "run"), "needlemap.api"),
+    **dict.fromkeys(("arun", "compare", "curves", "load", "make_plan", "run"), "needlemap.api"),
     **dict.fromkeys(("Compared", "Run"), "needlemap.reports.compared"),
 }
 

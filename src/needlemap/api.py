@@ -7,7 +7,7 @@ scorer. It prints nothing but progress. `arun` is `run` for whoever has an event
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -30,7 +30,7 @@ from needlemap.models.base import Model
 from needlemap.records.families import Families, check_origin, families_of, fresh_folder
 from needlemap.records.folder import RunFolder
 from needlemap.reports.closing import Tally
-from needlemap.reports.compared import Run
+from needlemap.reports.compared import Run, draw_curves_of
 from needlemap.reports.live import Lines, NotebookMap, ShowingFace, View, in_notebook, map_maker
 from needlemap.scorers.python import MARK, name_function
 from needlemap.settings.suites import Chosen, choose_each
@@ -38,6 +38,7 @@ from needlemap.text.printable import show
 
 if TYPE_CHECKING:
     from needlemap.reports.compared import Compared
+    from needlemap.reports.figures.canvas import Drawing
 
 
 @contextmanager
@@ -200,6 +201,19 @@ def make_plan(
     terms = Terms(workers, tokens_per_second, file, cache_tokens, cache_block)
     each = choose_each(preset, plain_settings(settings)).values()
     return plans_fields([reckon(with_lent_prompts(chosen), terms) for chosen in each])
+
+
+@_for_python()
+def curves(
+    runs: Iterable[Run | str | Path], *, title: str | None = None, width: str | None = None
+) -> Drawing:
+    """Scores by length of several runs in one picture, with bands and effective lengths; of suites a plot a
+    family. Each a run or its folder. width: for a paper, as '3.25in' or 'column'.
+
+    Its `.svg`, `.png` and `.pdf` are the files' bytes; `.save(path)` writes one. Raises NeedlemapError where
+    nothing was scored.
+    """
+    return draw_curves_of([load(_folder(run)) for run in runs], title=title, width=width)
 
 
 def _folder(run: Run | str | Path) -> Path:

@@ -15,7 +15,7 @@ import pytest
 from needlemap.errors import SettingsError
 from needlemap.maps.map import Map
 from needlemap.reports.figures.canvas import TEXT, TITLE, Drawing, text, wide
-from needlemap.reports.figures.figure import Figure, Shown, figure_bytes, write_figure
+from needlemap.reports.figures.figure import Figure, Shown, draw
 from needlemap.reports.style import parse_width
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -41,7 +41,7 @@ def page(content: bytes) -> Any:
 
 
 def test_png_is_a_picture_for_screens(mixed: Map, tmp_path: Path) -> None:
-    content = write_figure(one(mixed), tmp_path / "new" / "map.png").read_bytes()
+    content = draw(one(mixed)).save(tmp_path / "new" / "map.png").read_bytes()
     assert content[:8] == b"\x89PNG\r\n\x1a\n"
     width, height, _ = png_size(content)
     assert 900 < width < 2000
@@ -53,7 +53,7 @@ def test_png_is_a_picture_for_screens(mixed: Map, tmp_path: Path) -> None:
 def test_a_pdf_is_exactly_as_wide_as_asked_with_its_fonts_in_it(
     make_grid: Any, width: str, shape: tuple[int, int]
 ) -> None:
-    found = page(figure_bytes(one(make_grid(*shape)), ".pdf", width=parse_width(width)))
+    found = page(draw(one(make_grid(*shape)), parse_width(width)).as_file(".pdf"))
     assert float(found.mediabox.width) == pytest.approx(parse_width(width), abs=0.01)
     assert found.get("/UserUnit", 1) == 1
     fonts = [font.get_object() for font in found["/Resources"]["/Font"].values()]
@@ -64,13 +64,13 @@ def test_a_pdf_is_exactly_as_wide_as_asked_with_its_fonts_in_it(
 
 
 def test_a_printed_png_has_360_dots_to_the_inch_and_says_so(mixed: Map) -> None:
-    width, _, per_metre = png_size(figure_bytes(one(mixed), ".png", width=parse_width("3.25in")))
+    width, _, per_metre = png_size(draw(one(mixed), parse_width("3.25in")).as_file(".png"))
     assert width == 3.25 * 360
     assert per_metre == round(360 / 0.0254)
 
 
 def test_a_printed_svg_has_its_size_in_points(mixed: Map) -> None:
-    root = ElementTree.fromstring(figure_bytes(one(mixed), ".svg", width=parse_width("8.4cm")))
+    root = ElementTree.fromstring(draw(one(mixed), parse_width("8.4cm")).as_file(".svg"))
     assert float(root.attrib["width"].removesuffix("pt")) == pytest.approx(238.11, abs=0.01)
     assert root.attrib["height"].endswith("pt")
 
@@ -79,7 +79,7 @@ def test_a_printed_svg_has_its_size_in_points(mixed: Map) -> None:
 def test_printed_letters_are_7_and_8_points_and_none_lies_on_another(
     make_grid: Any, shape: tuple[int, int]
 ) -> None:
-    root = ElementTree.fromstring(figure_bytes(one(make_grid(*shape)), ".svg", width=234.0))
+    root = ElementTree.fromstring(draw(one(make_grid(*shape)), 234.0).as_file(".svg"))
     left, _, wide, high = map(float, root.attrib["viewBox"].split())
     assert float(root.attrib["width"].removesuffix("pt")) == wide  # drawn at its size, not scaled down
     sizes = {text.attrib["font-size"] for text in root.iter(f"{SVG}text")}
@@ -121,7 +121,7 @@ def overlap(a: Box, b: Box) -> bool:
 
 
 def test_svg_is_xml_with_the_title_and_hatched_cells(mixed: Map) -> None:
-    content = figure_bytes(one(mixed), ".svg")
+    content = draw(one(mixed)).as_file(".svg")
     assert ElementTree.fromstring(content).tag == f"{SVG}svg"
     assert b"url(#hatch)" in content
     assert "1k–128k tokens".encode() in content
@@ -130,9 +130,7 @@ def test_svg_is_xml_with_the_title_and_hatched_cells(mixed: Map) -> None:
 @pytest.mark.parametrize("width", [None, 234.0])
 def test_a_name_is_text_whatever_is_in_it(make_map: Any, make_cell: Any, width: float | None) -> None:
     name = '</text><script>alert(1)</script> & "x" {{datum}}'
-    content = figure_bytes(
-        one(make_map([make_cell(1000, 0.0, 1.0)], model=name)), ".svg", width=width
-    ).decode()
+    content = draw(one(make_map([make_cell(1000, 0.0, 1.0)], model=name)), width).as_file(".svg").decode()
     root = ElementTree.fromstring(content)
     assert not list(root.iter(f"{SVG}script"))
     said = " ".join("".join(text.itertext()) for text in root.iter(f"{SVG}text"))
@@ -142,33 +140,33 @@ def test_a_name_is_text_whatever_is_in_it(make_map: Any, make_cell: Any, width: 
 
 def test_chinese_names_stay_text_in_svg(make_map: Any, make_cell: Any) -> None:
     map = make_map([make_cell(1000, 0.0, 1.0)], model="书生", task="单针")
-    assert "书生 · 单针" in figure_bytes(one(map), ".svg").decode()
+    assert "书生 · 单针" in draw(one(map)).as_file(".svg").decode()
 
 
 @pytest.mark.parametrize("length", [40, 400])
 def test_a_long_chinese_name_is_wrapped_into_the_width(make_map: Any, make_cell: Any, length: int) -> None:
     map = make_map([make_cell(1000, 0.0, 1.0)], model="浦" * length)
-    found = page(figure_bytes(one(map), ".pdf", width=234.0))
+    found = page(draw(one(map), 234.0).as_file(".pdf"))
     assert float(found.mediabox.width) == 234
-    assert 'viewBox="0 0 234 ' in figure_bytes(one(map), ".svg", width=234.0).decode()
+    assert 'viewBox="0 0 234 ' in draw(one(map), 234.0).as_file(".svg").decode()
 
 
 def test_no_cell_measured_is_still_a_picture(make_map: Any, make_cell: Any) -> None:
     nothing = one(make_map([make_cell(1000, 0.0, None, missing=1)]))
-    assert figure_bytes(nothing, ".svg")
-    assert figure_bytes(nothing, ".pdf", width=234.0)
+    assert draw(nothing).as_file(".svg")
+    assert draw(nothing, 234.0).as_file(".pdf")
 
 
 def test_an_unknown_suffix_lists_the_known_ones(mixed: Map, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"'\.bmp'.*png, \.svg, \.pdf"):
-        write_figure(one(mixed), tmp_path / "map.bmp")
+        draw(one(mixed)).save(tmp_path / "map.bmp")
     assert not list(tmp_path.iterdir())
 
 
 def test_all_formats_have_one_font(mixed: Map) -> None:
-    svg = figure_bytes(one(mixed), ".svg").decode()
+    svg = draw(one(mixed)).as_file(".svg").decode()
     assert set(re.findall(r'font-family="([\w ]+)', svg)) == {"Liberation Sans"}
-    fonts = page(figure_bytes(one(mixed), ".pdf"))["/Resources"]["/Font"].values()
+    fonts = page(draw(one(mixed)).as_file(".pdf"))["/Resources"]["/Font"].values()
     assert all("LiberationSans" in font.get_object()["/BaseFont"] for font in fonts)
 
 

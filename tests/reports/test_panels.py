@@ -13,7 +13,7 @@ from needlemap.maps.cube import prompts_of
 from needlemap.maps.map import Map
 from needlemap.maps.pairs import pair_up
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
-from needlemap.reports.figures.figure import Figure, Shown, columns_of, draw, figure_bytes, panels_of
+from needlemap.reports.figures.figure import Figure, Shown, columns_of, draw, panels_of
 from needlemap.reports.figures.legend import legend_items
 from needlemap.reports.style import CHANGES
 
@@ -141,7 +141,7 @@ def test_a_difference_of_means_of_nobody_knows_how_many_has_no_bars(shown: Any) 
 def test_several_panels_are_exactly_as_wide_as_asked(shown: Any, count: int) -> None:
     for width in (234.0, 238.11, 486.0):
         figure = Figure(tuple(shown(f"model-{at}") for at in range(count)))
-        root = ElementTree.fromstring(figure_bytes(figure, ".svg", width=width))
+        root = ElementTree.fromstring(draw(figure, width).as_file(".svg"))
         assert root.attrib["width"] == f"{width:g}pt"
         assert float(root.attrib["viewBox"].split()[2]) == pytest.approx(width)
 

@@ -25,7 +25,8 @@ from needlemap.records.golden import FORMAT as GOLDEN
 from needlemap.records.golden import freeze
 from needlemap.records.loaded import Loaded, load_map, load_run
 from needlemap.reports.closing import cache_lines, ended_lines
-from needlemap.reports.figures.figure import FIGURES, check_style, figure_of, write_drawing, write_figure
+from needlemap.reports.figures.canvas import FIGURES
+from needlemap.reports.figures.figure import check_style, draw, figure_of
 from needlemap.reports.figures.older import OLDER
 from needlemap.reports.labels import score_label
 from needlemap.reports.page.document import uncollected, write_page
@@ -156,9 +157,7 @@ def _curves(paths: Sequence[Path], loaded: Sequence[Loaded], out: Path, look: Lo
 
     suites = [families for families in map(families_of, paths) if not families.is_plain]
     groups = groups_of(loaded, suites)
-    return write_drawing(
-        draw_curves(groups, title=look.title, rules=look.rules_or(RULES), width=look.points), out
-    )
+    return draw_curves(groups, title=look.title, rules=look.rules_or(RULES), width=look.points).save(out)
 
 
 def _print_json(runs: Sequence[Path], look: Look, elsewhere: object) -> None:
@@ -249,7 +248,7 @@ def _written(given: Sequence[Loaded | Path], out: Path, format: str, look: Look)
     )
     if why_not:
         show(f"no map of the difference: {why_not}", file=sys.stderr)
-    return write_figure(figure, out, width=look.points)
+    return draw(figure, look.points).save(out)
 
 
 def import_command(paths: Sequence[Path], out: Path, said: Said) -> int:

@@ -1,1 +1,1 @@
-"""What people look at: terminal map, figure, tables. Pure functions of a map, except write_figure."""
+"""What people look at: terminal map, figure, tables. Pure functions of a map, except what writes files."""

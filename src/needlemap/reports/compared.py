@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -146,18 +146,14 @@ class Run:
         draws it. curves: scores by length instead, a line a model or a family. smooth: the smoothed layer
         beside each map that has one.
         """
-        from needlemap.reports.figures.curves import draw_curves, groups_of
+        if curves:
+            return draw_curves_of([self], title=title, width=width)
         from needlemap.reports.figures.figure import draw, figure_of
         from needlemap.reports.style import parse_width
 
-        points = parse_width(width) if width else None
         runs = [load_run(path) for path in self._folders()]
-        if not curves:
-            figure, _ = figure_of(runs, title=title, palette=palette, style=style, smooth=smooth)
-            return draw(figure, points)
-        each = [families_of(run.path) for run in self.models.values()]
-        groups = groups_of(runs, [families for families in each if not families.is_plain])
-        return draw_curves(groups, title=title, rules=RULES, width=points)
+        figure, _ = figure_of(runs, title=title, palette=palette, style=style, smooth=smooth)
+        return draw(figure, parse_width(width) if width else None)
 
     def save(
         self,
@@ -182,12 +178,8 @@ class Run:
             return write_page(pages, path, title=title, palette=palette, smooth=smooth)
         if is_table(path):
             return write_table([load_run(run) for run in self._folders()], path)
-        from needlemap.reports.figures.figure import write_drawing
-
-        drawn = self.plot(
-            title=title, palette=palette, width=width, style=style, curves=curves, smooth=smooth
-        )
-        return write_drawing(drawn, path)
+        look = {"title": title, "palette": palette, "width": width, "style": style}
+        return self.plot(**look, curves=curves, smooth=smooth).save(path)
 
     def __repr__(self) -> str:
         return self.text
@@ -218,6 +210,17 @@ class Run:
 
     def _read(self) -> dict[str, Loaded | None]:
         return read_families(families_of(self._one_model()))
+
+
+def draw_curves_of(runs: Sequence[Run], *, title: str | None, width: str | None) -> Drawing:
+    """Scores by length, a line a model; of suites their families."""
+    from needlemap.reports.figures.curves import draw_curves, groups_of
+    from needlemap.reports.style import parse_width
+
+    each = [families_of(model.path) for run in runs for model in run.models.values()]
+    loaded = [load_run(folder) for families in each for folder in families.folders]
+    groups = groups_of(loaded, [families for families in each if not families.is_plain])
+    return draw_curves(groups, title=title, rules=RULES, width=parse_width(width) if width else None)
 
 
 def _is_of(name: str, model: str) -> bool:
@@ -323,11 +326,11 @@ class Compared:
         width: str | None = None,
     ) -> Path:
         """These maps as .png, .svg or .pdf. width: as --width takes it. Raises SettingsError."""
-        from needlemap.reports.figures.figure import figure_of, write_figure
+        from needlemap.reports.figures.figure import draw, figure_of
         from needlemap.reports.style import parse_width
 
         figure, _ = figure_of(self.runs, title=title, palette=palette)
-        return write_figure(figure, path, width=parse_width(width) if width else None)
+        return draw(figure, parse_width(width) if width else None).save(path)
 
     def __repr__(self) -> str:
         return self.text

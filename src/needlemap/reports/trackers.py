@@ -20,7 +20,7 @@ from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.maps.effective import RULES, effective_length, parse_rule
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import costs_of
-from needlemap.reports.figures.figure import Figure, Shown, figure_bytes
+from needlemap.reports.figures.figure import Figure, Shown, draw
 from needlemap.reports.labels import told_apart
 from needlemap.reports.page.payload import fact_rows, value_text
 from needlemap.reports.table import Table, cells_table
@@ -54,7 +54,7 @@ def logged(
         name,
         dict(_config(run.about)),
         {name: float(value) for name, value in _scalars(run, rules) if value is not None},
-        figure_bytes(figure, ".png"),
+        draw(figure).png,
         cells_table([run]),
     )
 

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import Any
 from unicodedata import east_asian_width
 from zlib import compress, crc32, decompress
 
+from needlemap.errors import SettingsError
+from needlemap.files import write_report
 from needlemap.text.printable import printable
 
 FONT = "Liberation Sans, Arial, Helvetica, Noto Sans CJK SC, Microsoft YaHei, PingFang SC, sans-serif"
@@ -30,6 +33,9 @@ _WIDTHS = {  # of letters of Liberation Sans, in thousandths of their size
 }  # fmt: skip
 _WIDTH = {letter: width / 1000 for width, letters in _WIDTHS.items() for letter in letters}
 _BOLD = 1.1  # times as wide
+
+FIGURES = (".png", ".svg", ".pdf")
+KINDS = (*FIGURES, ".html", ".csv", ".parquet")  # all that a report can be
 
 Point = tuple[float, float]
 
@@ -71,6 +77,21 @@ class Drawing:
         begin = f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {wide} {high}"'
         ground = rect(0, 0, self.width, self.height, "white")
         return "\n".join([f'{begin} font-family="{FONT}">', _HATCH, ground, *self.parts, "</svg>"])
+
+    def as_file(self, suffix: str) -> bytes:
+        """A file's content. Raises SettingsError for an unknown suffix."""
+        kind = suffix.lower()
+        if kind not in FIGURES:
+            raise SettingsError(
+                f"Cannot write a map as '{suffix}'. Give a name that ends in {', '.join(KINDS)}."
+            )
+        if kind == ".svg":
+            return self.svg.encode()
+        return self.png if kind == ".png" else self.pdf
+
+    def save(self, path: Path | str) -> Path:
+        """Write it in the format that the suffix names; folders are made. Raises SettingsError."""
+        return write_report(Path(path), self.as_file(Path(path).suffix))
 
     def with_text(self, words: str) -> tuple[dict[str, object], dict[str, object]]:
         """What a notebook shows, and a plain console: a picture that needs no network, and words."""

@@ -12,7 +12,6 @@ from math import ceil
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
-from needlemap.files import write_report
 from needlemap.maps.comparison import FamilyComparison
 from needlemap.maps.map import Map
 from needlemap.records.loaded import Loaded
@@ -275,35 +274,3 @@ def _left(panels: Sequence[MapPanel], at: int, columns: int, height: float, *, s
     if at == 0 or not shared:
         return max(panel.left(height) for panel in panels[at::columns])
     return max(panel.scale.room if panel.scale != panels[0].scale else 0.0 for panel in panels[at::columns])
-
-
-def write_figure(figure: Figure, path: Path | str, *, width: float | None = None) -> Path:
-    """Write the figure in the format that the suffix names; folders are made. Raises SettingsError.
-
-    width: of the whole figure in points, which it gets exactly; None for a screen's.
-    """
-    return write_drawing(draw(figure, width), path)
-
-
-def figure_bytes(figure: Figure, suffix: str, *, width: float | None = None) -> bytes:
-    """The file's content. suffix: .png, .svg or .pdf. Raises SettingsError for any other."""
-    return drawing_bytes(draw(figure, width), suffix)
-
-
-def write_drawing(drawing: Drawing, path: Path | str) -> Path:
-    """Write a picture in the format that the suffix names; folders are made. Raises SettingsError."""
-    return write_report(Path(path), drawing_bytes(drawing, Path(path).suffix))
-
-
-def drawing_bytes(drawing: Drawing, suffix: str) -> bytes:
-    """The file's content. Raises SettingsError for an unknown suffix."""
-    kind = suffix.lower()
-    if kind not in FIGURES:
-        raise SettingsError(f"Cannot write a map as '{suffix}'. Give a name that ends in {', '.join(KINDS)}.")
-    if kind == ".svg":
-        return drawing.svg.encode()
-    return drawing.png if kind == ".png" else drawing.pdf
-
-
-FIGURES = (".png", ".svg", ".pdf")
-KINDS = (*FIGURES, ".html", ".csv", ".parquet")  # all that a report can be
