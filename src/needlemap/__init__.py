@@ -15,7 +15,8 @@ from needlemap.version import __version__
 
 if TYPE_CHECKING:
     from needlemap.api import arun, compare, curves, load, make_plan, run
-    from needlemap.reports.compared import Compared, Run
+    from needlemap.reports.compared import Compared
+    from needlemap.reports.runs import Run
 
 __all__ = [
     "Compared",
@@ -31,7 +32,8 @@ __all__ = [
 
 _LATE = {
     **dict.fromkeys(("arun", "compare", "curves", "load", "make_plan", "run"), "needlemap.api"),
-    **dict.fromkeys(("Compared", "Run"), "needlemap.reports.compared"),
+    "Compared": "needlemap.reports.compared",
+    "Run": "needlemap.reports.runs",
 }
 
 

@@ -30,8 +30,8 @@ from needlemap.models.base import Model
 from needlemap.records.families import Families, check_origin, families_of, fresh_folder
 from needlemap.records.folder import RunFolder
 from needlemap.reports.closing import Tally
-from needlemap.reports.compared import Run, draw_curves_of
 from needlemap.reports.live import Lines, NotebookMap, ShowingFace, View, in_notebook, map_maker
+from needlemap.reports.runs import Run, draw_curves_of
 from needlemap.scorers.python import MARK, name_function
 from needlemap.settings.suites import Chosen, choose_each
 from needlemap.text.printable import show

@@ -59,6 +59,7 @@ def run(
     fail_under: arguments.FailUnder = None,
     map: arguments.AsMap = False,
     junit: arguments.JUnit = None,
+    on_undecided: arguments.OnUndecided = "fail",
     *,
     replicas: ReplicaFlags,
     **flags: Any,
@@ -70,7 +71,7 @@ def run(
     each = _each(preset, flags, None if auto else difficulty, trust_run)
     from needlemap.commands.run import Showing, run_command
 
-    showing = Showing(live, json, fail_under, map, junit)
+    showing = Showing(live, json, fail_under, map, junit, on_undecided)
     if auto:
         from needlemap.commands.difficulty import auto_command
 

@@ -60,7 +60,7 @@ def test_of_run_the_mean_or_the_gate(needlemap, cases):
 
 def test_of_run_there_must_be_a_verdict(needlemap):
     refused = needlemap("run", *GRID, "-o", "a", "--junit", "x.xml", code=2)
-    assert "--junit writes a verdict, and none is asked for: give --fail-under or --until." in refused.stderr
+    assert "--junit is of a verdict. Ask for one: --fail-under or --until." in refused.stderr
     assert not (needlemap.folder / "a").exists()
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+import needlemap
 from needlemap.asking.seek import sought_in
 from needlemap.records.record import Record
 from needlemap.reports.seek import length_line
@@ -132,6 +134,35 @@ def test_a_plan_tells_a_range_and_where_seeking_is_no_better(command):
     assert fields["least"] < fields["most"]
 
 
+def test_each_family_of_a_suite_seeks_and_no_mean_is_made_of_them(folder, command):
+    (folder / "two.yaml").write_text(
+        "families:\n  one: {task: single}\n  keys: {task: kv}\nsettings: {lengths: [600, 4000]}\n", "utf-8"
+    )
+    found = command("run", "suite:two.yaml", "--model", "baseline/bm25", "--seek", "85", "-o", "two").stdout
+    lines = found.splitlines()
+    assert lines[0] == "suite two · baseline/bm25"
+    assert [line.split()[0] for line in lines[1:3]] == ["one", "keys"]
+    assert all("effective length at 85 %: >=4k" in line for line in lines[1:3])
+    assert command("report", "two").stdout == found
+    fields = json.loads(command("report", "two", "--json").stdout)["runs"][0]
+    assert (fields["overall"], fields["lengths"], fields["effective_lengths"]) == (None, [], [])
+    assert fields["families"]["one"]["seek"]["haystacks"] > 3
+    run = needlemap.load(folder / "two")
+    assert str(run) == found
+    assert run.families["one"].sought.high == inf
+    plan = command("plan", "suite:two.yaml", "--model", "baseline/bm25", "--seek", "85").stdout
+    assert plan.startswith("each of 2 families, one after the other:\n")
+
+
+def test_python_has_what_a_seek_found(folder, command):
+    seek(command, "cliff", "cliff")
+    fields = json.loads(command("report", "cliff", "--json").stdout)["runs"][0]
+    found = needlemap.load(folder / "cliff").sought
+    assert (round(found.low), round(found.high)) == (fields["seek"]["low"], fields["seek"]["high"])
+    assert fields["overall"] is None  # a mean over what was asked unevenly tells nothing
+    assert "effective length at 85 %" in str(needlemap.load(folder / "cliff"))
+
+
 def test_what_does_not_go_together_is_refused(folder, command):
     def told(*arguments: str) -> str:
         return str(command("run", "--model", "baseline/bm25", *arguments, "-o", "x", code=2).stderr)
@@ -141,7 +172,6 @@ def test_what_does_not_go_together_is_refused(folder, command):
     assert "a shortest and a longest length" in told("--seek", "85", "--lengths", "4000")
     assert "--within" in told("--within", "10%", "--lengths", "500,8000")
     assert "is no percentage" in told("--lengths", "500,8000", "--seek", "much")
-    assert "one run" in str(command("run", "suite:smoke", "--seek", "85", "-o", "x", code=2).stderr)
     assert "not known before" in str(command("prompts", "bm25", *RANGE, code=2).stderr)
     assert "judges a mean" in told(*RANGE, "--fail-under", "80")
     assert not (folder / "x").exists()

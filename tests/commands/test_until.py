@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import needlemap
+
 GRID = ("--model", "baseline/bm25", "--lengths", "500,900,2000", "--depths", "0:100:5", "--quiet")
 AGAIN = ("run", "--prompts-of", "whole", "--model", "baseline/bm25", "--quiet", "--model-options")
 
@@ -36,8 +38,8 @@ def records(run: Path) -> list[dict[str, Any]]:
 
 def test_a_sequential_verdict_says_what_it_rests_on(command):
     lines = command("compare", "whole", "short", "--sequential").stdout.splitlines()
-    assert lines[3] == "90 pairs in the order of the plan, judged after each"
-    assert lines[4] == "A 100.0, B 86.7; B lost 12, gained 0"
+    assert lines[-7] == "90 pairs in the order of the plan, judged after each"
+    assert lines[-6] == "A 100.0, B 86.7; B lost 12, gained 0"
     assert lines[-1] == "verdict: worse (decided after 63 pairs; holds however often it was looked at)"
     assert any(line.startswith("of new haystacks: undecided after 6 whole haystacks") for line in lines)
 
@@ -106,9 +108,15 @@ def test_a_limit_leaves_it_undecided_and_a_resume_goes_on(folder, command):
     assert before < len(records(folder / "limited")) <= 70
 
 
-def test_a_run_that_asks_all_and_is_still_undecided_says_so(command):
+def test_a_run_that_asks_all_and_is_still_undecided_says_so(folder, command, monkeypatch):
+    monkeypatch.chdir(folder)
     goal = ("--until", "no-worse-than=whole:2", "-o", "asked-all")
     command(*AGAIN, "window=5999", *goal, code=4)
+    command(*AGAIN, "window=5999", *goal, "--on-undecided", "pass", code=0)
+    assert "takes fail or pass" in command(*AGAIN, "window=5999", *goal, "--on-undecided", "x", code=2).stderr
+    found = needlemap.load(folder / "asked-all").verdict
+    assert (found.word, found.gate.n, found.plain()["lost"]) == ("undecided", 90, 0)
+    assert needlemap.load(folder / "whole").verdict is None
 
 
 def test_what_cannot_be_paired_is_refused_before_anything_is_asked(folder, command):
@@ -124,5 +132,7 @@ def test_what_cannot_be_paired_is_refused_before_anything_is_asked(folder, comma
     goal = command("run", *GRID, "--until", "better", "-o", "x", code=2).stderr
     assert "Give no-worse-than RUN:POINTS" in goal
     suite = command("run", "suite:smoke", "--until", "no-worse-than=whole", "-o", "x", code=2).stderr
-    assert "--until" in suite
+    assert "needlemap compare REFERENCE x --sequential. Or needlemap ab suite:smoke" in suite
+    alone = command("run", *GRID, "--on-undecided", "pass", "-o", "x", code=2).stderr
+    assert "--on-undecided is of a verdict. Ask for one: --fail-under or --until." in alone
     assert not (folder / "x").exists()

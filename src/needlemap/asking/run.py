@@ -91,10 +91,10 @@ class Asking:
             session = open_session(chosen.first, path)
             model = make(chosen.first) if session.wanted and session.asks else None
             return cls(begin_families(path, "", names), chosen.families, (), session, model)
-        if any(settings.seek is not None for settings in chosen.families.values()):
-            raise SettingsError("--seek is for one run. Seek with each of the suite's tasks by itself.")
         if any(settings.until for settings in chosen.families.values()):
-            raise SettingsError("--until is for one run. Run both suites whole, then: compare --sequential")
+            whole = f"run it whole, then: needlemap compare REFERENCE {path} --sequential"
+            both = f"needlemap ab suite:{chosen.suite}"
+            raise SettingsError(f"--until stops one family. Of a suite {whole}. Or {both}, which stops.")
         ahead = []
         for name, settings in chosen.families.items():
             try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -24,7 +24,6 @@ from needlemap.reports.seek import seek_plan, seek_plan_text
 from needlemap.settings.grid import percent
 from needlemap.settings.reading import preset_about, preset_files
 from needlemap.settings.registry import installed
-from needlemap.settings.settings import Settings
 from needlemap.settings.suites import MARK, Chosen, load_suite, suite_files
 from needlemap.text.printable import counted, dollars, short, show, show_data
 from needlemap.tokenizers.catalogue import BUNDLED
@@ -39,7 +38,7 @@ KINDS = ("presets", "suites", "templates", "tokenizers", *_EXTENSIONS, RUNS)
 def plan_command(each: Mapping[str, Chosen], terms: Terms, as_json: bool) -> None:
     """Print the plan of each model, and of several their sum."""
     if any(chosen.first.seek is not None for chosen in each.values()):
-        _show_seek([chosen.first for chosen in each.values()], as_json)
+        _show_seek(each.values(), as_json)
         return
     plans = {chosen.first.label or chosen.first.model: reckon(chosen, terms) for chosen in each.values()}
     if as_json:
@@ -53,13 +52,19 @@ def plan_command(each: Mapping[str, Chosen], terms: Terms, as_json: bool) -> Non
         show("\n".join(["", *table_lines({**rows, "total": sum_of(list(rows.values()))}, first="model")]))
 
 
-def _show_seek(each: Sequence[Settings], as_json: bool) -> None:
-    """Print what seeking would ask."""
+def _show_seek(each: Collection[Chosen], as_json: bool) -> None:
+    """Print what seeking would ask, of a suite for each of its families."""
     if as_json:
-        plans = [{"model": settings.model, **seek_plan(settings)} for settings in each]
+        plans = [
+            {"model": chosen.first.model, "families": len(chosen.families), **seek_plan(chosen.first)}
+            for chosen in each
+        ]
         show(json.dumps(plans[0] if len(plans) == 1 else {"models": plans}, indent=1))
-    else:
-        show("\n\n".join(map(seek_plan_text, each)))
+        return
+    for at, chosen in enumerate(each):
+        families = len(chosen.families)
+        ahead = f"each of {families} families, one after the other:\n" if families > 1 else ""
+        show("\n" * bool(at) + ahead + seek_plan_text(chosen.first))
 
 
 def _show_plan(plan: Reckoned) -> None:

@@ -31,7 +31,7 @@ from needlemap.reports.figures.older import OLDER
 from needlemap.reports.labels import score_label
 from needlemap.reports.page.document import uncollected, write_page
 from needlemap.reports.results import fields_of, results, run_fields, runs_below
-from needlemap.reports.seek import seek_text
+from needlemap.reports.seek import families_sought, seek_text
 from needlemap.reports.style import parse_width
 from needlemap.reports.summary import FAMILY_RULES, family_lines, model_lines, read_families, summary_lines
 from needlemap.reports.table import is_table, write_table
@@ -173,8 +173,18 @@ def _print_json(runs: Sequence[Path], look: Look, elsewhere: object) -> None:
 
 
 def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> None:
-    """Print the table of a run with several families."""
-    show("\n".join(family_lines(families.suite, read_families(families), rules)))
+    """Print the table of a run with several families, or what each of them sought."""
+    read = read_families(families)
+    show(families_sought(families.suite, read) or "\n".join(family_lines(families.suite, read, rules)))
+
+
+def show_kept(path: Path, *, anywhere: bool = False) -> None:
+    """Print a run's map, or what it sought. anywhere: the map also without a terminal."""
+    run = load_run(path)
+    if text := seek_text(run):
+        show(text)
+    else:
+        show_map(run.map, anywhere=anywhere)
 
 
 def _folders(paths: Sequence[Path]) -> list[Path]:

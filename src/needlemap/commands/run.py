@@ -36,22 +36,20 @@ from needlemap.commands.announce import (
     verdict,
 )
 from needlemap.commands.replicas import HERE, MOST, ReplicaFlags
-from needlemap.commands.report import show_families
+from needlemap.commands.report import show_families, show_kept
 from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_run_folder
-from needlemap.maps.map import Map
 from needlemap.models.base import Model
 from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder
-from needlemap.records.loaded import load_map, load_run
+from needlemap.records.loaded import load_run
 from needlemap.reports.closing import Tally, ended_lines, judge_lines, usage_lines
 from needlemap.reports.junit import OF_CODE, Case, write_junit
 from needlemap.reports.live import Lines, LiveMap, ShowingFace, View, map_maker
 from needlemap.reports.results import Judged, check_threshold, fields_of, judge, results
-from needlemap.reports.seek import asked_line, length_line, seek_text
+from needlemap.reports.seek import asked_line, length_line
 from needlemap.reports.summary import model_lines
-from needlemap.reports.terminal import show_map
 from needlemap.reports.verdict import Sequential, judge_runs
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
@@ -62,13 +60,34 @@ from needlemap.text.printable import show, show_data
 class Showing:
     """What of a run is shown. live: also a page, while it goes on. as_json: one document on standard output
     instead of maps. fail_under: in percent, the mean to judge it by; None for no verdict. map: the map also
-    where there is no terminal. junit: where verdicts go, too."""
+    where there is no terminal. junit: where verdicts go, too. on_undecided: pass or fail."""
 
     live: bool = False
     as_json: bool = False
     fail_under: float | None = None
     map: bool = False
     junit: Path | None = None
+    on_undecided: str = "fail"
+
+    def check(self, each: Mapping[str, Chosen]) -> None:
+        """Raises SettingsError for what does not go together."""
+        first = next(iter(each.values())).first
+        judges = self.fail_under is not None and check_threshold(self.fail_under) > 0
+        if self.on_undecided not in ("fail", "pass"):
+            raise SettingsError(f"--on-undecided takes fail or pass, got '{self.on_undecided}'.")
+        if judges and first.seek is not None:
+            raise SettingsError("--fail-under judges a mean, and --seek asks too unevenly for one. Give one.")
+        if judges and first.until:
+            raise SettingsError("--fail-under and --until ask for two verdicts. Give one.")
+        if first.seek is not None and len(each) > 1:
+            raise SettingsError("--seek is for one model at a time. Give one --model.")
+        typed = {"--junit": self.junit is not None, "--on-undecided": self.on_undecided != "fail"}
+        for flag in (flag for flag, given in typed.items() if given and not judges and not first.until):
+            raise SettingsError(f"{flag} is of a verdict. Ask for one: --fail-under or --until.")
+
+    def code_of(self, found: Judged | Sequential) -> int:
+        """The exit code of a verdict."""
+        return 0 if found.code == 4 and self.on_undecided == "pass" else found.code
 
 
 MAP = Showing()
@@ -85,16 +104,7 @@ def run_command(
     """
     first = next(iter(each.values()))
     tell_rules(first)
-    if showing.fail_under is not None:
-        check_threshold(showing.fail_under)
-        if first.first.seek is not None:
-            raise SettingsError("--fail-under judges a mean, and --seek asks too unevenly for one. Give one.")
-        if first.first.until:
-            raise SettingsError("--fail-under and --until ask for two verdicts. Give one.")
-    if first.first.seek is not None and len(each) > 1:
-        raise SettingsError("--seek is for one model at a time. Give one --model.")
-    if showing.junit is not None and showing.fail_under is None and not first.first.until:
-        raise SettingsError("--junit writes a verdict, and none is asked for: give --fail-under or --until.")
+    showing.check(each)
     if first.first.save_contexts and not first.first.save:
         raise SettingsError("--save-contexts writes into the run folder, and --no-save keeps none. Give one.")
     with ExitStack() as stack:
@@ -196,7 +206,7 @@ def _told(codes: Mapping[Path, int], showing: Showing, settings: Settings) -> in
     verdict outranks what was not measured and what a limit left out."""
     judged = {path: _judged(path, showing, settings, code) for path, code in codes.items()}
     known = {path: found for path, found in judged.items() if found is not None}
-    ends = {path: known[path].code if path in known else code for path, code in codes.items()}
+    ends = {path: showing.code_of(known[path]) if path in known else code for path, code in codes.items()}
     code = max(ends.values(), key=_RANKS.index)
     if showing.as_json:
         verdicts = {path: {"verdict": found.plain()} for path, found in known.items()}
@@ -295,31 +305,14 @@ class Terminal(ShowingFace):
         """Show what there is: of one family on a terminal, where the map that filled in is gone."""
         if not self.families.is_plain:
             self.end()
-        elif self.settings.seek is not None and RunFolder(self.families.path).exists:
-            show(seek_text(load_run(self.families.path)))
         elif self._maps and RunFolder(self.families.path).exists:
-            show_map(load_map(self.families.path), anywhere=self._anywhere)
+            show_kept(self.families.path, anywhere=self._anywhere)
 
     def _show(self, name: str, session: Session) -> None:
-        if session.seeker is not None and self._maps:
-            show_sought(session)
-        elif not name and self._maps:
-            show_result(
-                load_map(session.folder),
-                session.experiment.settings,
-                session.folder.path,
-                anywhere=self._anywhere,
-            )
+        if not name and self._maps:
+            show_result(session.experiment.settings, session.folder.path, anywhere=self._anywhere)
         if not self.settings.quiet:
             show_usage(session)
-
-
-def show_sought(session: Session) -> None:
-    """What a run that seeks knows, and where it is kept."""
-    settings, path = session.experiment.settings, session.folder.path
-    show(seek_text(load_run(path)))
-    if settings.save and not settings.quiet:
-        show(f"\nrun: {path}", file=sys.stderr)
 
 
 def view_of(session: Session) -> View:
@@ -332,9 +325,10 @@ def view_of(session: Session) -> View:
     return LiveMap(tally, list(session.folder.records()), map_maker(session))
 
 
-def show_result(map: Map, settings: Settings, path: Path, *, anywhere: bool = False) -> None:
-    """The map, or without a terminal its lines, and where it is kept. anywhere: the map in any case."""
-    show_map(map, anywhere=anywhere)
+def show_result(settings: Settings, path: Path, *, anywhere: bool = False) -> None:
+    """The map, or without a terminal its lines, or what a run that seeks knows; and where it is kept.
+    anywhere: the map in any case."""
+    show_kept(path, anywhere=anywhere)
     if settings.save and not settings.quiet:
         page, figure = f"needlemap report {path} -o report.html", f"needlemap report {path} -o map.png"
         show(f"\nrun: {path}\npage: {page}\nfigure: {figure}", file=sys.stderr)

@@ -27,7 +27,6 @@ from needlemap.files import write_report
 from needlemap.models.decoding import parted
 from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
-from needlemap.records.loaded import load_map
 from needlemap.records.record import Record
 from needlemap.records.run_file import how_to_score, ruled
 from needlemap.reports.closing import judge_lines
@@ -68,7 +67,7 @@ def _run(path: Path, scorer: str, options: dict[str, Any], out: Path | None) -> 
     show("\n".join([f"{say}, scorer {scorer}; nothing was asked", *judge_lines(records)]), file=sys.stderr)
     if out is None and before != folder.about()["scorer"]:
         show(_from_now_on(path, before), file=sys.stderr)
-    show_result(load_map(out or path), experiment.settings, out or path)
+    show_result(experiment.settings, out or path)
     return 0 if scored == len(records) else 1
 
 

@@ -50,6 +50,7 @@ def fields_of(path: str | Path, rules: Sequence[str] | None = None) -> dict[str,
 def run_fields(run: Loaded, rules: Sequence[str]) -> dict[str, Any]:
     """A run with one family: overall, by length, by depth, by cell; effective lengths; notes."""
     map, cube = run.map, run.cube
+    even = run.about["settings"].get("seek") is None  # else no mean is made of it
     depths = [] if map.depthless else depth_scores(cube)
     return {
         "run": run.path,
@@ -58,7 +59,7 @@ def run_fields(run: Loaded, rules: Sequence[str]) -> dict[str, Any]:
         "tokenizer": map.tokenizer,
         "scorer": map.scorer,
         "mode": map.mode,
-        "overall": map.total and _mean_fields(map.total),
+        "overall": map.total and _mean_fields(map.total) if even else None,
         "missing": map.missing,
         "stopped": run.about.get("stopped"),
         "lengths": [{"length_tokens": n, **_mean_fields(mean)} for n, mean in map.margins.items()],
@@ -67,7 +68,7 @@ def run_fields(run: Loaded, rules: Sequence[str]) -> dict[str, Any]:
             for row in depths
         ],
         "cells": [_cell_fields(cell, map.depthless) for cell in map.cells],
-        "effective_lengths": _effective_fields(FamilyScores([cube]), rules),
+        "effective_lengths": _effective_fields(FamilyScores([cube]), rules) if even else [],
         "notes": list(run.notes),
         **({"seek": seek_fields(run)} if run.about["settings"].get("seek") is not None else {}),
     }
@@ -75,8 +76,10 @@ def run_fields(run: Loaded, rules: Sequence[str]) -> dict[str, Any]:
 
 def families_fields(families: Families, read: Read, rules: Sequence[str]) -> dict[str, Any]:
     """A run with several families: their mean, and each; None for one that was not begun."""
-    scores = scores_of(read)
-    overall, begun = scores.overall(), [run for run in read.values() if run is not None]
+    begun = [run for run in read.values() if run is not None]
+    even = all(run.about["settings"].get("seek") is None for run in begun)
+    scores = scores_of(read) if even else FamilyScores([])
+    overall = scores.overall()
     return {
         "run": str(families.path),
         "suite": families.suite,

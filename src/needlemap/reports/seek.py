@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf, isinf
 from typing import Any
 
@@ -13,7 +14,7 @@ from needlemap.reports.labels import length_labels, score_label
 from needlemap.settings.grid import make_grid
 from needlemap.settings.prices import Prices
 from needlemap.settings.settings import Settings
-from needlemap.text.printable import counted, dollars, short
+from needlemap.text.printable import counted, dollars, printable, short
 
 
 def seek_text(run: Loaded) -> str | None:
@@ -22,7 +23,7 @@ def seek_text(run: Loaded) -> str | None:
     settings = run.about["settings"]
     if settings.get("seek") is None:
         return None
-    found = _sought(run)
+    found = sought_of(run)
     if found is None:
         return "nothing is scored yet"
     wish = "" if found.close else f" (wished within {settings['within']:g} %: not reached)"
@@ -36,12 +37,26 @@ def seek_text(run: Loaded) -> str | None:
     return "\n".join(lines)
 
 
-def _sought(run: Loaded) -> Sought | None:
+def sought_of(run: Loaded) -> Sought | None:
+    """What a run that seeks knows by now; None for another, and before anything is scored."""
     if run.about["settings"].get("seek") is None:
         return None
     from needlemap.asking.seek import sought_in  # late: it brings all that makes prompts
 
     return sought_in(run.about, run.records)
+
+
+def families_sought(suite: str, read: Mapping[str, Loaded | None]) -> str:
+    """What each family of a suite that seeks knows; '' of another. No mean, as each is asked unevenly."""
+    begun = [run for run in read.values() if run is not None]
+    if not begun or begun[0].about["settings"].get("seek") is None:
+        return ""
+    wide, lines = max(map(len, read)), [f"suite {suite} · {begun[0].map.model}"]
+    for name, run in read.items():
+        found = None if run is None else sought_of(run)
+        known = "nothing is scored yet" if found is None else f"{length_line(found)} · {asked_line(found)}"
+        lines.append(f"{name:<{wide}}  {known}")
+    return printable("\n".join(lines))
 
 
 def length_line(found: Sought) -> str:
@@ -107,7 +122,7 @@ def _noun(asks: str) -> str:
 
 def seek_fields(run: Loaded) -> dict[str, Any] | None:
     """The same for programs: lengths in tokens; an end beyond the axis is null and named in `beyond`."""
-    found = _sought(run)
+    found = sought_of(run)
     if found is None:
         return None
     ends = {"value": found.point, "low": found.low, "high": found.high}

@@ -1,0 +1,244 @@
+"""Runs for Python: what `report` prints of a folder, as values, tables and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from needlemap.asking.runner import Outcome
+from needlemap.asking.until import Goal
+from needlemap.errors import NeedlemapError
+from needlemap.files import is_run_folder
+from needlemap.maps.columns import margin_frame, trial_frame
+from needlemap.maps.effective import RULES, Effective, Mean, parse_rule, published_length
+from needlemap.maps.map import Map
+from needlemap.maps.seek import Sought
+from needlemap.maps.smooth import Smoothed
+from needlemap.records.families import families_of
+from needlemap.records.folder import RunFolder
+from needlemap.records.loaded import Loaded, load_map, load_run
+from needlemap.records.record import Record
+from needlemap.reports.labels import length_range, overall_label
+from needlemap.reports.results import runs_below
+from needlemap.reports.seek import families_sought, length_line, sought_of
+from needlemap.reports.summary import family_lines, model_lines, read_families, scores_of
+from needlemap.reports.table import is_table, write_table
+from needlemap.reports.verdict import Sequential, judge_runs
+
+if TYPE_CHECKING:
+    from needlemap.reports.figures.canvas import Drawing
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder. outcomes: how the asking of each family ended, '' being the name of a run's only one;
+    of none that had nothing left to ask. None where nothing was to be asked (`load`).
+
+    It is read at each call, so a run that goes on elsewhere shows what it has.
+    """
+
+    path: Path
+    outcomes: Mapping[str, Outcome] | None = None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the asking ended, of all families together; None where nothing was to be asked."""
+        return None if self.outcomes is None else sum(self.outcomes.values(), Outcome())
+
+    @property
+    def families(self) -> dict[str, Run]:
+        """The families that were begun, each a run like any other; of a run with one, itself under ''."""
+        found = families_of(self.path)
+        if found.is_plain:
+            return {"": self}
+        mine = {name: {"": each} for name, each in (self.outcomes or {}).items()}
+        return {name: Run(found.folder(name), mine.get(name)) for name in found.begun}
+
+    @property
+    def models(self) -> dict[str, Run]:
+        """The runs in a folder of several models, by their folders' names; of one model, itself under ''."""
+        if is_run_folder(self.path):
+            return {"": self}
+        found = {}
+        for path in runs_below(self.path, 1):
+            own = {name: each for name, each in (self.outcomes or {}).items() if _is_of(name, path.name)}
+            mine = {name.partition("/")[2]: each for name, each in own.items()}
+            found[path.name] = Run(path, None if self.outcomes is None else mine)
+        return found
+
+    def about(self) -> dict[str, Any]:
+        """What run.json holds: settings, versions, hashes. Raises NeedlemapError for several families."""
+        return RunFolder(self._only()).about()
+
+    def map(self) -> Map:
+        """Per cell the mean score, n and interval. Raises NeedlemapError for several families."""
+        return load_map(self._only())
+
+    @property
+    def smoothed(self) -> Smoothed:
+        """The smoothed layer: `scores` by cell, or `withheld` says why there is none. No mean or verdict is
+        made of it. Raises NeedlemapError for several families."""
+        return load_run(self._only()).smoothed
+
+    @property
+    def sought(self) -> Sought | None:
+        """What a run that seeks knows: point, low, high in tokens, crawls, what was asked; None for another.
+        Raises NeedlemapError for several families."""
+        return sought_of(load_run(self._only()))
+
+    @property
+    def verdict(self) -> Sequential | None:
+        """What a run's `until` found beside its reference: word, text, plain(); None without one. Raises
+        NeedlemapError for several families, and where the reference is gone."""
+        run = load_run(self._only())
+        if not run.about["settings"].get("until"):
+            return None
+        goal = Goal.of(run.about["settings"]["until"])
+        return judge_runs([(load_run(goal.path), run)], goal.margin / 100)
+
+    def scores(self) -> dict[str, dict[int, float | None]]:
+        """Per family the score by length in tokens; None where nothing was measured."""
+        return {name: run.map.by_length for name, run in self._read().items() if run is not None}
+
+    def means(self) -> dict[int, Mean]:
+        """The mean over families by length, where all of them have a score: score, low, high."""
+        return scores_of(self._read()).means()
+
+    def effective(self, rule: str = "absolute:85") -> Effective | None:
+        """How far the mean holds by a rule of docs/statistics.md, with an interval; None without a mean.
+
+        Raises SettingsError for an unknown rule.
+        """
+        return scores_of(self._read()).effective(parse_rule(rule))
+
+    def published_length(self) -> float | None:
+        """RULER's rule: the largest length in tokens whose mean exceeds 85.6.
+
+        Infinite where it is the longest tested, 0 where there is none, None without a mean.
+        """
+        return published_length(self.means())
+
+    def records(self) -> list[Record]:
+        """One record a trial, of all families: of several, the last that was scored, else the last."""
+        return [record for run in self._read().values() if run is not None for record in run.records]
+
+    def to_pandas(self) -> Any:
+        """One row a trial, with the columns of the CSV; of several families one a family and length: family,
+        length_tokens, score, n, low, high. In percent. Raises NeedlemapError when pandas is not installed."""
+        if families_of(self.path).is_plain:
+            return trial_frame(self.records())
+        return margin_frame({name: run.map for name, run in self._read().items() if run is not None})
+
+    @property
+    def text(self) -> str:
+        """The table that `needlemap report` prints of several models or families; of one, a line."""
+        if len(self.models) > 1:
+            return "\n".join(model_lines([run.path for run in self.models.values()])) + "\n"
+        found = families_of(self.path)
+        if not found.is_plain:
+            read = self._read()
+            return (families_sought(found.suite, read) or "\n".join(family_lines(found.suite, read))) + "\n"
+        map, sought = self.map(), self.sought
+        if sought is not None:
+            return f"Run('{self.path}': {map.model}, {map.task}, {length_line(sought)})"
+        said = f"{map.model}, {map.task}, {length_range(map.lengths)}, {overall_label(map)}"
+        return f"Run('{self.path}': {said})"
+
+    def plot(
+        self,
+        *,
+        title: str | None = None,
+        palette: str | None = None,
+        width: str | None = None,
+        style: str | None = None,
+        curves: bool = False,
+        smooth: bool = False,
+    ) -> Drawing:
+        """The map as a picture, or all families' maps. Raises SettingsError.
+
+        width: for a paper, as '3.25in' or 'column'. style: 'opencompass' or 'needlehaystack', as that tool
+        draws it. curves: scores by length instead, a line a model or a family. smooth: the smoothed layer
+        beside each map that has one.
+        """
+        if curves:
+            return draw_curves_of([self], title=title, width=width)
+        from needlemap.reports.figures.figure import draw, figure_of
+        from needlemap.reports.style import parse_width
+
+        runs = [load_run(path) for path in self._folders()]
+        figure, _ = figure_of(runs, title=title, palette=palette, style=style, smooth=smooth)
+        return draw(figure, parse_width(width) if width else None)
+
+    def save(
+        self,
+        path: str | Path,
+        *,
+        title: str | None = None,
+        palette: str | None = None,
+        width: str | None = None,
+        style: str | None = None,
+        curves: bool = False,
+        smooth: bool = False,
+    ) -> Path:
+        """The maps (.png, .svg, .pdf), the page (.html) or the cells (.csv, .parquet), by the suffix.
+
+        width, style, curves: of a figure, as `plot` takes them; smooth: of a page, too. Raises SettingsError
+        for any other suffix.
+        """
+        if Path(path).suffix.lower() == ".html":
+            from needlemap.reports.page.document import write_page
+
+            pages = [run.path for run in self.models.values()]
+            return write_page(pages, path, title=title, palette=palette, smooth=smooth)
+        if is_table(path):
+            return write_table([load_run(run) for run in self._folders()], path)
+        look = {"title": title, "palette": palette, "width": width, "style": style}
+        return self.plot(**look, curves=curves, smooth=smooth).save(path)
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
+        """What a notebook shows: the picture and the text."""
+        return self.plot().with_text(repr(self))
+
+    def _only(self) -> Path:
+        """The folder of a run's only family. Raises NeedlemapError for several."""
+        found = families_of(self._one_model())
+        if not found.is_plain:
+            raise NeedlemapError(
+                f"'{self.path}' has several families. Take one of them: .families[{found.names[0]!r}]"
+            )
+        return self.path
+
+    def _one_model(self) -> Path:
+        """The folder of a run of one model. Raises NeedlemapError for several."""
+        names = list(self.models)
+        if len(names) > 1:
+            raise NeedlemapError(f"'{self.path}' has several models. Take one of them: .models[{names[0]!r}]")
+        return self.path
+
+    def _folders(self) -> list[Path]:
+        """The folders of all families of all models."""
+        return [folder for run in self.models.values() for folder in families_of(run.path).folders]
+
+    def _read(self) -> dict[str, Loaded | None]:
+        return read_families(families_of(self._one_model()))
+
+
+def draw_curves_of(runs: Sequence[Run], *, title: str | None, width: str | None) -> Drawing:
+    """Scores by length, a line a model; of suites their families."""
+    from needlemap.reports.figures.curves import draw_curves, groups_of
+    from needlemap.reports.style import parse_width
+
+    each = [families_of(model.path) for run in runs for model in run.models.values()]
+    loaded = [load_run(folder) for families in each for folder in families.folders]
+    groups = groups_of(loaded, [families for families in each if not families.is_plain])
+    return draw_curves(groups, title=title, rules=RULES, width=parse_width(width) if width else None)
+
+
+def _is_of(name: str, model: str) -> bool:
+    """Whether an outcome's name, MODEL or MODEL/FAMILY, is of a model."""
+    return name.partition("/")[0] == model
