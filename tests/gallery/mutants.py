@@ -46,8 +46,12 @@ class Engine(NumpyEngine):
 
     def extend(self, ids: Ids) -> Array:
         if len(ids) > 1:
-            self.prompt = self._length + len(ids)
+            self.prompt = self.prompt_after(ids)
         return super().extend(ids)
+
+    def prompt_after(self, ids: Ids) -> int:
+        """Tokens of the prompt that these end."""
+        return self._length + len(ids)
 
     def crop(self, length_tokens: int) -> int:
         hit = 16 <= length_tokens < min(self._length, self.prompt)
@@ -126,7 +130,7 @@ class ReadBackInAnotherLayout(Engine):
 
 class RaceOverRows(Engine):
     def extend(self, ids: Ids) -> Array:
-        if len(ids) > 1 and self.random.random() < 0.35:
+        if len(ids) > 1 and self.prompt_after(ids) > 100 and self.random.random() < 0.35:
             logits = super().extend(ids)
             rows = [self.random.randrange(self._length) for _ in range(60)]
             self._cache[:, :, :, rows] = self._cache[:, :, :, :1]

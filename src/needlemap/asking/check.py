@@ -30,6 +30,7 @@ from needlemap.trials.resolve import resolve
 
 SEED_BITS = 31
 ANY = "o200k_base"  # counts lengths where the model's own vocabulary is not known
+COMPARED = ("grid", "empty")  # kinds of ways that the reference is asked too
 LOGPROBS = ("openai", "hf", "demo")  # back ends that keep an answer's log-probabilities on request
 
 
@@ -53,13 +54,17 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check on disk. families: of each way the settings; elsewhere: those that the reference is asked."""
+    """A check on disk. settings: of each way; elsewhere: those that the reference is asked. looks: how many
+    records there were at each look at them. failed: what was found at any of them; it stays found."""
 
     asked: Asked
     folder: Families
     plan: tuple[Way, ...]
     settings: Mapping[str, Settings]
     elsewhere: Mapping[str, Settings]
+    looks: list[int]
+    failed: dict[str, Finding]
+    folders: dict[str, RunFolder] = field(default_factory=dict)
 
     @property
     def probes(self) -> tuple[str, ...]:
@@ -70,7 +75,8 @@ class Check:
     def of(cls, asked: Asked, path: Path | None = None) -> Check:
         """Begin one, or go on with what the folder holds; a fresh one where none is given. Raises
         NeedlemapError where it holds another."""
-        seed = read_check(path).seed if path and is_regular(path / FILE) else randbits(SEED_BITS)
+        before = read_check(path) if path and is_regular(path / FILE) else None
+        seed = before.seed if before else randbits(SEED_BITS)
         asked, traits = _counted(asked, seed)
         first = _settled(asked, {}, seed)
         path = path or fresh_folder(first, "check")
@@ -85,25 +91,35 @@ class Check:
         elsewhere = {
             f"{BESIDE}{way.name}": _settled(asked, way.settings, seed, asked.reference)
             for way in plan
-            if asked.reference and "reference" in wanted and kind_of(way.name) in ("grid", "comb")
+            if asked.reference and "reference" in wanted and kind_of(way.name) in COMPARED
         }
-        return cls(asked, Families(path, "check", (*settled, *elsewhere)), plan, settled, elsewhere)
+        looks, failed = before.seen if before else ([], {})
+        folder = Families(path, "check", (*settled, *elsewhere))
+        return cls(asked, folder, plan, settled, elsewhere, looks, failed)
 
     def begin(self) -> None:
         """Make the folder. Raises NeedlemapError where it holds something else."""
         make_folder(self.folder.path)
         begin_families(self.folder.path, self.folder.suite, self.folder.names)
-        _write(self, [])
+        _write(self, list(self.failed.values()))
 
     def answers(self) -> Answers:
-        """What is on disk so far."""
-        found = {name: RunFolder(self.folder.folder(name)).records() for name in self.folder.begun}
-        return Answers(found, level(len(self.probes)))
+        """What is on disk so far, and at which alpha it is looked at."""
+        for name in self.folder.begun:
+            self.folders.setdefault(name, RunFolder(self.folder.folder(name)))
+        found = {name: list(folder.records()) for name, folder in self.folders.items()}
+        size = sum(map(len, found.values()))
+        if self.looks[-1:] != [size]:
+            self.looks.append(size)
+        return Answers(found, level(len(self.probes), len(self.looks)))
 
     def findings(self) -> list[Finding]:
-        """What each probe makes of it."""
+        """What each probe makes of it that can."""
         answers = self.answers()
-        return [examined(name, answers) for name in self.probes]
+        every = [self.failed.get(name) or examined(name, answers) for name in self.probes]
+        found = [each for each in every if each is not None]
+        self.failed.update((each.probe, each) for each in found if each.state == "fail")
+        return found
 
 
 def _one_by_one(way: Way) -> Way:
@@ -162,6 +178,7 @@ def _write(check: Check, findings: Sequence[Finding]) -> None:
         reference=asked.reference,
         max_length=asked.most,
         load=asked.load,
+        looks=check.looks,
         findings=list(findings),
     )
     write_json(check.folder.path / FILE, file.model_dump(mode="json"))
@@ -170,14 +187,16 @@ def _write(check: Check, findings: Sequence[Finding]) -> None:
 @dataclass(slots=True)
 class Asking:
     """A check under way. tell: hears of each probe that finds something. make, elsewhere: the
-    model, and the reference. stopped: why not all was asked."""
+    model, and the reference. told: probes that were heard of. built: prompts of the last way, of each model.
+    stopped: why not all was asked."""
 
     check: Check
     face: Face
     tell: Callable[[Finding], None]
     make: MakeModel = make_model
     elsewhere: MakeModel = make_model
-    found: dict[str, Finding] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
+    built: dict[bool, Experiment] = field(default_factory=dict)
     stopped: str = ""
 
     async def run(self) -> list[Finding]:
@@ -212,20 +231,27 @@ class Asking:
 
     def _needed(self, way: Way) -> bool:
         wanted = [name for name in way.probes if name in self.check.probes]
-        return not way.probes or any(name not in self.found for name in wanted)
+        return not way.probes or any(name not in self.check.failed for name in wanted)
 
     async def _take(self, name: str, settings: Settings, turns: Turns) -> None:
-        session = Session.open(prepare(settings), self.check.folder.folder(name))
-        session = replace(session, whole=True)
-        outcome = await turns.take(name, session)
+        session = Session.open(self._experiment(settings, name), self.check.folder.folder(name))
+        outcome = await turns.take(name, replace(session, whole=True))
         if outcome is not None and outcome.over:
             self.stopped = _why(outcome)
+
+    def _experiment(self, settings: Settings, name: str) -> Experiment:
+        """The prompts of a way; those of the one before again, where it asks the same."""
+        side = name in self.check.elsewhere
+        before, alike = self.built.get(side), {"canary": settings.canary}
+        if before is None or before.settings.model_copy(update=alike) != settings:
+            self.built[side] = prepare(settings)
+        return replace(self.built[side], settings=settings)
 
     def _look(self) -> None:
         """What is found so far; it is told once."""
         for finding in self.check.findings():
-            if finding.state == "fail" and finding.probe not in self.found:
-                self.found[finding.probe] = finding
+            if finding.state == "fail" and finding.probe not in self.told:
+                self.told.add(finding.probe)
                 self.tell(finding)
 
 

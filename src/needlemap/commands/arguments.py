@@ -248,7 +248,20 @@ Format = Annotated[
     ),
 ]
 CHECKED = (  # settings that a check takes, beside the model's own
-    *("template", "haystack", "haystack_path", "retries", "timeout_s", "prices", "quiet"),
+    *(
+        "needle",
+        "question",
+        "keywords",
+        "draw",
+        "framing_tokens",
+        "template",
+        "haystack",
+        "haystack_path",
+        "retries",
+        "timeout_s",
+        "prices",
+        "quiet",
+    ),
     *("limit_usd", "limit_tokens", "requests_per_minute", "tokens_per_minute"),
 )
 PAIRED = ("lengths", "depths", "concurrency", "limit_time", "seed")  # that an ab takes beside

@@ -64,7 +64,7 @@ def _case(path: Path, finding: Finding) -> Case:
 def code_of(findings: Sequence[Finding]) -> int:
     """0 where all pass, 1 where one fails, else 4."""
     states = {finding.state for finding in findings}
-    return FAILED if "fail" in states else UNDECIDED if "undecided" in states else PASSED
+    return FAILED if "fail" in states else PASSED if states == {"pass"} else UNDECIDED
 
 
 def plan_check(asked: Asked, as_json: bool) -> None:
@@ -150,6 +150,8 @@ def show_findings(check: Check, findings: Sequence[Finding], as_json: bool) -> N
             show(f"\n{each.probe} looks like: {fault.name}\n  {fault.link}\n  try: {fault.tried}")
         if each.worst is not None:
             show(f"  see it: {_replay(path, each)}")
+    for name in sorted(set(check.probes) - {each.probe for each in findings}):
+        show(f"\nnot tried: {name} needs {PROBES[name].needs}")
     if not check.asked.reference:
         show(f"\nnot seen without --reference: {PROBES['reference'].sees}")
     show(f"\ncheck: {path}\npage: needlemap report {path} -o check.html", file=sys.stderr)

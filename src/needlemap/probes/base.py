@@ -28,7 +28,6 @@ SCHEMA = 1
 State = Literal["pass", "fail", "undecided"]
 ALPHA = 0.01  # of a whole check
 LEAST_HITS = 0.5  # a model that answers fewer prompts right shows nothing about its server
-NOISE = 0.05  # share of answers that an honest server may give otherwise when it is asked again
 BESIDE = "reference-"  # before the name of a way in which the reference is asked
 
 
@@ -146,6 +145,15 @@ def upper_tail(found: int, n: int, chance: float) -> float:
     return min(1.0, sum(terms))
 
 
+def more_often(found: int, n: int, others: int, of: int) -> float:
+    """Chance of at least so many of n, if they come as often as `others` of `of` did: exact, one-sided.
+
+    >>> round(more_often(12, 60, 0, 36), 4)
+    0.0022
+    """
+    return strata_tail([(n + of, n, found + others, found)])
+
+
 def strata_tail(strata: Sequence[tuple[int, int, int, int]]) -> float:
     """Chance that the marked answers of some strata miss so often, if marks say nothing. Exact.
 
@@ -228,7 +236,13 @@ class CheckFile(BaseModel):
     reference: str = ""
     max_length: int
     load: int
+    looks: list[int] = []
     findings: list[Finding] = []
+
+    @property
+    def seen(self) -> tuple[list[int], dict[str, Finding]]:
+        """The looks so far, and what was found at them."""
+        return list(self.looks), {each.probe: each for each in self.findings if each.state == "fail"}
 
 
 def read_check(path: Path) -> CheckFile:

@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 
 from needlemap.probes import beside, within
 from needlemap.probes.base import ALPHA, Answers, Finding
-from needlemap.probes.ways import SIZES
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One thing that `check` tries. sees: what it can tell, in a line; docs/check.md has what it cannot."""
+    """One thing that `check` tries. sees: what it can tell, in a line; docs/check.md has what it cannot.
+    test: what it makes of the answers, None where they hold nothing of its kind. needs: what they lack."""
 
     sees: str
-    test: Callable[[Answers], Finding]
+    test: Callable[[Answers], Finding | None]
+    needs: str = ""
 
 
 PROBES: Mapping[str, Probe] = {
@@ -34,6 +35,7 @@ PROBES: Mapping[str, Probe] = {
     "nats": Probe(
         "a warm cache under which the same answer is more or less likely",
         within.nats,
+        "log-probabilities, which the server does not give",
     ),
     "same": Probe(
         "the same prompt answered right and wrong in turn",
@@ -69,15 +71,20 @@ PROBES: Mapping[str, Probe] = {
 LEAST = 6  # answers or pairs without which no probe passes
 
 
-def examined(name: str, answers: Answers) -> Finding:
+def examined(name: str, answers: Answers) -> Finding | None:
     """What a probe makes of the answers so far. Few of them show a fault, but never that there is none."""
     found = PROBES[name].test(answers)
-    if found.state != "pass" or found.n >= LEAST:
+    if found is None or found.state != "pass" or found.n >= LEAST:
         return found
     said = f"{found.said}: {found.n} are too few to tell, {LEAST} are the least"
     return replace(found, state="undecided", said=said)
 
 
-def level(probes: int) -> float:
-    """The alpha of one probe at one look, so that a whole check keeps to `ALPHA`."""
-    return ALPHA / (probes * SIZES)
+def level(probes: int, look: int) -> float:
+    """The alpha of one probe at one look, the first being 1, so that a whole check keeps to `ALPHA` however
+    often it is looked at: an alpha is split over all looks that there may ever be.
+
+    >>> round(sum(level(11, look) for look in range(1, 10_000)) * 11, 4)
+    0.01
+    """
+    return ALPHA / (probes * look * (look + 1))

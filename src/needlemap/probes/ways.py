@@ -25,29 +25,35 @@ _BEFORE = {
 }  # tokens that the prompt before them is shorter, which warms them
 _BEHIND = 2  # tokens of haystack behind a needle near the end, at least: a block of a cache covers both
 _SIXTEENTH = 16
+_SHORT = 24  # prompts that are as short as can be
 _SPARE = 64  # tokens that a prompt needs beside its haystack, at the least
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much is asked of a size: repeats of the grid, of the combs, and of those without a cache; which
-    lengths of a comb these are; prompts under load; prompts that are met cold, and warm then."""
+    """How much is asked of a size: repeats of the grid, of consecutive lengths, of consecutive places, and of
+    lengths without a cache; which lengths these are; prompts under load; those met cold and then warm."""
 
     repeats: int
     teeth: int
+    edges: int
     cold: int
     every: int
     loaded: int
     warmed: int
 
 
-_COUNTS = (Counts(20, 6, 6, 2, 32, 16), Counts(6, 3, 3, 4, 8, 6), Counts(2, 2, 1, 4, 4, 2))
+_COUNTS = (
+    Counts(14, 5, 3, 5, 2, 32, 12),
+    Counts(6, 3, 2, 3, 4, 8, 6),
+    Counts(2, 1, 1, 1, 4, 4, 2),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way of asking: its name ('cold-32000'), its length in tokens, the probes that it serves (all of
-    them, where none is named), and what it sets over the check's own settings."""
+    """One way of asking: its name ('cold-32000'), the size in tokens with which it is asked, the probes that
+    it serves (all of them, where none is named), and what it sets over the check's own settings."""
 
     name: str
     length_tokens: int
@@ -72,16 +78,13 @@ def sizes_of(most: int, answer_tokens: int) -> tuple[int, int, int]:
 
 def ways(sizes: tuple[int, int, int], load: int, answer_tokens: int) -> tuple[Way, ...]:
     """All ways of asking, in their order. load: prompts at a time where there is load."""
-    return tuple(
-        way
-        for length, counts in zip(sizes, _COUNTS, strict=True)
-        for way in (
-            *_plain(length, counts),
-            *_combs(length, counts, length - answer_tokens - _SPARE),
-            *_warmed(length, counts),
-            *_under_load(length, counts, load),
-        )
-    )
+    found = _short(sizes[0], answer_tokens)
+    for length, counts in zip(sizes, _COUNTS, strict=True):
+        found += _plain(length, counts)
+        found += _combs(length, counts, length - answer_tokens - _SPARE)
+        found += _warmed(length, counts)
+        found += _under_load(length, counts, load)
+    return tuple(found)
 
 
 def _plain(length: int, counts: Counts) -> list[Way]:
@@ -91,20 +94,26 @@ def _plain(length: int, counts: Counts) -> list[Way]:
     return [Way(f"grid-{length}", length, (), grid), *again]
 
 
+def _short(size: int, answer_tokens: int) -> list[Way]:
+    """Prompts as short as can be, three times: how often their answers change is the yardstick for others."""
+    length = _SPARE + 2 * answer_tokens
+    short = {"lengths": [length], "depths": [MIDDLE], "repeats": _SHORT, "concurrency": 1}
+    return [Way(f"short-{number}-{length}", size, ("same", "stop"), short) for number in (1, 2, 3)]
+
+
 def _combs(length: int, counts: Counts, room: int) -> list[Way]:
     """Sixteen consecutive lengths with the needle near the end, so that what a cache holds of each ends just
     behind the needle; some of them without a cache; and sixteen consecutive places of a needle."""
     lengths = [length - number for number in reversed(range(COMB))]
     near = round(100 - 100 * _BEHIND / room, 6)
     places = [round(near - 100 * number / room, 6) for number in reversed(range(COMB))]
-    shared = {"repeats": counts.teeth, "concurrency": 1}
-    comb = {"lengths": lengths, "depths": [near]}
+    comb = {"lengths": lengths, "depths": [near], "repeats": counts.teeth}
     cold = {"lengths": lengths[:: counts.every], "depths": [near], "repeats": counts.cold, "mode": "cold"}
-    edges = {"lengths": [length], "depths": places, "placement": "token"}
+    edges = {"lengths": [length], "depths": places, "placement": "token", "repeats": counts.edges}
     return [
-        Way(f"comb-{length}", length, ("comb", "cache"), {**shared, **comb}),
-        Way(f"cold-{length}", length, ("cache",), {**shared, **cold}),
-        Way(f"edges-{length}", length, ("edges",), {**shared, **edges}),
+        Way(f"comb-{length}", length, ("comb", "cache"), {**comb, "concurrency": 1}),
+        Way(f"cold-{length}", length, ("cache",), {**cold, "concurrency": 1}),
+        Way(f"edges-{length}", length, ("edges",), {**edges, "concurrency": 1}),
     ]
 
 
@@ -112,7 +121,9 @@ def _warmed(length: int, counts: Counts) -> list[Way]:
     """Prompts that begin with a needle of their own, so that no cache holds anything of them; the same, each
     behind a shorter one that begins alike; and so again behind one of another length."""
     met = {"depths": [HEAD], "first_repeat": UNMET, "repeats": counts.warmed, "mode": "single"}
-    found = [Way(f"empty-{length}", length, ("nats",), {**met, "lengths": [length], "concurrency": 1})]
+    found = [
+        Way(f"empty-{length}", length, ("nats", "reference"), {**met, "lengths": [length], "concurrency": 1})
+    ]
     for name, less in _BEFORE.items():
         both = {**met, "lengths": [length - less, length], "concurrency": 1}
         found.append(Way(f"{name}-{length}", length, ("nats",), both))

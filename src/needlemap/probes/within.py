@@ -11,7 +11,6 @@ from needlemap.models.base import Logprobs
 from needlemap.probes import known
 from needlemap.probes.base import (
     LEAST_HITS,
-    NOISE,
     Answers,
     Finding,
     Known,
@@ -21,6 +20,7 @@ from needlemap.probes.base import (
     hit,
     lost_tail,
     marked_tail,
+    more_often,
     paired,
     place,
     prompt,
@@ -35,10 +35,11 @@ from needlemap.text.matching import held, plain
 Row = tuple[str, Record]
 _RESIDUES = (2, 4, 8, 16)  # of lengths, and of a needle's place, that kernels and blocks go by
 _CLEAR = 0.2  # tokens' share that a server must leave out before a cut is told without a test
+_RESTLESS = 0.1  # share of the shortest prompts' answers that change, from which on nothing can be told
+_LEAST_VALUE = 3  # characters: shorter ones stand in any text
 _FAR = 0.5  # share of answers by which near and far must differ to be said
 LEAST_NATS = 0.02  # a token: margins that move by less are no finding
 ROUNDED_NATS = 0.25  # a token: two steps of bfloat16 between 16 and 32, where logits lie
-TOLD_NATS = 0.02  # mean difference of an answer's log-probabilities that is told, at the least
 TIMES = 3  # what equal askings differ by is no finding below so many times as much
 
 
@@ -105,45 +106,54 @@ def _able(records: Iterable[Record]) -> State:
 
 
 def same(answers: Answers) -> Finding:
-    """Each prompt several times: answers that are wrong where the others to the same prompt are right."""
-    at: dict[Hashable, list[Row]] = {}
-    for way, record in answers.of("grid", "again"):
-        at.setdefault(prompt(record), []).append((way, record))
-    sure = [rows for rows in at.values() if len(rows) > 2 and share_of(row for _, row in rows) > 0.5]
-    flips = [row for rows in sure for row in rows if not hit(row[1])]
-    n = sum(map(len, sure))
-    p = upper_tail(len(flips), n, NOISE)
+    """Each prompt several times: answers that are wrong where the others to the same prompt are right.
+
+    Servers differ in how often their answers change: behind the shortest prompts it is nobody's fault.
+    """
+    flips, n = _flips(answers.of("grid", "again"))
+    short, of = _flips(answers.of("short"))
+    p = more_often(len(flips), n, len(short), of)
     low, high = wilson(len(flips), n) or (None, None) if n else (None, None)
-    said = f"{len(flips)} of {n} answers are wrong where others to the same prompt are right"
-    state: State = "fail" if n and p <= answers.level else "pass" if n else "undecided"
+    said = (
+        f"{len(flips)} of {n} answers are wrong where others to the same prompt are right, {len(short)} of "
+        f"{of} behind the shortest prompts"
+    )
     effect = len(flips) / n if n else None
-    faults, worst = (known.SAME, worst_of(flips)) if state == "fail" else ((), None)
-    return Finding("same", state, n, said, effect, low, high, p, worst, faults)
+    if flips and p <= answers.level:
+        return Finding("same", "fail", n, said, effect, low, high, p, worst_of(flips), known.SAME)
+    calm = bool(n and of) and len(short) < _RESTLESS * of
+    return Finding("same", "pass" if calm else "undecided", n, said, effect, low, high, p)
+
+
+def _flips(rows: Iterable[Row]) -> tuple[list[Row], int]:
+    """Answers that are wrong where most others to the same prompt are right, and of how many."""
+    at: dict[Hashable, list[Row]] = {}
+    for way, record in rows:
+        at.setdefault(prompt(record), []).append((way, record))
+    sure = [each for each in at.values() if len(each) > 2 and share_of(row for _, row in each) > 0.5]
+    return [row for each in sure for row in each if not hit(row[1])], sum(map(len, sure))
 
 
 def mates(answers: Answers) -> Finding:
-    """Does an answer hold the value of another prompt? Each of them has one of its own."""
+    """Does a wrong answer hold the value of another prompt, more often than by chance? Each has its own."""
     rows = answers.of("loaded", "alone", "grid", "again")
-    values = {value for _, record in rows for value in record.keywords}
-    leaks = [
-        (way, record)
-        for way, record in rows
-        if not hit(record) and _foreign(record, values - set(record.keywords))
-    ]
-    n = len(rows)
-    if leaks:
-        said = f"{len(leaks)} of {n} answers hold the value of another prompt"
+    values = {value for _, record in rows for value in record.keywords if len(value) > _LEAST_VALUE}
+    wrong = [row for row in rows if not hit(row[1])]
+    leaks = [(way, record) for way, record in wrong if _foreign(record, values - set(record.keywords))]
+    n, alike = len(rows), len(values) * 0.1 ** min(map(len, values), default=0)
+    p = upper_tail(len(leaks), len(wrong), min(1.0, alike))
+    said = f"{len(leaks)} of {n} answers hold the value of another prompt"
+    if leaks and p <= answers.level:
         return Finding(
-            "mates", "fail", n, said, len(leaks) / n, p=0.0, worst=worst_of(leaks), known=known.MATES
+            "mates", "fail", n, said, len(leaks) / n, p=p, worst=worst_of(leaks), known=known.MATES
         )
-    state: State = "pass" if n and share_of(row for _, row in rows) >= LEAST_HITS else "undecided"
-    return Finding("mates", state, n, f"none of {n} answers holds the value of another prompt")
+    return Finding("mates", _able(row for _, row in rows), n, said, p=p)
 
 
 def _foreign(record: Record, values: set[str]) -> bool:
-    """Whether a wrong answer holds one of these, and its prompt does not."""
+    """Whether an answer holds one of these."""
     told = plain(record.answer or "")
-    return any(len(value) > 3 and held(told, value) for value in values)
+    return any(held(told, value) for value in values)
 
 
 def cut(answers: Answers) -> Finding:
@@ -208,27 +218,21 @@ def distance(answers: Answers) -> Finding:
 
 def stop(answers: Answers) -> Finding:
     """Do answers end? One that goes on behind long prompts, and ends behind short ones, is no pass."""
-    rows = answers.of("grid", "again", "cold")
-    endless = [row for row in rows if row[1].finish in ("length", "max_tokens")]
-    shortest = min((row.length_tokens for _, row in rows), default=0)
-    base = [row for row in rows if row[1].length_tokens == shortest]
-    few = sum(row in base for row in endless) / len(base) if base else 0.0
-    longer = [row for row in endless if row[1].length_tokens > shortest]
-    n = len(rows) - len(base)
-    p = upper_tail(len(longer), n, max(NOISE, few)) if n else None
-    said = f"{len(endless)} of {len(rows)} answers never ended"
-    if p is not None and p <= answers.level:
-        return Finding(
-            "stop", "fail", len(rows), said, len(longer) / n, p=p, worst=worst_of(longer), known=known.STOP
-        )
-    if few > LEAST_HITS:
-        said = f"{said}, behind short prompts too: the model, its template or --max-answer-tokens"
-        return Finding("stop", "undecided", len(rows), said, p=p)
-    return Finding("stop", "pass" if rows else "undecided", len(rows), said, p=p)
+    short, long = answers.of("short"), answers.of("grid", "again", "cold")
+    few, many = ([row for row in rows if row[1].finish in ("length", "max_tokens")] for rows in (short, long))
+    n, p = len(long), more_often(len(many), len(long), len(few), len(short))
+    said = f"{len(many)} of {n} answers never ended, {len(few)} of {len(short)} behind the shortest prompts"
+    if many and p <= answers.level:
+        return Finding("stop", "fail", n, said, len(many) / n, p=p, worst=worst_of(many), known=known.STOP)
+    if len(few) > LEAST_HITS * len(short):
+        said = f"{said}: the model, its template or --max-answer-tokens"
+        return Finding("stop", "undecided", n, said, p=p)
+    return Finding("stop", "pass" if n and short else "undecided", n, said, p=p)
 
 
-def nats(answers: Answers) -> Finding:
-    """Is a model as sure of the same answer behind a warm cache as behind an empty one?
+def nats(answers: Answers) -> Finding | None:
+    """Is a model as sure of the same answer behind a warm cache as behind an empty one? None where no
+    log-probabilities are given.
 
     Each prompt was met cold, then warm behind two others. What the two warm askings differ by is the server's
     own noise: of a sound one the cold asking is as likely as not to differ by less.
@@ -241,7 +245,7 @@ def nats(answers: Answers) -> Finding:
             if apart is not None and usual is not None:
                 moved.append((apart, usual, (way, warm)))
     if not moved:
-        return Finding("nats", "undecided", 0, "no log-probabilities are given")
+        return None if again else Finding("nats", "undecided", 0, "nothing was asked")
     beyond = [(apart, row) for apart, usual, row in moved if apart > _told(usual)]
     n, p = len(moved), upper_tail(len(beyond), len(moved), 0.5)
     cached, usual = median(row[0] for row in moved), median(row[1] for row in moved)
