@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import inf, lgamma, log
+from math import exp, inf, lgamma, log
 from typing import Literal
 
 import numpy as np
@@ -59,11 +59,15 @@ def _log_factorials(most: int) -> Array:
 @lru_cache(maxsize=2)
 def least_lost(most: int) -> NDArray[np.int64]:
     """For 0..most pairs lost or gained, how many of them must be lost for `worse`; more than all: never."""
-    found, lost = np.zeros(most + 1, dtype=np.int64), 0
+    logs, found = _log_factorials(most + 1).tolist(), np.zeros(most + 1, dtype=np.int64)
+    lost, tail = 0, 0.5  # tail: that of n + 1 fair coins at most so many are lost, as in `log_worse`
     for n in range(most + 1):
-        while lost <= n and log_worse(lost, n - lost) < -log(WORSE_ALPHA):
+        all_ways = logs[n + 1] - (n + 1) * log(2)
+        while lost <= n and logs[lost] + logs[n - lost] - all_ways + log(tail) < -log(WORSE_ALPHA):
             lost += 1
+            tail += exp(all_ways - logs[lost] - logs[n + 1 - lost])
         found[n] = lost
+        tail -= exp(all_ways - logs[lost] - logs[n + 1 - lost]) / 2  # one coin more
     return found
 
 
