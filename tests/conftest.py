@@ -146,8 +146,6 @@ class Command:
 
     def __call__(self, *arguments: object, code: int | None = 0) -> subprocess.CompletedProcess[str]:
         """Run to the end. Exceptions that would be tracebacks are raised. code: None for any."""
-        if _REPLICAS & set(arguments):  # they go by the process that asks
-            return self.process(*arguments, code=code)
         return typed_here(arguments, self.folder, self.environment, code)
 
     def process(self, *arguments: object, code: int | None = 0) -> subprocess.CompletedProcess[str]:
@@ -216,7 +214,6 @@ class Command:
                 os.kill(pid, signal.SIGKILL)
 
 
-_REPLICAS = {"--workers", "--slurm", "--cluster"}
 _PASSING = ("latency_s", "finished_at", "usage", "cached_tokens", "shared_tokens")
 
 
