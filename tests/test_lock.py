@@ -14,11 +14,7 @@ ROOT = Path(__file__).parent.parent
 LOCK = (ROOT / "requirements.lock").read_text("utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 EXTRAS = PROJECT["project"]["optional-dependencies"]
-APART = {
-    "hf",
-    "lmdeploy",
-    "inspect",
-}  # torch is another one on each kind of machine; Inspect brings 80 others
+APART = {"hf", "lmdeploy", "inspect", "lm-eval"}  # torch is each machine's own; harnesses bring 80 others
 LOCKED = [Requirement(row.split(" \\")[0]) for row in re.findall(r"^[a-z0-9].*$", LOCK, re.MULTILINE)]
 WANTED = [
     *PROJECT["build-system"]["requires"],

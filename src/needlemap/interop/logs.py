@@ -249,11 +249,12 @@ def _inspect_sample(said: Any, place: str) -> Sample:
     id, output, metadata = _id(said.get("id"), place), said.get("output"), said.get("metadata")
     epoch, error = said.get("epoch"), said.get("error")
     ours = metadata.get(OURS) if isinstance(metadata, dict) else None
+    built = ours.get("prompt_sha256") if isinstance(ours, dict) else None
     return Sample(
         place,
         id,
         epoch if isinstance(epoch, int) and 0 < epoch <= MOST_TRIALS else 1,
-        _hash([id, _asked(said.get("input")), said.get("target")]),
+        _hash([id, built or _asked(said.get("input")), said.get("target")]),
         _shown(_asked(said.get("input"))),
         _shown(said.get("target")),
         _text(output.get("completion")) if isinstance(output, dict) else None,

@@ -1,0 +1,44 @@
+"""The real harnesses, each in a process of its own: their imports warn, and change what others import.
+
+What is missing skips, with its reason; in CI (NEEDLEMAP_REQUIRE_REAL_PARTS) it fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+collect_ignore_glob = ["in_*.py"]  # scripts
+HARNESSES = {"inspect": ("inspect_ai", "needlemap[inspect]"), "lm_eval": ("lm_eval", "needlemap[lm-eval]")}
+Host = Callable[..., Any]
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    """Runs a script of this folder with its arguments as JSON; what it prints last, as JSON too."""
+
+    def run(script: str, **arguments: Any) -> Any:
+        package, remedy = HARNESSES[script.removeprefix("in_")]
+        if find_spec(package) is None:
+            pytest.skip(f"no {package} here: pip install '{remedy}'")
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", str(HERE / f"{script}.py"), json.dumps(arguments)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "HF_HUB_OFFLINE": "1", "INSPECT_DISPLAY": "none"},
+            timeout=280,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run

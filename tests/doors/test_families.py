@@ -1,0 +1,128 @@
+"""Our families in Inspect and lm-evaluation-harness: the same prompts byte for byte, the same scores."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterable
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GRID = {"lengths": "700,1k", "depths": "0,50,100", "repeats": 2}
+FLAGS = [part for name, value in GRID.items() for part in (f"--{name}", str(value))]
+TEXT = ("--model-options", "api=completions")
+
+
+def hashes(texts: Iterable[Any]) -> set[str]:
+    return {sha256(json.dumps(text).encode()).hexdigest() for text in texts}
+
+
+@pytest.fixture
+def by_command(needlemap: Any, tmp_path: Path) -> Any:
+    """What `needlemap prompts` writes."""
+
+    def lines(*more: str) -> list[dict[str, Any]]:
+        asked = ("--model", "openai/x", "--tokenizer", "o200k_base", *FLAGS, *more)
+        needlemap("prompts", *asked, "-o", str(tmp_path / "prompts.jsonl"))
+        return [json.loads(line) for line in (tmp_path / "prompts.jsonl").read_text().splitlines()]
+
+    return lines
+
+
+@pytest.fixture
+def task_files(tmp_path: Path) -> str:
+    """The folder of task files, as one types it."""
+    command = [sys.executable, "-m", "needlemap.interop.hosted", str(tmp_path / "tasks")]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def messages(line: dict[str, Any]) -> list[list[str]]:
+    return [[each["role"], each["content"]] for each in line["messages"]]
+
+
+def by_scorer(
+    needlemap: Any, tmp_path: Path, lines: list[dict[str, Any]], answers: dict[str, str]
+) -> list[float]:
+    """Scores of the same answers by `needlemap score`."""
+    said = [{**line, "answer": answers.get(line["question"], "no")} for line in lines]
+    (tmp_path / "said.jsonl").write_text("".join(json.dumps(line) + "\n" for line in said))
+    needlemap(
+        "score", str(tmp_path / "said.jsonl"), "--scorer", "recall", "-o", str(tmp_path / "scored.jsonl")
+    )
+    scored = [json.loads(line) for line in (tmp_path / "scored.jsonl").read_text().splitlines()]
+    return [each["score"] for each in scored]
+
+
+def some_right(lines: list[dict[str, Any]]) -> dict[str, str]:
+    """Answers by question: one in two is right."""
+    questions = {line["question"]: line["reference"] for line in lines}
+    return {
+        question: f"It is {right}." if place % 2 else "It is 7."
+        for place, (question, right) in enumerate(sorted(questions.items()))
+    }
+
+
+@pytest.mark.parametrize("family", ["multikey", "trace"])
+def test_inspect_asks_the_bytes_that_the_command_writes_and_scores_as_it_does(
+    family, host, by_command, needlemap, tmp_path
+):
+    lines = by_command("--task", family)
+    answers = some_right(lines)
+    found = host("in_inspect", task=f"needlemap/{family}", args=GRID, answers=answers, folder="logs")
+    assert found["status"] == "success"
+    assert hashes(found["asked"]) == hashes(map(messages, lines))
+    assert len(found["asked"]) == len(lines)
+    ours = by_scorer(needlemap, tmp_path, lines, answers) if family == "multikey" else None
+    if ours is not None:
+        ids = [f"{line['length']}-{line['depth']:g}-{line['repeat']}" for line in lines]
+        assert found["scores"] == dict(zip(ids, [score / 100 for score in ours], strict=True))
+        assert 0 < sum(found["scores"].values()) < len(lines)
+
+
+def test_a_log_of_inspect_holds_recipes_and_no_context_and_makes_a_map(host, by_command, needlemap, tmp_path):
+    lines = by_command("--task", "multikey")
+    found = host("in_inspect", task="needlemap/multikey", args=GRID, answers={}, folder="logs")
+    log = tmp_path / found["log"]
+    import_module("zipfile_zstd")  # which Inspect brings, and teaches zipfile how it packs
+    with zipfile.ZipFile(log) as packed:
+        held = b"".join(packed.read(name) for name in packed.namelist()).decode()
+    context = messages(lines[0])[-1][1]
+    assert lines[0]["question"] in held
+    for start in range(0, len(context) - 600, 100):
+        assert json.dumps(context[start : start + 60])[1:-1] not in held
+    assert len(held) < 40_000 * len(lines)
+    shown = needlemap("report", str(log)).stdout
+    assert "depth  50%" in shown
+    assert "(n=12, 0 missing)" in shown
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_the_harness_asks_the_bytes_that_the_command_writes_and_scores_as_it_does(
+    chat, host, by_command, needlemap, task_files, tmp_path
+):
+    lines = by_command("--task", "multikey", *(() if chat else TEXT))
+    answers, names = some_right(lines), ["needlemap_multikey"]
+    given = {"tasks": names, "include": task_files, "metadata": {"needlemap": GRID}, "chat": chat}
+    found = host("in_lm_eval", **given, answers=answers)
+    asked = [json.loads(each) for each in found["asked"]] if chat else found["asked"]
+    assert hashes(asked) == hashes(map(messages, lines) if chat else (line["prompt"] for line in lines))
+    ours = by_scorer(needlemap, tmp_path, lines, answers)
+    ids = [f"{line['length']}-{line['depth']:g}-{line['repeat']}" for line in lines]
+    assert found["scores"]["needlemap_multikey"] == dict(
+        zip(ids, [score / 100 for score in ours], strict=True)
+    )
+    assert 0 < sum(ours) < 100 * len(lines)
+
+
+def test_every_family_has_a_task_file_that_the_harness_reads(task_files):
+    from needlemap.interop.hosted import hosted_tasks
+
+    written = {file.stem for file in Path(task_files).iterdir()}
+    assert written == {f"needlemap_{name}" for name in hosted_tasks()}
+    assert {"needlemap_multikey", "needlemap_passkey", "needlemap_preset"} <= written
