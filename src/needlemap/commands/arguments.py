@@ -299,7 +299,9 @@ Speed = Annotated[float | None, typer.Option(help="Prefill speed of one worker, 
 ModelConfig = Annotated[Path | None, typer.Option(help="A config.json, for floating-point operations.")]
 CacheTokens = Annotated[int | None, typer.Option(help="A server's prefix cache to simulate.")]
 CacheBlock = Annotated[int, typer.Option(help="Its block size in tokens.")]
-Drawn = Annotated[Path | None, typer.Option("-o", "--out", help=".png, .svg, .pdf, .html, .csv or .parquet.")]
+Drawn = Annotated[
+    Path | None, typer.Option("-o", "--out", help=".png, .svg, .pdf, .html, .md, .csv or .parquet.")
+]
 LogTo = Annotated[
     list[str] | None, typer.Option(metavar="WHERE", help="wandb:PROJECT, tensorboard:FOLDER; repeatable.")
 ]

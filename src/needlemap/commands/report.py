@@ -25,10 +25,11 @@ from needlemap.records.golden import FORMAT as GOLDEN
 from needlemap.records.golden import freeze
 from needlemap.records.loaded import Loaded, load_map, load_run
 from needlemap.reports.closing import cache_lines, ended_lines
-from needlemap.reports.figures.canvas import FIGURES
+from needlemap.reports.figures.canvas import FIGURES, KINDS
 from needlemap.reports.figures.figure import check_style, draw, figure_of
 from needlemap.reports.figures.older import OLDER
 from needlemap.reports.labels import score_label
+from needlemap.reports.markdown import SUFFIX, write_markdown
 from needlemap.reports.page.document import uncollected, write_page
 from needlemap.reports.results import fields_of, results, run_fields, runs_below
 from needlemap.reports.seek import families_sought, seek_text
@@ -136,7 +137,7 @@ def report_command(
 
 def _freeze(runs: Sequence[Path], out: Path | None) -> None:
     """Write one run's golden, and say how large it is."""
-    if len(runs) != 1 or out is None or out.suffix in (*FIGURES, ".html", ".csv", ".parquet"):
+    if len(runs) != 1 or out is None or out.suffix in KINDS:
         raise SettingsError(
             "--format golden is of one run, into a folder: needlemap report RUN -o golden/NAME."
         )
@@ -258,7 +259,8 @@ def _written(given: Sequence[Loaded | Path], out: Path, format: str, look: Look)
     )
     if why_not:
         show(f"no map of the difference: {why_not}", file=sys.stderr)
-    return draw(figure, look.points).save(out)
+    drawing = draw(figure, look.points)
+    return write_markdown(figure, drawing, out) if out.suffix.lower() == SUFFIX else drawing.save(out)
 
 
 def import_command(paths: Sequence[Path], out: Path, said: Said) -> int:

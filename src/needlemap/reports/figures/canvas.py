@@ -35,7 +35,7 @@ _WIDTH = {letter: width / 1000 for width, letters in _WIDTHS.items() for letter 
 _BOLD = 1.1  # times as wide
 
 FIGURES = (".png", ".svg", ".pdf")
-KINDS = (*FIGURES, ".html", ".csv", ".parquet")  # all that a report can be
+KINDS = (*FIGURES, ".html", ".md", ".csv", ".parquet")  # all that a report can be
 
 Point = tuple[float, float]
 
