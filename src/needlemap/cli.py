@@ -12,7 +12,7 @@ import typer
 
 from needlemap.commands import arguments
 from needlemap.commands.replicas import ReplicaFlags, with_replicas
-from needlemap.errors import NeedlemapError, SettingsError, os_error_words
+from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.secrets import hidden
 from needlemap.settings.flags import GroupedCommand, with_settings
 from needlemap.settings.settings import settings_of
@@ -115,6 +115,7 @@ def check(
 def ab(
     preset: arguments.Preset = None,
     arm: arguments.Arms = None,
+    arm_command: arguments.ArmCommands = None,
     margin: arguments.AbMargin = 2.0,
     until: arguments.Until = None,
     on_undecided: arguments.OnUndecided = "fail",
@@ -122,19 +123,17 @@ def ab(
     out: arguments.Out = None,
     plan: arguments.PlanOnly = False,
     json: arguments.Json = False,
+    junit: arguments.JUnit = None,
     trust_run: arguments.TrustRun = False,
     **flags: Any,
 ) -> None:
     """Tell whether a changed engine is no worse. Two arms get the same prompts, until a verdict."""
     from needlemap.asking.ab import Asked, parse_until
-    from needlemap.commands.ab import ab_command, plan_ab
-    from needlemap.records.ab import Arm
+    from needlemap.commands.ab import Typed, ab_command, plan_ab, typed_arms
 
     if out is not None:
         _check_origin(out, trust_run)
-    arms = tuple(Arm.of(typed, flags.get("model", "")) for typed in arm or ())
-    if len(arms) != 2:
-        raise SettingsError("ab has two arms, the reference first: --arm NAME=URL|MODEL --arm NAME=URL|MODEL")
+    arms, commands = typed_arms(arm or (), arm_command or (), flags.get("model", ""), out)
     named = preset or arguments.LONG_AB
     asked = Asked(
         arms, flags, lambda own: _only(_each(named, own, difficulty)).families, margin, *parse_until(until)
@@ -142,7 +141,7 @@ def ab(
     if plan:
         plan_ab(asked, json)
         return
-    raise typer.Exit(ab_command(asked, out, on_undecided, json))
+    raise typer.Exit(ab_command(asked, Typed(out, on_undecided, json, junit, commands)))
 
 
 @app.command(cls=GroupedCommand)

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
+import socket
+import sys
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
 
 import pytest
 
+WIRE = Path(__file__).parents[1] / "servers" / "wire.py"
 DEAD = "http://127.0.0.1:9/v1"
 FLAGS = ("--tokenizer", "cl100k_base", "--lengths", "300,400", "--depths", "20,70", "--quiet", "-o", "ab")
 
@@ -89,6 +96,52 @@ def test_a_reference_that_does_not_answer_proves_nothing(needlemap, wire):
 
 def test_two_arms_that_do_not_answer_end_in_words(needlemap):
     assert "No arm answers. 'ref' answers no more" in served(needlemap, DEAD, DEAD, 2).stderr
+
+
+def begun(needlemap: Any, *commands: str, code: int) -> Any:
+    """An ab of servers that it starts itself."""
+    arms = [part for each in commands for part in ("--arm-command", each)]
+    flags = ("--model", "openai/m", "--until", "8", "--on-undecided", "pass")
+    return needlemap("ab", "passkey", *arms, *FLAGS, *flags, code=code)
+
+
+def test_servers_are_started_by_command_and_ended_and_go_on_at_their_ports(needlemap):
+    command = f"{shlex.quote(sys.executable)} {shlex.quote(str(WIRE))} --port {{port}}"
+    begun(needlemap, f"ref={command}", f"new={command}", code=0)
+    kept = json.loads((needlemap.folder / "ab" / "ab.json").read_text())
+    ports = [urlsplit(each["base_url"]).port for each in kept["arms"]]
+    for port in ports:
+        with socket.socket() as line:
+            assert line.connect_ex(("127.0.0.1", port)) != 0  # it was ended
+    texts = [file.read_text() for file in (needlemap.folder / "ab").rglob("*.json*")]
+    assert not any("wire.py" in text for text in texts)  # no folder can have anything started
+    asked = needlemap.records("ab/new-passkey")
+    begun(needlemap, f"ref={command}", f"new={command}", code=0)
+    assert needlemap.records("ab/new-passkey") == asked
+    assert [each["base_url"] for each in kept["arms"]] == [f"http://127.0.0.1:{port}/v1" for port in ports]
+    again = needlemap("replay", "ab", "--worst", "--arm", "new", code=None).stderr
+    assert "wire.py" not in again
+
+
+def test_a_command_that_ends_is_told_with_what_it_said(needlemap):
+    dies = f"{shlex.quote(sys.executable)} -c 'print(\"no weights at {{port}}\")'"
+    ended = begun(needlemap, f"ref={dies}", f"new={dies}", code=2)
+    assert "Arm 'ref' ended before it answered. It said: no weights at" in ended.stderr
+
+
+@pytest.mark.parametrize("command", ["ref=serve --port 8000", "ref", "r f=serve {port}", "ref=serve '{port}"])
+def test_a_command_says_where_its_port_goes(needlemap, command):
+    assert "--arm-command" in begun(needlemap, command, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("other", "flags", "tag"),
+    [("random", ("--until", "decided"), "failure"), ("bm25", ("--until", "8"), "error")],
+)
+def test_the_verdict_goes_into_a_junit_file(ab, needlemap, other, flags, tag):
+    ab("baseline/bm25", f"baseline/{other}", "--junit", "v.xml", *flags, code=1 if tag == "failure" else 4)
+    (case,) = ElementTree.parse(needlemap.folder / "v.xml").iter("testcase")
+    assert (case.get("name"), case[0].tag) == ("new against ref", tag)
 
 
 def test_the_worst_prompt_is_shown_again_of_either_arm(ab, needlemap):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 
@@ -12,11 +13,15 @@ from rich.console import Console
 from rich.table import Table
 
 from needlemap.asking.ab import Ab, Asked, Asking
+from needlemap.asking.started import command_arms, started
 from needlemap.commands.check import CheckFace
-from needlemap.commands.termination import terminable
+from needlemap.commands.termination import Ending, terminable
 from needlemap.errors import SettingsError
+from needlemap.files import is_regular
 from needlemap.maps.arms import Judged, Trio
+from needlemap.records.ab import FILE, Arm, read_ab
 from needlemap.reports.arms import CELL_HEAD, FAMILY_HEAD, ArmsReport, Row
+from needlemap.reports.junit import OF_CODE, Case, write_junit
 from needlemap.reports.live import View
 from needlemap.text.printable import counted, dollars, short, show
 
@@ -24,27 +29,63 @@ EVERY_S = 5.0  # between two lines of progress
 UNDECIDED = ("fail", "pass")
 
 
-def ab_command(asked: Asked, out: Path | None, on_undecided: str, as_json: bool) -> int:
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What a user typed beside the settings. commands: by arm, the words that start its server."""
+
+    out: Path | None
+    on_undecided: str
+    as_json: bool
+    junit: Path | None = None
+    commands: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.on_undecided not in UNDECIDED:
+            raise SettingsError(f"--on-undecided '{self.on_undecided}' is neither 'fail' nor 'pass'.")
+        if self.commands and self.out is None:
+            raise SettingsError("--arm-command keeps what servers say: name a folder with -o.")
+
+
+def typed_arms(
+    typed: Sequence[str], commands: Sequence[str], model: str, out: Path | None
+) -> tuple[tuple[Arm, Arm], dict[str, list[str]]]:
+    """Both arms, and the commands that start some of them. Raises SettingsError."""
+    before = read_ab(out).arms if out is not None and is_regular(out / FILE) else []
+    begun, words = command_arms(commands, model, before)
+    arms = [*(Arm.of(each, model) for each in typed), *begun]
+    if len(arms) != 2:
+        raise SettingsError("ab has two arms, the reference first: --arm NAME=URL|MODEL --arm NAME=URL|MODEL")
+    return (arms[0], arms[1]), words
+
+
+def ab_command(asked: Asked, typed: Typed) -> int:
     """Ask until the verdict, and tell it; the exit code: 0 no worse, 1 worse, 4 undecided."""
-    if on_undecided not in UNDECIDED:
-        raise SettingsError(f"--on-undecided '{on_undecided}' is neither 'fail' nor 'pass'.")
-    ab = Ab.of(asked, out)
+    with terminable() as ending:
+        try:
+            with started(asked.arms, typed.commands, typed.out or Path()):
+                return _asked(asked, typed, ending)
+        except KeyboardInterrupt:  # while a server was started or ended
+            return ending.code
+
+
+def _asked(asked: Asked, typed: Typed, ending: Ending) -> int:
+    ab = Ab.of(asked, typed.out)
     path, quiet = ab.folder.path, bool(asked.flags.get("quiet"))
     if not quiet:
         show(most_line(ab), file=sys.stderr, flush=True)
-    with terminable() as ending, AbFace(ab.folder) as face:
+    with AbFace(ab.folder) as face:
         asking = Asking(ab, face, Progress(quiet))
         try:
             found = ending.run(asking.run())
         except KeyboardInterrupt:
             show(f"\nneedlemap: interrupted. To go on: the same command with -o {path}", file=sys.stderr)
-            told(ab, ab.trios(), as_json)
+            told(ab, ab.trios(), typed)
             return ending.code
-    report = told(ab, found, as_json)
+    report = told(ab, found, typed)
     if asking.stopped:
         rest = f" To go on: the same command with -o {path}"
         show(f"needlemap: not all was asked: {asking.stopped.rstrip('.')}.{rest}", file=sys.stderr)
-    return report.code(undecided_passes=on_undecided == "pass")
+    return report.code(undecided_passes=typed.on_undecided == "pass")
 
 
 def most_line(ab: Ab) -> str:
@@ -76,12 +117,19 @@ def plan_ab(asked: Asked, as_json: bool) -> None:
     show(most_line(ab))
 
 
-def told(ab: Ab, found: Sequence[Trio], as_json: bool) -> ArmsReport:
+def told(ab: Ab, found: Sequence[Trio], typed: Typed) -> ArmsReport:
     """Print and keep what was found."""
     names = ab.asked.arms[0].name, ab.asked.arms[1].name
     report = ArmsReport.of(names, found, ab.asked.margin, ab.asked.pairs)
     ab.keep(report.plain())
-    show_report(report, ab.folder.path, as_json)
+    show_report(report, ab.folder.path, typed.as_json)
+    if typed.junit is not None:
+        code = report.code(undecided_passes=typed.on_undecided == "pass")
+        state = "skipped" if code == 0 and report.judged.word == "undecided" else OF_CODE[code]
+        text = "\n".join([*report.lines(), *report.worst_lines()])
+        write_junit(
+            typed.junit, "ab", [Case(" against ".join(report.names[::-1]), state, report.verdict, text)]
+        )
     return report
 
 

@@ -270,6 +270,10 @@ Arms = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=URL|MODEL", help="An arm; the reference first, then the other."),
 ]
+ArmCommands = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=COMMAND", help="An arm whose server is started, '... {port} ...', and ended."),
+]
 AbMargin = Annotated[float, typer.Option(help="The loss in points that does not matter, fixed beforehand.")]
 Until = Annotated[
     str | None,

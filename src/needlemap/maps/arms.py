@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 RUNAWAY = ("length", "max_tokens")  # how an answer finishes that goes on and on
 USUAL = 0.95  # share of the reference's own differences that are usual
-LEAST_NATS = 1e-4  # nats a token: what no two engines need agree in
+LEAST_NATS = 1e-5  # nats a token: less is rounding
 TRIP_ALPHA = 1e-4  # of each of the tripwire's two tests
 WORST = 10
 HOPELESS = 3  # answers that one arm gave and the other failed to, all of them: it is worse
