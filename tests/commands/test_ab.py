@@ -13,6 +13,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from needlemap.records.families import families_of
+from needlemap.reports.page.sheets import Cast, Subject, make_sheets
+from needlemap.reports.summary import read_families
+
 WIRE = Path(__file__).parents[1] / "servers" / "wire.py"
 DEAD = "http://127.0.0.1:9/v1"
 FLAGS = ("--tokenizer", "cl100k_base", "--lengths", "300,400", "--depths", "20,70", "--quiet", "-o", "ab")
@@ -81,6 +85,17 @@ def test_more_pairs_go_on_where_an_earlier_start_ended(ab):
 def served(needlemap: Any, reference: str, other: str, code: int) -> Any:
     arms = ("--arm", f"ref={reference}", "--arm", f"new={other}", "--model", "openai/m", "--retries", "0")
     return needlemap("ab", "passkey", *arms, *FLAGS, "--until", "16", code=code)
+
+
+def test_arms_are_asked_in_turn_in_random_order_each_under_a_salt_of_its_own(needlemap, wire):
+    arms = ("--arm", f"ref={wire.base_url}", "--arm", f"new={wire.base_url}", "--model", "openai/m")
+    flags = ("--request", "cache_salt=x", "--until", "24", "--concurrency", "2", "--on-undecided", "pass")
+    needlemap("ab", "passkey", *arms, *FLAGS, *flags)
+    salts = [each["body"]["cache_salt"] for each in wire.log()]
+    blocks = [salts[at] for at in range(0, len(salts), 2)]
+    turns = [tuple(blocks[at : at + 3]) for at in range(0, len(blocks), 3)]
+    assert all(sorted(turn) == ["x-again", "x-new", "x-ref"] for turn in turns)
+    assert len(set(turns)) > 2
 
 
 def test_an_arm_that_does_not_answer_is_worse_and_its_end_is_told(needlemap, wire):
@@ -153,6 +168,20 @@ def test_the_worst_prompt_is_shown_again_of_either_arm(ab, needlemap):
     where = (needlemap.folder / "ab" / "new-passkey" / "run.json").is_file(), worst["family"]
     assert where == (True, "passkey")
     assert "Did you mean 'new'" in needlemap("replay", "ab", "--worst", "--arm", "news", code=2).stderr
+
+
+def test_its_page_opens_with_the_verdict_and_leads_to_the_other_arm(ab, needlemap):
+    found = ab("baseline/bm25", "baseline/random", "--until", "8", code=4)
+    families = families_of(needlemap.folder / "ab")
+    read = read_families(families)
+    (sheet,) = make_sheets(Cast.of([Subject(families, read)]), [], ("absolute:85",))
+    assert (sheet["says"], sheet["readings"][0][1]) == (found["verdict"], "undecided")
+    rows = [[row["cells"][0], *(text for text, _ in row["cells"][1:])] for row in sheet["table"]["rows"]]
+    assert rows[0][:6] == ["passkey", "all", "all", "8", rows[0][4], str(found["lost"])]
+    assert [row[1:3] for row in rows[1:]] == [["300", "20"], ["300", "70"], ["400", "20"], ["400", "70"]]
+    assert {row["to"][1] for row in sheet["table"]["rows"]} == {[*read].index("new-passkey")}
+    needlemap("report", "ab", "-o", "ab.html")
+    assert "repeat 0" in (needlemap.folder / "ab.html").read_text()
 
 
 def test_the_plan_says_what_it_costs_at_most_and_asks_nothing(needlemap):

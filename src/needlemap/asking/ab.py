@@ -40,6 +40,7 @@ from needlemap.trials.resolve import Resolved, resolve
 MOST = 20_000  # pairs, where nothing else ends it
 PAIRS = 200  # without --until
 DECIDED = "decided"
+SALT = "cache_salt"  # vLLM's request field: prompts of other salts share no cache
 _PART = 16  # a block is this part of what was asked before, so that whatever drifts meets both arms
 _YARDSTICK = 100  # haystacks of a family that the reference is asked twice of; then one in four
 _GONE = 3  # answers in a row that an arm fails to give
@@ -99,9 +100,9 @@ class Ab:
         NeedlemapError where it holds another, or arms would get other prompts."""
         before = read_ab(path) if path and is_regular(path / FILE) else None
         seed = before.seed if before else int(asked.flags.get("seed", randbits(SEED_BITS)))
-        ways = {arm.name: _resolved(asked, arm, seed) for arm in asked.arms}
+        ways = {arm.name: _resolved(asked, arm, seed, arm.name) for arm in asked.arms}
         first = next(iter(ways.values()))
-        ways[AGAIN] = first
+        ways[AGAIN] = _resolved(asked, asked.arms[0], seed, AGAIN) if _salt(asked) else first
         names = tuple(f"{arm}-{family}" for arm in ways for family in first)
         path = path or fresh_folder(next(iter(first.values())).settings, "ab")
         made = cls(asked, Families(path, "ab", names), ways)
@@ -203,13 +204,20 @@ class Ab:
         return latest_records(folder.records()) if folder.exists else []
 
 
-def _resolved(asked: Asked, arm: Arm, seed: int) -> dict[str, Resolved]:
-    """One arm's families. Raises SettingsError."""
+def _salt(asked: Asked) -> str:
+    """What keeps a server's cached prefixes apart, if the user sends it."""
+    return str(asked.flags.get("request", {}).get(SALT, ""))
+
+
+def _resolved(asked: Asked, arm: Arm, seed: int, name: str) -> dict[str, Resolved]:
+    """One arm's families, under a salt of their own. Raises SettingsError."""
     flags = {**asked.flags, "model": arm.model, "label": arm.name, "seed": seed, "canary": False}
     if arm.base_url:
         flags["base_url"] = arm.base_url
     if arm.model.partition("/")[0] in LOGPROBS:
         flags["logprobs"] = True
+    if salt := _salt(asked):
+        flags["request"] = {**flags["request"], SALT: f"{salt}-{name}"}
     found = {}
     for name, settings in asked.settle(flags).items():
         if settings.mode in GRID_MODES or settings.seek is not None or settings.until:

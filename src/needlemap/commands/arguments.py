@@ -264,7 +264,7 @@ CHECKED = (  # settings that a check takes, beside the model's own
     ),
     *("limit_usd", "limit_tokens", "requests_per_minute", "tokens_per_minute"),
 )
-PAIRED = ("lengths", "depths", "concurrency", "limit_time", "seed")  # that an ab takes beside
+PAIRED = ("lengths", "depths", "mode", "concurrency", "limit_time", "seed")  # that an ab takes beside
 LONG_AB = "suite:long-ab"
 Arms = Annotated[
     list[str] | None,

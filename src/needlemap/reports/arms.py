@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from needlemap.maps.answers import FirstDifference, Token
 from needlemap.maps.arms import (
@@ -16,12 +17,18 @@ from needlemap.maps.arms import (
     changes_by_cell,
     judge_arms,
     strict,
+    trios,
     tripwire,
     worst_of,
 )
+from needlemap.records.ab import AGAIN, read_ab
 from needlemap.reports.labels import length_labels, p_label, points, score_label
+from needlemap.secrets import hidden
 from needlemap.settings.grid import percent
 from needlemap.text.printable import counted
+
+if TYPE_CHECKING:
+    from needlemap.records.loaded import Loaded
 
 CODES = {"no worse": 0, "worse": 1, "undecided": 4}
 Row = tuple[str, ...]
@@ -29,18 +36,19 @@ Row = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class ArmsReport:
-    """All that is known of two arms. names: of the reference and the other. most: pairs that it may ask."""
+    """All that is known of two arms. names: of the reference and the other. most: pairs that it may ask, 0
+    where nobody knows."""
 
     names: tuple[str, str]
-    trios: Sequence[Trio]
+    found: Sequence[Trio]
     judged: Judged
     tripwire: Tripwire | None
     most: int
 
     @classmethod
-    def of(cls, names: tuple[str, str], trios: Sequence[Trio], margin: float, most: int) -> ArmsReport:
+    def of(cls, names: tuple[str, str], found: Sequence[Trio], margin: float, most: int) -> ArmsReport:
         """From what was asked. margin: in points."""
-        return cls(names, trios, judge_arms(trios, margin / 100), tripwire(trios), most)
+        return cls(names, found, judge_arms(found, margin / 100), tripwire(found), most)
 
     @property
     def verdict(self) -> str:
@@ -72,7 +80,7 @@ class ArmsReport:
         first, second = self.names
         if not gate.n:
             return [f"verdict: {self.verdict}", "nothing was answered"]
-        totals = FamilyChange.of([each for each in self.trios if each.is_pair])
+        totals = FamilyChange.of([each for each in self.found if each.is_pair])
         failed = [
             f"{name} failed to answer {count} (counted as wrong)"
             for name, count in zip((second, first), judged.missing, strict=True)
@@ -88,10 +96,14 @@ class ArmsReport:
                     *failed,
                 ]
             ),
-            f"asked {judged.prompts:,} of at most {self.most:,} pairs, {self.saved:,} saved by the verdict",
+            *self._saved_line(),
             *self._warnings(),
             *self._nats_lines(),
         ]
+
+    def _saved_line(self) -> list[str]:
+        most = f"at most {self.most:,} pairs, {self.saved:,} saved by the verdict"
+        return [f"asked {self.judged.prompts:,} of {most}"] if self.most else []
 
     def _warnings(self) -> list[str]:
         judged, found = self.judged, list[str]()
@@ -127,8 +139,8 @@ class ArmsReport:
 
     def family_rows(self) -> list[Row]:
         """A row a family, and one of all: pairs, means, difference in points, lost, gained, p."""
-        families = list(dict.fromkeys(each.family for each in self.trios))
-        pairs = [each for each in self.trios if each.is_pair]
+        families = list(dict.fromkeys(each.family for each in self.found))
+        pairs = [each for each in self.found if each.is_pair]
         found = {name: [each for each in pairs if each.family == name] for name in families}
         if len(families) > 1:
             found["all"] = pairs
@@ -136,7 +148,7 @@ class ArmsReport:
 
     def cell_rows(self) -> list[Row]:
         """The difference map: a row a cell, in points and in nats a token."""
-        cells = changes_by_cell(self.trios)
+        cells = changes_by_cell(self.found)
         lengths = length_labels(sorted({length for _, length, _ in cells}))
         return [
             (
@@ -153,7 +165,7 @@ class ArmsReport:
     def worst_lines(self) -> list[str]:
         """Two lines a prompt: where it is and what was lost, and what both arms say where they part."""
         found = []
-        for trio in worst_of(self.trios):
+        for trio in worst_of(self.found):
             repeat, length, depth = trio.place
             place = f"{trio.family}, {length:,} tokens, depth {percent(depth):g}, repeat {repeat}"
             scores = " to ".join(score_label(score) for score in trio.scores)
@@ -192,9 +204,40 @@ class ArmsReport:
             "saturated": judged.saturated,
             "log_probabilities": None if wire is None else _wire_plain(wire),
             "families": [dict(zip(FAMILY_HEAD, row, strict=True)) for row in self.family_rows()],
-            "map": [_cell_plain(at, *found) for at, found in changes_by_cell(self.trios).items()],
-            "worst": [_worst_plain(self.names, trio) for trio in worst_of(self.trios)],
+            "map": [_cell_plain(at, *found) for at, found in changes_by_cell(self.found).items()],
+            "worst": [_worst_plain(self.names, trio) for trio in worst_of(self.found)],
         }
+
+
+def arms_sheet(path: Path, read: Mapping[str, Loaded | None], places: Mapping[str, int]) -> dict[str, Any]:
+    """What a page opens with: a row a family, then a row a cell. places: of the arms' families among its
+    runs."""
+    file = read_ab(path)
+    first, second = (arm.name for arm in file.arms)
+    records = {name: run.records for name, run in read.items() if run is not None}
+    families = {
+        family: [records.get(f"{arm}-{family}", ()) for arm in (first, second, AGAIN)]
+        for family in file.families
+    }
+    report = ArmsReport.of((first, second), trios(families), file.margin, 0)
+    rows: list[Row] = [
+        (row[0], "all", "all", row[1], row[4], row[5], row[6], "") for row in report.family_rows()
+    ]
+    rows += [(*row[:4], row[4], "", "", row[5]) for row in report.cell_rows()]
+    head = ["Family", "Length", "Depth", "Pairs", "Points", "Lost", "Gained", "Nats a token"]
+    return {
+        "says": report.judged.word,
+        "readings": [["Verdict", report.judged.word, f"margin {file.margin:g} points", "main"]],
+        "table": {"head": head, "rows": [_sheet_row(second, places, row) for row in rows]},
+        "lines": [hidden(line) for line in (*report.lines(), *report.worst_lines())],
+    }
+
+
+def _sheet_row(arm: str, places: Mapping[str, int], row: Row) -> dict[str, Any]:
+    """A row that leads to the other arm's family."""
+    at = places.get(f"{arm}-{row[0]}")
+    cells = [row[0], *([text, None] for text in row[1:])]
+    return {"to": None if at is None else ["run", at], "line": None, "cells": cells}
 
 
 FAMILY_HEAD = ("family", "pairs", "reference", "other", "points", "lost", "gained", "p")

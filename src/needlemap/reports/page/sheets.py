@@ -15,8 +15,10 @@ from needlemap.errors import NeedlemapError
 from needlemap.files import is_regular
 from needlemap.maps.effective import Effective, Mean, effective_length, parse_rule
 from needlemap.probes.base import FILE, read_check
+from needlemap.records.ab import FILE as AB_FILE
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
+from needlemap.reports.arms import arms_sheet
 from needlemap.reports.comparison import comparison_json, comparison_text
 from needlemap.reports.labels import (
     effective_label,
@@ -29,13 +31,7 @@ from needlemap.reports.labels import (
 from needlemap.reports.page.curves import Columns, by_length, effective_row
 from needlemap.reports.page.trials import share
 from needlemap.reports.paired import Names, compare_runs
-from needlemap.reports.summary import (
-    FAMILY_RULES,
-    NO_MEAN,
-    mean_length_lines,
-    mean_of,
-    scores_of,
-)
+from needlemap.reports.summary import FAMILY_RULES, NO_MEAN, mean_length_lines, mean_of, scores_of
 from needlemap.secrets import hidden
 
 Sheet = dict[str, Any]
@@ -253,9 +249,12 @@ def _refusals(cast: Cast, differences: Sequence[Mapping[str, Any]]) -> list[str]
 
 
 def _several(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
-    """A suite; of a check its probes too, before the ways in which was asked."""
-    path = cast.subjects[at].families.path
-    return _suite(cast, at, rules) | (_check(cast, at, path) if is_regular(path / FILE) else {})
+    """A suite; of a check its probes, of an ab its verdict too, before the ways in which was asked."""
+    path, read = cast.subjects[at].families.path, cast.subjects[at].read
+    sheet = _suite(cast, at, rules)
+    if is_regular(path / AB_FILE):
+        return sheet | arms_sheet(path, read, cast.places(at))
+    return sheet | (_check(cast, at, path) if is_regular(path / FILE) else {})
 
 
 def _check(cast: Cast, at: int, path: Path) -> Sheet:
