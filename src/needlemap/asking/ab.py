@@ -277,7 +277,7 @@ class Asking:
             for name in arms:
                 await turns[name].close()
         if len(self._gone) == len(arms):
-            raise NeedlemapError(f"No arm answers. {' '.join(self._gone.values())}")
+            raise NeedlemapError(f"No arm answers. {' '.join(self._gone[name] for name in arms)}")
         return ab.trios()
 
     async def _blocks(self, turns: Mapping[str, Turns]) -> None:
