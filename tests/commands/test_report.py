@@ -103,7 +103,7 @@ def test_two_runs_of_the_same_prompts_come_with_what_changed(reports, typed):
     ended = typed("report", "r", "short", "-o", "both.svg", folder=reports.folder)
     assert ended.stderr == "both.svg\n"
     shown = (reports.folder / "both.svg").read_text()
-    for part in ("A: baseline/bm25@r", "B: baseline/bm25@short", "B − A", "n = 12 pairs"):
+    for part in ("baseline/bm25, single", "A: r<", "B: short<", "B − A", "n = 12 pairs"):
         assert part in shown
 
 
@@ -113,14 +113,14 @@ def test_runs_that_cannot_be_paired_are_drawn_side_by_side_and_it_says_why(repor
     ended = typed("report", "r", "seeded", "-o", "two.svg", folder=reports.folder)
     assert ended.stderr.startswith("no map of the difference: 'r' and 'seeded' ask different prompts")
     shown = (reports.folder / "two.svg").read_text()
-    assert "baseline/bm25@seeded" in shown
+    assert ">seeded" in shown
     assert "B - A" not in shown
 
 
 def test_three_runs_are_three_maps(reports, typed):
     typed("report", "r", "short", "seeded", "-o", "three.svg", "--title", "All", folder=reports.folder)
     shown = (reports.folder / "three.svg").read_text()
-    assert [name in shown for name in ("@r", "@short", "@seeded", ">All<", "B - A")] == [True] * 4 + [False]
+    assert [name in shown for name in (">r", ">short", ">seeded", ">All<", "B - A")] == [True] * 4 + [False]
 
 
 def test_rules_of_effective_length_are_chosen_for_terminal_and_page(reports, typed):

@@ -67,7 +67,7 @@ def test_what_all_runs_have_in_common_is_said_once(shown: Any, mixed: Map) -> No
         "single, 1k–4k tokens, 6 trials a cell, mode exact, tokenizer cl100k_base, scorer levenshtein"
     ]
     panels, common = panels_of(Figure((shown("a"), Shown(replace(mixed, mode="bins")))))
-    assert common == ["single"]
+    assert common == ["single, tokenizer cl100k_base, scorer levenshtein"]
     assert "6 trials a cell, mode exact" in panels[0].lines[0]
 
 

@@ -54,7 +54,11 @@ def needle(depth: float, before: str = "All went well. ", after: str = " Then it
 
 def run(records: Sequence[Record], path: str = "runs/a", **about: Any) -> Loaded:
     """A run of these records; `about` are further settings, or other parts of run.json."""
-    parts = {name: about.pop(name) for name in ("title", "imported", "cells", "haystacks") if name in about}
+    parts = {
+        name: about.pop(name)
+        for name in ("title", "imported", "cells", "shared", "haystacks")
+        if name in about
+    }
     cells: dict[tuple[int, float], set[int]] = {}
     for each in records:
         cells.setdefault((each.length_tokens, each.depth), set()).add(each.repeat)

@@ -73,7 +73,7 @@ def test_an_unfinished_run_without_any_score_has_no_numbers(make_run):
     assert shown["cells"]["score"] == [None, None]
     assert (shown["overall"]["score"], shown["overall"]["line"]) == (None, "")
     assert shown["by_length"] == {"score": [None], "low": [None], "high": [None], "n": [0]}
-    assert (shown["by_depth"]["at"], shown["effective"]) == ([], [])
+    assert (shown["by_depth"]["score"], shown["effective"]) == ([None] * 2, [])
 
 
 def test_a_ragged_run_scores_equal_parts_of_the_haystack(make_run, make_record):
@@ -140,3 +140,10 @@ def test_a_smoothed_layer_is_there_only_where_it_was_asked_for(falling):
     assert smooth["smoothed"]["line"] == falling.smoothed.line
     assert smooth["smoothed"]["picture"].startswith("data:image/svg+xml;base64,")
     assert {name: value for name, value in smooth.items() if name != "smoothed"} == plain
+
+
+def test_a_prompt_that_cells_share_is_left_to_ask_once(make_run):
+    cells = [[1000, 0.0, [0]], [1000, 1.0, [0]], [2000, 0.0, [0]]]
+    run = make_run([], cells=cells, shared={"k": [[1000, 0.0, 0], [1000, 1.0, 0]]})
+    totals = summary([run], made=NOW)["runs"][0]["totals"]
+    assert (totals["trials"], totals["unasked"]) == (2, 2)

@@ -7,6 +7,7 @@ drawn.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -199,9 +200,9 @@ def wide(words: str, size: float = TEXT, *, bold: bool = False) -> float:
 
 
 def wrapped(words: str, room: float, size: float = TEXT, *, bold: bool = False) -> list[str]:
-    """Lines no wider than room: broken between words, and in one that is wider than that."""
+    """Lines no wider than room: broken between words, not about an equals sign, and in one that is wider."""
     lines = [""]
-    for word in words.split():
+    for word in re.split(r"(?<!=)\s+(?!=)", words.strip()):
         for at, piece in enumerate(_pieces(word, room, size, bold)):
             joined = f"{lines[-1]} {piece}" if lines[-1] and not at else piece
             if lines[-1] and (at or wide(joined, size, bold=bold) > room):
@@ -212,11 +213,13 @@ def wrapped(words: str, room: float, size: float = TEXT, *, bold: bool = False) 
 
 
 def _pieces(word: str, room: float, size: float, bold: bool) -> list[str]:
-    """A word in pieces no wider than room."""
+    """A word in pieces no wider than room, cut behind a mark where it has one."""
     pieces = [""]
     for letter in word:
         if pieces[-1] and wide(pieces[-1] + letter, size, bold=bold) > room:
-            pieces.append("")
+            whole = pieces.pop()
+            cut = max(whole.rfind(mark) for mark in "/@-_.") + 1 or len(whole)
+            pieces += [whole[:cut], whole[cut:]]
         pieces[-1] += letter
     return pieces
 

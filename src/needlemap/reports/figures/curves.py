@@ -47,7 +47,7 @@ from needlemap.reports.figures.heat import (
     length_axis,
 )
 from needlemap.reports.figures.legend import Item, draw_legend
-from needlemap.reports.figures.panels import method, one_of, repeats, shares_in_percent
+from needlemap.reports.figures.panels import facts, one_of, shares_in_percent
 from needlemap.reports.labels import effective_label, length_range, told_apart
 from needlemap.reports.style import LINES
 
@@ -55,7 +55,7 @@ ALONE, SEVERAL = 420.0, 540.0  # points across on a screen
 SCORE = Scale("Score", "Score", "%", (0, 100), (0, 25, 50, 75, 100), LINES)
 DASHES = ("", "4 1.5", "1.2 1.2", "5 1.5 1 1.5")
 SHAPES = ("circle", "square", "triangle", "diamond")
-MANY = 4  # lines
+MANY, MOST = 4, 8  # lines whose bands are light, and that have bands
 NEAR = 1.15 * TEXT  # labels one under another
 MEAN = Stroke("#000000", "#000000", "circle", 1.6, "", 0.12)
 
@@ -68,6 +68,11 @@ class Curve:
     means: Mapping[int, ClusterMean | FamilyMean]
     effective: Effective | None
     stroke: Stroke
+
+    @property
+    def banded(self) -> bool:
+        """Whether its intervals are shown."""
+        return self.stroke.opacity > 0 and any(mean.low is not None for mean in self.means.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,7 @@ def draw_curves(
     if not lengths:
         raise NeedlemapError("No trial was scored, so there is no curve. Finish the runs first.")
     axis, total = make_axis(lengths, ("linear", "log")), width or (ALONE if len(plots) == 1 else SEVERAL)
-    heading = rows(title or "", _captions(groups, rule), total - 2 * EDGE)
+    heading = rows(title or "", _captions(groups, plots, rule), total - 2 * EDGE)
     top = EDGE + rows_height(heading) + 6
     drawn, bottom = (_one if len(plots) == 1 else _several)(plots, axis, rule, total, top)
     return Drawing((*draw_rows(heading, EDGE, EDGE), *drawn), total, bottom + EDGE, width is not None)
@@ -132,9 +137,9 @@ def _lines(runs: Mapping[str, Loaded], rule: Rule) -> tuple[Curve, ...]:
 def stroke(at: int, of: int) -> Stroke:
     """The look of a line by its number: colour, dash and shape, so that grey prints tell it too.
 
-    of: how many there are; the bands of many are lighter."""
-    colour = LINES[at % len(LINES)]
-    dash, opacity = DASHES[(at // len(LINES)) % len(DASHES)], 0.15 if of <= MANY else 0.06
+    of: how many there are; the bands of many are lighter, of more than `MOST` there are none."""
+    colour, dash = LINES[at % len(LINES)], DASHES[(at // len(LINES)) % len(DASHES)]
+    opacity = 0.15 if of <= MANY else 0.06 if of <= MOST else 0.0
     return Stroke(colour, colour, SHAPES[at % len(SHAPES)], 1.0, dash, opacity)
 
 
@@ -143,21 +148,23 @@ def _mean(name: str, families: Mapping[str, Loaded], rule: Rule, look: Stroke) -
     return Curve(name, scores.means(), scores.effective(rule), look)
 
 
-def _captions(groups: Sequence[Group], rule: Rule) -> list[str]:
+def _captions(groups: Sequence[Group], plots: Sequence[Plot], rule: Rule) -> list[str]:
     """What all runs have in common, and what bands and marks are."""
     maps = [run.map for _, families in groups for run in families.values()]
     common = [
         one_of({map.task for map in maps}),
         one_of({length_range(map.lengths) for map in maps}),
-        one_of({repeats(map) for map in maps}),
-        one_of({method(map) for map in maps}),
+        *(one_of(set(said)) for said in zip(*map(facts, maps), strict=True)),
     ]
     n = sorted({map.n for map in maps})
     prompts = f"{n[0]:,}" if len(n) == 1 else f"{n[0]:,} to {n[-1]:,}"
     said = [*filter(None, common), f"n = {prompts} prompts a line"]
-    dashed = f" Dashed: {100 * rule.threshold:g} %." if rule.kind == "absolute" else ""
-    marks = f"Triangles, numbers at names: effective length ({rule.name})."
-    return [", ".join(said), f"Bands: 95 % intervals.{dashed} {marks}"]
+    signs = [
+        "Bands: 95 % intervals." * any(curve.banded for plot in plots for curve in plot.curves),
+        f"Dashed: {100 * rule.threshold:g} %." * (rule.kind == "absolute"),
+        f"Triangles, numbers at names: effective length ({rule.name}).",
+    ]
+    return [", ".join(said), " ".join(filter(None, signs))]
 
 
 def _one(plots: Sequence[Plot], axis: Axis, rule: Rule, total: float, top: float) -> tuple[list[str], float]:
@@ -205,9 +212,10 @@ def _plot(plot: Plot, axis: Axis, rule: Rule, box: Box, *, left: bool = True, lo
         ends = [plane.at(share, 100 * rule.threshold) for share in (0, 1)]
         parts.append(line(ends, SOFT, 0.5, stroke_dasharray="3 2"))
     joined = axis.kind != "even"
-    for draw in (draw_bands, draw_line):  # no line lies under a band
-        for curve in plot.curves:
-            parts += draw(_means(curve, axis), plane, curve.stroke, joined=joined)
+    for curve in plot.curves:  # no line lies under a band
+        parts += draw_bands(_means(curve, axis), plane, curve.stroke, joined=joined) if curve.banded else []
+    for curve in plot.curves:
+        parts += draw_line(_means(curve, axis), plane, curve.stroke, joined=joined)
     return parts + [part for curve in plot.curves for part in _effective(curve, axis, plane)]
 
 

@@ -35,13 +35,12 @@ from needlemap.reports.figures.older import OLDER, draw_older, older_title
 from needlemap.reports.figures.panels import (
     caption,
     change_panel,
+    facts,
     map_panel,
     map_title,
-    method,
     missing_line,
     one_of,
     overall_short,
-    repeats,
     scores,
 )
 from needlemap.reports.labels import length_range, told_apart
@@ -69,6 +68,7 @@ class Figure:
     """Runs in their order, and of two runs the comparison, if it is to be shown.
 
     title: over several maps. palette: of the scores, None for the default. style: of an older tool, if any.
+    model: what all runs have in common, and is not said of each.
     """
 
     runs: tuple[Shown, ...]
@@ -76,6 +76,7 @@ class Figure:
     title: str | None = None
     palette: str | None = None
     style: str | None = None
+    model: str = ""
 
 
 def figure_of(
@@ -97,12 +98,14 @@ def figure_of(
         alone = Shown(run.map, title or run.about.get("title"), *layers)
         return Figure((alone,), None, None, palette, style), ""
     names = told_apart([run.map.model for run in runs], [Path(run.path) for run in runs])
+    model = "" if style in OLDER else one_of({run.map.model for run in runs})
+    names = [name.removeprefix(f"{model}@") if model else name for name in names]
     shown = tuple(
         Shown(replace(run.map, model=name), run.about.get("title"), layer)
         for run, name, layer in zip(runs, names, layers, strict=True)
     )
     comparison, why_not = (None, "") if style in OLDER else _compared(runs)
-    return Figure(shown, comparison, title, palette, style), why_not
+    return Figure(shown, comparison, title, palette, style, model), why_not
 
 
 def check_style(style: str | None) -> None:
@@ -161,8 +164,12 @@ def panels_of(figure: Figure) -> tuple[list[MapPanel], list[str]]:
         (run,) = figure.runs
         own = map_panel(run.map, run.title or map_title(run.map), caption(run.map), scale)
         return [own, *_smoothed(run, "smoothed", scale)], []
-    common = [one_of({repeats(map) for map in maps}), one_of({method(map) for map in maps})]
-    what = [one_of({map.task for map in maps}), one_of({length_range(map.lengths) for map in maps})]
+    common = [one_of(set(said)) for said in zip(*map(facts, maps), strict=True)]
+    what = [
+        figure.model,
+        one_of({each.task for each in maps}),
+        one_of({length_range(each.lengths) for each in maps}),
+    ]
     panels = [
         panel
         for at, run in enumerate(figure.runs)
@@ -186,7 +193,7 @@ def _smoothed(run: Shown, title: str, scale: Scale) -> list[MapPanel]:
 
 def _own_lines(map: Map, common: Sequence[str]) -> list[str]:
     """What is said of one of several: what is common to all is said once, above."""
-    own = [said for said, once in zip((repeats(map), method(map)), common, strict=True) if not once]
+    own = [said for said, once in zip(facts(map), common, strict=True) if not once]
     return [", ".join([overall_short(map), *own]), *missing_line(map)]
 
 
@@ -194,7 +201,7 @@ def _title(at: int, figure: Figure) -> str:
     """The model, with A or B where the two are compared; the task and the lengths where they differ."""
     run = figure.runs[at]
     maps = [each.map for each in figure.runs]
-    task = run.map.task if len({map.task for map in maps}) > 1 else ""
+    task = run.map.task if len({map.task for map in maps}) > 1 and run.map.task != run.map.model else ""
     lengths = length_range(run.map.lengths) if len({map.lengths for map in maps}) > 1 else ""
     title = run.title or " · ".join(filter(None, (run.map.model, task, lengths)))
     return title if figure.comparison is None else f"{'AB'[at]}: {title}"

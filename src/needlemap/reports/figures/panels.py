@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from needlemap.maps.clusters import ClusterMean
 from needlemap.maps.comparison import FamilyComparison
 from needlemap.maps.map import CellScore, Map
 from needlemap.plan.bins import bin_edges
@@ -99,19 +100,20 @@ def _tip(map: Map, cell: CellScore) -> str:
 
 
 def _length_mean(map: Map, lengths: Axis, length: int) -> Mean:
-    place, mean = lengths.place(length), map.margins.get(length)
+    return _mean(lengths.place(length), map.margins.get(length))
+
+
+def _mean(place: float, mean: ClusterMean | None) -> Mean:
     if mean is None:
         return Mean(place, None, None, None)
     return Mean(place, *shares_in_percent(mean.score, mean.low, mean.high))
 
 
 def _depth_means(map: Map, depths: Axis) -> list[Mean]:
-    rows = map.by_depth
-    places = [(row.depth + row.end) / 2 if map.ragged else depths.place(row.depth) for row in rows]
-    return [
-        Mean(place, *shares_in_percent(row.mean.score, row.mean.low, row.mean.high))
-        for place, row in zip(places, rows, strict=True)
-    ]
+    if map.ragged:
+        return [_mean((row.depth + row.end) / 2, row.mean) for row in map.by_depth]
+    known = {row.depth: row.mean for row in map.by_depth}
+    return [_mean(depths.place(depth), known.get(depth)) for depth in map.depths if known]
 
 
 def shares_in_percent(*shares: float | None) -> tuple[float | None, ...]:
@@ -130,7 +132,8 @@ def one_of(found: set[str]) -> str:
 
 def caption(map: Map) -> list[str]:
     """What a reader must know to believe the map: n, repeats, mode, tokenizer, scorer, what is missing."""
-    return [f"{overall(map)}, {repeats(map)}", method(map), *missing_line(map)]
+    often, *how = facts(map)
+    return [f"{overall(map)}, {often}", ", ".join(how), *missing_line(map)]
 
 
 def overall(map: Map) -> str:
@@ -161,9 +164,9 @@ def repeats(map: Map) -> str:
     return f"{high} trials a cell" if low == high else f"{low} to {high} trials a cell"
 
 
-def method(map: Map) -> str:
-    """How it was asked and scored."""
-    return f"mode {map.mode}, tokenizer {map.tokenizer}, scorer {map.scorer}"
+def facts(map: Map) -> tuple[str, ...]:
+    """How often a cell was asked, and how it was asked and scored: each is said once of several maps."""
+    return repeats(map), f"mode {map.mode}", f"tokenizer {map.tokenizer}", f"scorer {map.scorer}"
 
 
 def missing_line(map: Map) -> list[str]:

@@ -17,7 +17,7 @@ from needlemap.maps.effective import Effective, Rule
 from needlemap.maps.map import Map, depth_scores
 from needlemap.records.loaded import Loaded
 from needlemap.reports.comparison import comparison_json, comparison_text
-from needlemap.reports.labels import Layout, depth_score_labels, effective_label
+from needlemap.reports.labels import Layout, depth_labels, depth_score_labels, effective_label
 from needlemap.reports.page.trials import share
 from needlemap.reports.paired import Names, compare_loaded
 from needlemap.secrets import hidden
@@ -31,8 +31,12 @@ def by_length(map: Map) -> Columns:
 
 
 def by_depth(cube: Cube) -> Columns:
-    """A row for each depth with a score, or for each part of the haystack (`depth_scores`)."""
+    """A row for each depth, null where it has no score, or for each part of the haystack (`depth_scores`)."""
     rows = depth_scores(cube)
+    if not cube.ragged:
+        known, labels = {row.depth: row.mean for row in rows}, depth_labels(cube.depths)
+        means = _columns([known.get(depth) for depth in cube.depths])
+        return {"at": [share(depth) for depth in cube.depths], "label": list(labels.values()), **means}
     return {
         "at": [share((row.depth + row.end) / 2) for row in rows],
         "label": depth_score_labels(rows, cube.depths),

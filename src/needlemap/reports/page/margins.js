@@ -10,8 +10,8 @@ function bandChart(points, along, { label, lines = [], thresholds = [], marks = 
     "svg",
     { class: "chart", role: "img", "aria-label": plain(label) },
     lines.map((value) => line(spot(0, value), spot(1, value), "chart-line")),
-    thresholds.map((value) => line(spot(0, value), spot(1, value), "chart-threshold")),
     svg("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none" }, bands(points, spot)),
+    thresholds.map((value) => line(spot(0, value), spot(1, value), "chart-threshold")),
     marks.map((mark) => markLine(spot, mark)),
     points.filter(measured).map((point) => dot(spot, point)),
   );

@@ -25,7 +25,7 @@ from needlemap.reports.figures.figure import draw, figure_of
 from needlemap.reports.labels import NOT_ASKED, Layout, length_labels, make_layout, row_labels
 from needlemap.reports.page.curves import by_depth, by_length, difference, effective_row
 from needlemap.reports.page.sheets import Cast, Subject, make_sheets, order_views
-from needlemap.reports.page.trials import cell_columns, share, unasked_of
+from needlemap.reports.page.trials import cell_columns, share
 from needlemap.reports.style import CHANGES, DARK_CHANGES, PALETTE, PALETTES, palette_colours
 from needlemap.reports.summary import summary_lines
 from needlemap.secrets import hidden
@@ -244,7 +244,7 @@ def totals(run: Loaded) -> dict[str, Any]:
         "trials": scored + run.map.missing,
         "scored": scored,
         "missing": run.map.missing,
-        "unasked": sum(map(unasked_of, run.map.cells)),
+        "unasked": sum(not prompt.records for prompt in run.prompts),
         **costs,
         "judge_usd": costs["judge_usd"] or None,
         "cache_lines": cache_lines(records),

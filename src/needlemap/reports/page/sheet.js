@@ -94,7 +94,7 @@ function tabMoved(number, many, key) {
 function drawSheet({ sheet }, palette) {
   const { comparison } = sheet;
   const rows = comparison && !comparison.refused ? differenceReadings({ difference: comparison }) : sheet.readings;
-  const refused = comparison?.refused ? [`Not compared: ${comparison.refused}`] : [];
+  const refused = comparison?.refused && !sheet.lines.length ? [`Not compared: ${comparison.refused}`] : [];
   const lines = [...sheet.lines, ...refused].map((text) => el("li", {}, visible(text)));
   const words = el(
     "div",

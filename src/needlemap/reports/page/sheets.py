@@ -135,7 +135,7 @@ def _together(cast: Cast, differences: Sequence[Mapping[str, Any]], rules: tuple
     head = ["Run", "Mean, %", "95 %, n", f"Effective length ({rules[0]})", "Missing"]
     return {
         "key": "all",
-        "name": "Verdict" if compared else "Curves",
+        "name": "Verdict" if compared and not compared["refused"] else "Curves",
         "title": _title(cast, compared),
         "says": f"{len(lines)} runs",
         "rule": rules[0],
