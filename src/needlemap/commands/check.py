@@ -47,14 +47,14 @@ def check_command(asked: Asked, out: Path | None, as_json: bool, junit: Path | N
             return ending.code
     show_findings(check, findings, as_json)
     if junit is not None:
-        write_junit(junit, "check", [_case(path, each) for each in findings])
+        write_junit(junit, "check", [case_of(path, each) for each in findings])
     if asking.stopped:
         rest = f" To go on: the same command with -o {path}"
         show(f"needlemap: not all was asked: {asking.stopped.rstrip('.')}.{rest}", file=sys.stderr)
     return code_of(findings)
 
 
-def _case(path: Path, finding: Finding) -> Case:
+def case_of(path: Path, finding: Finding) -> Case:
     """A probe's finding for JUnit."""
     known = [f"looks like: {fault.name}\n  {fault.link}\n  try: {fault.tried}" for fault in finding.known]
     lines = [finding.said, *known, *([f"see it: {_replay(path, finding)}"] if finding.worst else [])]

@@ -1,0 +1,259 @@
+"""The pytest plug-in: a server as a fixture, and what a test may claim of it.
+
+Nothing of needlemap is imported before a test claims something: a collection that has no such test pays for
+this file alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+import pytest
+
+if TYPE_CHECKING:
+    from needlemap.probes.base import Finding
+    from needlemap.reports.compared import Compared
+    from needlemap.reports.runs import Run
+
+Undecided = Literal["fail", "pass", "skip"]
+_WIDE = 100  # columns of a map
+_NOBODY = (
+    "needle_server has nobody to ask: give pytest --needle-model, --needle-base-url or --needle-command, or "
+    "name one in the test, as needle_server('openai/NAME', base_url=...)."
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Whom `needle_server` asks, where the test does not say."""
+    group = parser.getgroup("needlemap", "needlemap (fixture needle_server)")
+    group.addoption("--needle-model", metavar="BACKEND/NAME", help="the model, as openai/NAME or hf/PATH")
+    group.addoption(
+        "--needle-base-url", metavar="URL", help="where it is served, as http://127.0.0.1:8000/v1"
+    )
+    group.addoption("--needle-command", metavar="COMMAND", help="starts the server; {port} is a free port")
+
+
+class _Started:
+    """Servers that commands of this session started, by their commands, and folders for runs."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.folder, self._stack = folder, stack
+        self._urls: dict[tuple[str, str | None], str] = {}
+
+    def url(self, command: str, base_url: str | None) -> str:
+        """Where a command serves; it is started once."""
+        from needlemap.models.started import started
+
+        known = command, base_url
+        if known not in self._urls:
+            log = self.folder / f"server-{len(self._urls)}.log"
+            self._urls[known] = self._stack.enter_context(started(command, log, base_url))
+        return self._urls[known]
+
+
+@pytest.fixture(scope="session")
+def _needle_started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Started]:
+    """Servers end with the session; runs stay, as pytest keeps temporary folders."""
+    with ExitStack() as stack:
+        yield _Started(tmp_path_factory.mktemp("needlemap"), stack)
+
+
+@pytest.fixture
+def needle_server(request: pytest.FixtureRequest, _needle_started: _Started) -> NeedleServer:
+    """A server, model or command to make claims of: `needle_server.assert_no_worse("golden/m", margin=2)`.
+
+    By default that of --needle-model, --needle-base-url and --needle-command; called, it is another one:
+    `needle_server("openai/m", command="my-server --port {port}")`.
+    """
+    names = ("model", "base_url", "command")
+    typed = {name: request.config.getoption(f"needle_{name}") for name in names}
+    return NeedleServer(request.path.parent, _needle_started, typed, {})
+
+
+class NeedleServer:
+    """Whom a test asks. Each claim passes, or fails the test with the verdict, the map and a command that
+    shows the prompt again."""
+
+    def __init__(
+        self, here: Path, running: _Started, asked: dict[str, str | None], settings: dict[str, Any]
+    ) -> None:
+        self._here, self._running, self._asked, self._settings = here, running, asked, settings
+
+    def __call__(
+        self,
+        model: str | None = None,
+        *,
+        base_url: str | None = None,
+        command: str | None = None,
+        **settings: Any,
+    ) -> NeedleServer:
+        """Another one; the same, asked otherwise, where only settings are given. model: BACKEND/NAME, or an
+        address alone; of a server the first that it lists, if none is named. command: starts it, with {port}
+        for a free port. settings: as `needlemap.run` takes them."""
+        if model is not None and "://" in model:
+            model, base_url = None, model
+        asked = {"model": model, "base_url": base_url, "command": command}
+        asked = asked if any(asked.values()) else self._asked
+        return NeedleServer(self._here, self._running, asked, {**self._settings, **settings})
+
+    def assert_no_worse(
+        self,
+        golden: str | Path,
+        margin: float = 2.0,
+        lengths: str | None = None,
+        *,
+        on_undecided: Undecided = "fail",
+    ) -> None:
+        """That it is no worse than a golden by `margin` points, on its prompts. lengths: only these of its
+        lengths."""
+        run, compared = self._compared(golden, margin, lengths)
+        head = f"{compared.verdict} (beside {golden}, margin {margin:g} points)"
+        _settle(compared.comparison.verdict.code(), on_undecided, lambda: _told(head, run, compared))
+
+    def assert_same_answers(
+        self, golden: str | Path, percent: float = 0.0, lengths: str | None = None
+    ) -> None:
+        """That at most so many percent of its answers differ from a golden's, letter for letter."""
+        from needlemap.commands.compare import same_answers
+
+        run, compared = self._compared(golden, 2.0, lengths)
+        case = same_answers(compared.comparison, percent)
+        _settle(int(case.state == "fail"), "fail", lambda: _told(case.said, run, compared))
+
+    def assert_checked(
+        self,
+        minutes: float = 2.0,
+        *,
+        max_length: str = "128k",
+        probes: tuple[str, ...] | None = None,
+        on_undecided: Undecided = "fail",
+    ) -> None:
+        """That every probe of `needlemap check` passes, as far as so many minutes go."""
+        from needlemap.asking.check import Asked, Asking, Check
+        from needlemap.asking.run import run_coroutine
+        from needlemap.commands.check import CheckFace, code_of
+        from needlemap.probes.base import Finding
+        from needlemap.probes.registry import PROBES
+        from needlemap.settings.units import tokens
+
+        with _failing():
+            flags = {**self._flags(), "limit_time": 60 * minutes}
+            asked = Asked(flags, int(tokens(max_length)), probes=probes or tuple(PROBES))
+            check = Check.of(asked, self._folder("check", max_length, probes))
+            with CheckFace(check.folder) as face:
+                findings = run_coroutine(Asking(check, face, list[Finding]().append).run())
+        _settle(code_of(findings), on_undecided, lambda: _found(check.folder.path, findings))
+
+    def _compared(self, golden: str | Path, margin: float, lengths: str | None) -> tuple[Run, Compared]:
+        """The golden's prompts, asked of this one, and the comparison. What was asked in this session for
+        another claim is not asked again."""
+        from needlemap import compare, run
+
+        with _failing():
+            place = self._here / golden
+            place = place if place.is_dir() else Path(golden)
+            if place.is_relative_to(Path.cwd()):
+                place = place.relative_to(Path.cwd())
+            out = self._folder("run", str(place), lengths)
+            part = {"lengths": lengths} if lengths else {}
+            lent = {"prompts_of": str(place), "trust_run": True, "out": out}
+            asked = {"canary": False, **self._flags()}  # wrong answers are for the verdict to judge
+            made = run(**{**asked, **part, **lent})
+            return made, compare(place, made, margin=margin)
+
+    def _flags(self) -> dict[str, Any]:
+        """Model and address as settings; a command is started. Fails the test where nobody is named."""
+        from needlemap.models.started import served_model
+
+        model, base_url, command = (self._asked[name] for name in ("model", "base_url", "command"))
+        if command is not None:
+            base_url = self._running.url(command, base_url)
+        if model is None and base_url is None:
+            _fail(_NOBODY)
+        asked = {"model": model or f"openai/{served_model(base_url or '')}"}
+        return {**asked, **({"base_url": base_url} if base_url else {}), "quiet": True, **self._settings}
+
+    def _folder(self, *what: object) -> Path:
+        """A folder of this session for one experiment on one model."""
+        from hashlib import sha256
+
+        digest = sha256(repr((what, self._asked, sorted(self._settings.items()))).encode()).hexdigest()[:12]
+        return self._running.folder / f"{what[0]}-{digest}"
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """Errors in words fail a test without a traceback of needlemap's."""
+    from needlemap.errors import NeedlemapError, in_python
+
+    try:
+        yield
+    except NeedlemapError as error:
+        _fail(f"needlemap: {in_python(str(error))}")
+
+
+def _fail(message: str) -> NoReturn:
+    """Fail the test with these words alone."""
+    from needlemap.text.printable import printable
+
+    raise pytest.fail.Exception(printable(message), pytrace=False) from None
+
+
+def _settle(code: int, on_undecided: Undecided, told: Callable[[], str]) -> None:
+    """End a test by a verdict's exit code: 0 no worse, 1 worse, 4 undecided."""
+    if code == 0 or (code == 4 and on_undecided == "pass"):
+        return
+    if code == 4 and on_undecided == "skip":
+        pytest.skip(f"undecided: {told().splitlines()[0]}")
+    _fail(told())
+
+
+def _told(head: str, run: Run, compared: Compared) -> str:
+    """What a failed comparison shows: the verdict, all that is known, the map, and the first prompt again."""
+    from needlemap.records.families import families_of
+    from needlemap.reports.comparison import comparison_text
+
+    text = comparison_text(compared.comparison, compared.names, answers=True)
+    lines = [f"needlemap: {head}", "", text.rstrip()]
+    families = families_of(run.path)
+    for name, each in compared.comparison.families.items():
+        folder = families.folder(name)
+        lines += ["", name or "map", _map(folder)]
+        if each.answers and each.answers.changed:
+            repeat, length, depth = each.answers.changed[0].place
+            where = f"--length {length} --depth {100 * depth:.10g} --repeat {repeat}"
+            lines.append(f"see the first answer that differs: needlemap replay {folder} {where}")
+    return "\n".join(lines)
+
+
+def _map(folder: Path) -> str:
+    """A run's map in letters."""
+    from io import StringIO
+
+    from rich.console import Console
+
+    from needlemap.records.loaded import load_map
+    from needlemap.reports.terminal import terminal_map
+
+    text = StringIO()
+    Console(file=text, width=_WIDE, color_system=None, highlight=False).print(terminal_map(load_map(folder)))
+    return text.getvalue().rstrip()
+
+
+def _found(path: Path, findings: list[Finding]) -> str:
+    """What a check that did not pass shows: each probe, and of those that failed where to look."""
+    from needlemap.commands.check import case_of
+
+    bad = [each for each in findings if each.state == "fail"] or [
+        each for each in findings if each.state != "pass"
+    ]
+    lines = [f"needlemap: check {bad[0].state}: {', '.join(each.probe for each in bad)}", ""]
+    lines += [f"{each.probe:<10} {each.state:<10} n={each.n:<6} {each.said}" for each in findings]
+    for each in bad:
+        lines += ["", f"{each.probe}: {case_of(path, each).text}"]
+        if each.worst is not None:
+            lines.append(_map(path / each.worst.way))
+    return "\n".join(lines)
