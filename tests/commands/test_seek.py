@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from random import Random
@@ -12,9 +13,14 @@ from typing import Any
 import pytest
 
 import needlemap
-from needlemap.asking.seek import sought_in
+from needlemap.maps.seek import sought_in
+from needlemap.records.families import families_of
+from needlemap.records.loaded import load_run
 from needlemap.records.record import Record
+from needlemap.reports.page.payload import summary
+from needlemap.reports.page.sheets import Subject
 from needlemap.reports.seek import length_line
+from needlemap.reports.summary import read_families
 
 # Finds the code in prompts of up to a length; the demo's words are 'locker code for CITY is NUMBER'.
 MODELS = """
@@ -150,6 +156,12 @@ def test_each_family_of_a_suite_seeks_and_no_mean_is_made_of_them(folder, comman
     run = needlemap.load(folder / "two")
     assert str(run) == found
     assert run.families["one"].sought.high == inf
+    families = families_of(folder / "two")
+    (sheet,) = summary([Subject(families, read_families(families))], made=datetime.now(UTC))["sheets"]
+    assert [row["cells"][1][0] for row in sheet["table"]["rows"]] == [
+        line.split(": ")[1].split(" · ")[0] for line in lines[1:3]
+    ]
+    assert (len(sheet["curves"]), sheet["lines"]) == (2, [])
     plan = command("plan", "suite:two.yaml", "--model", "baseline/bm25", "--seek", "85").stdout
     assert plan.startswith("each of 2 families, one after the other:\n")
 
@@ -161,6 +173,23 @@ def test_python_has_what_a_seek_found(folder, command):
     assert (round(found.low), round(found.high)) == (fields["seek"]["low"], fields["seek"]["high"])
     assert fields["overall"] is None  # a mean over what was asked unevenly tells nothing
     assert "effective length at 85 %" in str(needlemap.load(folder / "cliff"))
+
+
+def test_a_figure_shows_raw_counts_beside_the_curve_and_a_page_has_it_in_place_of_means(folder, command):
+    seek(command, "cliff", "cliff")
+    command("report", "cliff", "-o", "cliff.svg")
+    figure = (folder / "cliff.svg").read_text("utf-8")
+    fields = json.loads(command("report", "cliff", "--json").stdout)["runs"][0]["seek"]
+    assert figure.count("<circle") == len(fields["lengths"])
+    assert "effective length at 85 %: " in figure
+    assert "<circle" in needlemap.load(folder / "cliff").plot().svg
+    (run,) = summary([load_run(folder / "cliff")], made=datetime.now(UTC))["runs"]
+    assert run["lines"] == command("report", "cliff").stdout.splitlines()
+    assert run["sought"]["name"] == "Effective length at 85 %"
+    assert run["effective"] == []
+    assert run["beside"][0]["picture"].startswith("data:image/svg+xml")
+    command("run", "--model", "baseline/bm25", "--lengths", "500,900", "--depths", "0,50", "-o", "grid")
+    assert "Draw them apart" in command("report", "cliff", "grid", "-o", "both.png", code=2).stderr
 
 
 def test_what_does_not_go_together_is_refused(folder, command):

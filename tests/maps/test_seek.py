@@ -7,10 +7,8 @@ from math import inf
 import numpy as np
 import pytest
 
+from needlemap.maps.asked import PLACES, Asked, Axis
 from needlemap.maps.seek import (
-    PLACES,
-    Asked,
-    Axis,
     batch_size,
     ends,
     learn,

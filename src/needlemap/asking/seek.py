@@ -18,12 +18,12 @@ import numpy as np
 
 from needlemap.asking.resume import is_unanswered
 from needlemap.errors import SettingsError
+from needlemap.maps.asked import PLACES, Axis, asked_in, axis_of
 from needlemap.maps.cube import Array, latest_records
-from needlemap.maps.seek import PLACES, Asked, Axis, Sought, batch_size, learn, next_batch, rehearse, sought
-from needlemap.maps.smooth import DEPTH_CELLS, is_rough
+from needlemap.maps.seek import batch_size, learn, next_batch, rehearse
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
-from needlemap.settings.grid import Cell, Grid, make_grid
+from needlemap.settings.grid import Cell, Grid
 from needlemap.settings.settings import Settings, lender_of
 from needlemap.trials.build import Experiment, prepare_haystacks
 from needlemap.trials.resolve import resolve
@@ -40,7 +40,7 @@ class Seeker:
         self.settings, self._resolved = settings, resolve(settings)
         if self._resolved.ready or lender_of(settings) is not None:
             raise SettingsError("--seek makes its own prompts, and these exist already. Leave --seek out.")
-        self.axis = _axis(self._resolved.grid.lengths)
+        self.axis = axis_of(settings.lengths, settings.depths)
         self._resumed = False
 
     def batch(self, folder: RunFolder) -> Experiment | None:
@@ -107,12 +107,6 @@ def check_seek(settings: Settings) -> None:
         raise SettingsError("--seek and --until both choose what is asked. Give one.")
 
 
-def _axis(lengths: Sequence[int]) -> Axis:
-    if len(lengths) < 2:
-        raise SettingsError("--seek needs a shortest and a longest length, as --lengths 1k,128k.")
-    return Axis.between(lengths[0], lengths[-1])
-
-
 def _asks_of(cells: Iterable[Sequence[Any]]) -> dict[int, list[Cell]]:
     """By repeat, from run.json's cells."""
     asks: dict[int, list[Cell]] = defaultdict(list)
@@ -120,40 +114,6 @@ def _asks_of(cells: Iterable[Sequence[Any]]) -> dict[int, list[Cell]]:
         for number in repeats:
             asks[number].append(Cell(length, depth))
     return dict(sorted(asks.items()))
-
-
-def asked_in(records: Iterable[Record], axis: Axis) -> Asked:
-    """What a run's records say, haystack by haystack."""
-    scores: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for record in records:
-        if record.score is not None:
-            scores[record.repeat, record.length_tokens].append(record.score)
-    return Asked.of(axis, ((length, sum(each), len(each)) for (_, length), each in scores.items()))
-
-
-def sought_in(about: Mapping[str, Any], records: Iterable[Record]) -> Sought | None:
-    """What a run that seeks knows by now; None for another, and before anything is scored."""
-    settings = about["settings"]
-    if settings.get("seek") is None:
-        return None
-    axis = _axis(make_grid(settings["lengths"], settings["depths"]).lengths)
-    records = list(records)
-    asked = asked_in(records, axis)
-    if not asked.asks.any():
-        return None
-    rough = bool(is_rough(*cells_in(records, axis)))
-    return sought(axis, asked, settings["seek"] / 100, settings["within"] / 100, rough=rough)[0]
-
-
-def cells_in(records: Iterable[Record], axis: Axis) -> tuple[Array, Array]:
-    """Hits and trials by length and whole percent of depth."""
-    hits, trials = np.zeros((2, len(axis.lengths), DEPTH_CELLS))
-    for record in records:
-        if record.score is not None:
-            at = axis.place(record.length_tokens), round(100 * record.depth)
-            hits[at] += record.score
-            trials[at] += 1
-    return hits, trials
 
 
 _MODELS = 12  # made-up ones of each kind that a plan is reckoned with

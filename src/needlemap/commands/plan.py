@@ -13,17 +13,23 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from needlemap.asking.seek import rehearsed
 from needlemap.commands.announce import tell_notes, tell_rules
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import refuse_link
+from needlemap.maps.asked import PLACES
 from needlemap.plan.order import ordered
 from needlemap.plan.reckoned import Reckoned, Terms, plans_fields, reckon, sum_of
 from needlemap.plan.summary import Summary
 from needlemap.prompts.templates import template_files
-from needlemap.reports.seek import seek_plan, seek_plan_text
-from needlemap.settings.grid import percent
+from needlemap.reports.seek import in_short
+from needlemap.settings.grid import make_grid, percent
+from needlemap.settings.prices import Prices
 from needlemap.settings.reading import preset_about, preset_files
 from needlemap.settings.registry import installed
+from needlemap.settings.settings import Settings
 from needlemap.settings.suites import MARK, Chosen, load_suite, suite_files
 from needlemap.text.printable import counted, dollars, short, show, show_data
 from needlemap.tokenizers.catalogue import BUNDLED
@@ -65,6 +71,58 @@ def _show_seek(each: Collection[Chosen], as_json: bool) -> None:
         families = len(chosen.families)
         ahead = f"each of {families} families, one after the other:\n" if families > 1 else ""
         show("\n" * bool(at) + ahead + seek_plan_text(chosen.first))
+
+
+def seek_plan(settings: Settings) -> dict[str, Any]:
+    """What a seek would ask: by kind of model the prompt tokens, in all a range, and a grid beside it."""
+    lengths = make_grid(settings.lengths, settings.depths).lengths
+    kinds = rehearsed(settings)
+    ends = [each[0] for each in kinds.values()], [each[2] for each in kinds.values()]
+    return {
+        "seek": settings.seek,
+        "within": settings.within,
+        "lengths": [lengths[0], lengths[-1]],
+        "tokens": {name: [round(each) for each in three] for name, three in kinds.items()},
+        "least": round(min(ends[0])),
+        "most": round(max(ends[1])),
+        "grid": round(15 * np.geomspace(lengths[0], lengths[-1], 15).sum()),
+        "notes": list(_NOTES),
+    }
+
+
+_NOTES = (
+    "No better than plain repeats (--repeats) for a model that holds to the end, or falls at the longest "
+    "lengths: the tokens are there anyway. With a prefix cache repeats cost a quarter, seeking two thirds.",
+    "Where hits and misses repeat cell by cell (salt and pepper) it says so and gives no point: ask a grid.",
+)
+
+
+def seek_plan_text(settings: Settings) -> str:
+    """The plan as lines."""
+    plan = seek_plan(settings)
+    names = list(plan["tokens"])
+    wide = max(map(len, names))
+    least, most = (_cost(settings, plan[end]) for end in ("least", "most"))
+    rows = [
+        f"  {name:<{wide}}  {_cost(settings, middle)} [{short(low)}, {short(high)}]"
+        for name, (low, middle, high) in plan["tokens"].items()
+    ]
+    first, last = map(in_short, plan["lengths"])
+    return "\n".join(
+        [
+            f"{settings.model} · seek {settings.seek:g} % within {settings.within:g} %, {first} to {last}, "
+            f"{PLACES} prompts a haystack",
+            f"prompt tokens asked: {least} to {most}, by what the model is like (median [10 %, 90 %]):",
+            *rows,
+            f"  {'beside it a 15 x 15 grid, once':<{wide}}  {_cost(settings, plan['grid'])}",
+            *plan["notes"],
+        ]
+    )
+
+
+def _cost(settings: Settings, tokens: float) -> str:
+    usd = Prices.of(settings).usd(round(tokens), 0, 0)
+    return short(round(tokens)) + (f" (${dollars(usd)})" if usd else "")
 
 
 def _show_plan(plan: Reckoned) -> None:

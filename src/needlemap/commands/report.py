@@ -28,6 +28,7 @@ from needlemap.reports.closing import cache_lines, ended_lines
 from needlemap.reports.figures.canvas import FIGURES, KINDS
 from needlemap.reports.figures.figure import check_style, draw, figure_of
 from needlemap.reports.figures.older import OLDER
+from needlemap.reports.figures.sought import draw_sought
 from needlemap.reports.labels import score_label
 from needlemap.reports.markdown import SUFFIX, write_markdown
 from needlemap.reports.page.document import uncollected, write_page
@@ -154,6 +155,8 @@ def _inside(path: Path) -> list[Path]:
 
 def _curves(paths: Sequence[Path], loaded: Sequence[Loaded], out: Path, look: Look) -> Path:
     """A figure of scores by length. loaded: the runs and families that lie at these paths."""
+    if (sought := draw_sought(loaded, title=look.title, width=look.points)) is not None:
+        return sought.save(out)
     from needlemap.reports.figures.curves import draw_curves, groups_of
 
     suites = [families for families in map(families_of, paths) if not families.is_plain]
@@ -252,6 +255,8 @@ def _written(given: Sequence[Loaded | Path], out: Path, format: str, look: Look)
         show(f"note: {printable(note)}", file=sys.stderr)
     if is_table(out):
         return write_table(runs, out, format)
+    if (sought := draw_sought(runs, title=look.title, width=look.points)) is not None:
+        return sought.save(out)
     for run in runs if look.smooth else ():
         show(printable(run.smoothed.line), file=sys.stderr)
     figure, why_not = figure_of(

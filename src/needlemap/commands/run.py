@@ -23,7 +23,6 @@ from needlemap.asking.run import (
     try_servers,
 )
 from needlemap.asking.runner import Outcome
-from needlemap.asking.seek import sought_in
 from needlemap.asking.session import Session, open_session
 from needlemap.asking.until import Goal
 from needlemap.commands.announce import (
@@ -40,6 +39,7 @@ from needlemap.commands.report import show_families, show_kept
 from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_run_folder
+from needlemap.maps.seek import sought_in
 from needlemap.models.base import Model
 from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder

@@ -9,116 +9,25 @@ have leading axes, one entry a map.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from math import ceil, inf, log, log2
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from needlemap.maps.asked import PLACES, SPACING, Asked, Axis, asked_in, axis_of, cells_in
 from needlemap.maps.cube import Array
-from needlemap.maps.smooth import matern_curves
+from needlemap.maps.smooth import is_rough
 
-PLACES = 8  # depths of an ask
-SPACING = 1 / 8  # octaves between lengths
-_SCALE, _SPREAD = 4.0, 3.0  # of the curve: octaves over which it is alike, and its spread on the logit
-_RANK = 24
+if TYPE_CHECKING:
+    from needlemap.records.record import Record
+
 _DRAWS, _SEED = 300, 0
 _STEPS = 6
-LEAST_EFFECT, _PRIOR_EFFECT, _PRIOR_ASKS = 1.4, 2.0, 8.0
 _GROWTH, _CHUNKS = 5, 4
 _NEAR = 0.08  # of the threshold: where a score crawls through it
-
-
-@dataclass(frozen=True)
-class Axis:
-    """Lengths in tokens, an eighth of an octave apart from the shortest to the longest."""
-
-    lengths: tuple[int, ...]
-
-    @classmethod
-    def between(cls, low: int, high: int) -> Axis:
-        """From the shortest to the longest, both included."""
-        count = max(2, round(log2(high / low) / SPACING) + 1)
-        return cls(tuple(sorted({round(each) for each in np.geomspace(low, high, count).tolist()})))
-
-    @cached_property
-    def logs(self) -> Array:
-        """Octaves."""
-        return np.log2(np.array(self.lengths, dtype=np.float64))
-
-    @cached_property
-    def basis(self) -> Array:
-        """(lengths, rank): curves of which the process's are sums with standard normal weights."""
-        return matern_curves(self.logs, _SCALE, _SPREAD, _RANK)
-
-    def place(self, length: int) -> int:
-        """The number of the nearest length."""
-        return int(np.abs(self.logs - log2(length)).argmin())
-
-    def first(self) -> NDArray[np.int64]:
-        """Haystacks to begin with, by length: one at the shortest, the middle, three quarters of the way."""
-        last = len(self.lengths) - 1
-        asks = np.zeros(len(self.lengths), dtype=np.int64)
-        asks[[0, round(last / 2), round(0.75 * last)]] = 1
-        return asks
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What was asked so far, by length: (..., lengths). asks: haystacks; trials: scored prompts; hits: their
-    scores' sum. Sums over asks: squares, of their hits squared; sizes, of their trials squared; crosses, of
-    the product of both."""
-
-    asks: Array
-    trials: Array
-    hits: Array
-    squares: Array
-    sizes: Array
-    crosses: Array
-
-    @classmethod
-    def nothing(cls, *shape: int) -> Asked:
-        """Before the first ask: shape is (..., lengths)."""
-        return cls(*(np.zeros(shape) for _ in range(6)))
-
-    @classmethod
-    def of(cls, axis: Axis, asks: Iterable[tuple[int, float, int]]) -> Asked:
-        """Of one map, from each ask's length in tokens, hits and trials; at the axis' nearest length."""
-        made = cls.nothing(len(axis.lengths))
-        for length, hits, trials in asks:
-            made.add((axis.place(length),), np.array(hits), np.array(trials))
-        return made
-
-    def add(self, at: Any, hits: Array, trials: Array) -> None:
-        """Count asks, each with its hits of so many trials, at their places."""
-        for array, values in (
-            (self.asks, 1),
-            (self.trials, trials),
-            (self.hits, hits),
-            (self.squares, hits**2),
-            (self.sizes, trials**2),
-            (self.crosses, hits * trials),
-        ):
-            np.add.at(array, at, values)
-
-    def part(self, chosen: NDArray[np.int64]) -> Asked:
-        """Of some of the maps."""
-        return Asked(*(getattr(self, each.name)[chosen] for each in fields(self)))
-
-    def design_effect(self) -> Array:
-        """By how much haystacks differ more than chance: the variance of asks of one length over that of
-        independent trials, pooled over lengths, drawn to _PRIOR_EFFECT while little is asked, at least
-        LEAST_EFFECT (Kish 1965, Survey Sampling, section 8.2): (...)."""
-        trials = np.maximum(self.trials, 1)
-        rates = self.hits / trials
-        seen = np.maximum(self.squares - 2 * rates * self.crosses + rates**2 * self.sizes, 0)
-        expected = rates * (1 - rates) * (self.trials - self.sizes / trials)
-        prior = _PRIOR_ASKS * PLACES * 0.85 * 0.15
-        pooled = (seen.sum(-1) + prior * _PRIOR_EFFECT) / (expected.sum(-1) + prior)
-        return np.asarray(np.maximum(LEAST_EFFECT, pooled))
 
 
 @dataclass(frozen=True)
@@ -272,7 +181,8 @@ class Sought:
 
     point: None where the interval spans more than an octave, or it crawls. crawls: the likeliest curve is
     near the threshold all along such an interval, or it is rough: hits and misses repeat cell by cell. close:
-    whether the interval is as narrow as wished. effect: the design effect.
+    whether the interval is as narrow as wished. effect: the design effect. curve: (3, lengths) the fitted
+    chances, and 95 % of those drawn.
     """
 
     axis: Axis
@@ -284,6 +194,7 @@ class Sought:
     crawls: bool
     close: bool
     effect: float
+    curve: Array
     rough: bool = False
 
     @property
@@ -300,12 +211,26 @@ def sought(
     low, high = (in_tokens(axis, float(end)) for end in ends(known, asked, threshold))
     inside = np.clip([low, high], lengths[0], lengths[-1])
     wide = bool(inside[1] > 2 * inside[0])
-    chance = 1 / (1 + np.exp(-known.mode @ axis.basis.T))
+    chance, drawn = (1 / (1 + np.exp(-each @ axis.basis.T)) for each in (known.mode, known.curves))
+    curve = np.stack([chance, *np.quantile(drawn, [0.025, 0.975], axis=0)])
     along = (axis.logs >= np.log2(inside[0])) & (axis.logs <= np.log2(inside[1]))
     crawls = rough or (wide and bool(np.abs(chance[along] - threshold).max() < _NEAR))
     point = None if wide or rough else in_tokens(axis, float(known.point))
-    close = bool(is_close(known, within))
-    return Sought(axis, asked, threshold, point, low, high, crawls, close, float(known.effect), rough), known
+    state = crawls, bool(is_close(known, within)), float(known.effect), curve, rough
+    return Sought(axis, asked, threshold, point, low, high, *state), known
+
+
+def sought_in(about: Mapping[str, Any], records: Iterable[Record]) -> Sought | None:
+    """What a run that seeks knows by now; None for another, and before anything is scored."""
+    settings, records = about["settings"], list(records)
+    if settings.get("seek") is None:
+        return None
+    axis = axis_of(settings["lengths"], settings["depths"])
+    asked = asked_in(records, axis)
+    if not asked.asks.any():
+        return None
+    rough = bool(is_rough(*cells_in(records, axis)))
+    return sought(axis, asked, settings["seek"] / 100, settings["within"] / 100, rough=rough)[0]
 
 
 def in_tokens(axis: Axis, octaves: float) -> float:

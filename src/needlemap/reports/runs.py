@@ -162,14 +162,17 @@ class Run:
         draws it. curves: scores by length instead, a line a model or a family. smooth: the smoothed layer
         beside each map that has one.
         """
-        if curves:
-            return draw_curves_of([self], title=title, width=width)
         from needlemap.reports.figures.figure import draw, figure_of
+        from needlemap.reports.figures.sought import draw_sought
         from needlemap.reports.style import parse_width
 
-        runs = [load_run(path) for path in self._folders()]
+        points, runs = parse_width(width) if width else None, [load_run(path) for path in self._folders()]
+        if (drawn := draw_sought(runs, title=title, width=points)) is not None:
+            return drawn
+        if curves:
+            return draw_curves_of([self], title=title, width=width)
         figure, _ = figure_of(runs, title=title, palette=palette, style=style, smooth=smooth)
-        return draw(figure, parse_width(width) if width else None)
+        return draw(figure, points)
 
     def save(
         self,

@@ -6,15 +6,10 @@ from collections.abc import Mapping
 from math import inf, isinf
 from typing import Any
 
-import numpy as np
-
-from needlemap.maps.seek import PLACES, Sought
+from needlemap.maps.seek import Sought, sought_in
 from needlemap.records.loaded import Loaded
 from needlemap.reports.labels import length_labels, score_label
-from needlemap.settings.grid import make_grid
-from needlemap.settings.prices import Prices
-from needlemap.settings.settings import Settings
-from needlemap.text.printable import counted, dollars, printable, short
+from needlemap.text.printable import counted, printable, short
 
 
 def seek_text(run: Loaded) -> str | None:
@@ -41,8 +36,6 @@ def sought_of(run: Loaded) -> Sought | None:
     """What a run that seeks knows by now; None for another, and before anything is scored."""
     if run.about["settings"].get("seek") is None:
         return None
-    from needlemap.asking.seek import sought_in  # late: it brings all that makes prompts
-
     return sought_in(run.about, run.records)
 
 
@@ -57,6 +50,23 @@ def families_sought(suite: str, read: Mapping[str, Loaded | None]) -> str:
         known = "nothing is scored yet" if found is None else f"{length_line(found)} · {asked_line(found)}"
         lines.append(f"{name:<{wide}}  {known}")
     return printable("\n".join(lines))
+
+
+def sought_sheet(read: Mapping[str, Loaded | None], places: Mapping[str, int]) -> dict[str, Any]:
+    """The same for a page: what stands in its sheet in place of means. places: of each begun family."""
+    if not families_sought("", read):
+        return {}
+    rows = []
+    for name, run in read.items():
+        found, known = None if run is None else sought_of(run), ("nothing is scored yet", "")
+        if found is not None:
+            known = length_line(found).partition(": ")[2], asked_line(found).partition(",")[0]
+        begun = name in places
+        line, to = (list(places).index(name), ["run", places[name]]) if begun else (None, None)
+        rows.append({"to": to, "line": line, "cells": [name, *([text, None] for text in known)]})
+    said, head = f"{len(read)} families", ["Family", "Effective length", "Asked"]
+    readings = [["Sought", said, "no mean is made", "main"]]
+    return {"says": said, "readings": readings, "table": {"head": head, "rows": rows}, "lines": []}
 
 
 def length_line(found: Sought) -> str:
@@ -146,57 +156,3 @@ def seek_fields(run: Loaded) -> dict[str, Any] | None:
             if trials
         ],
     }
-
-
-def seek_plan(settings: Settings) -> dict[str, Any]:
-    """What a seek would ask: by kind of model the prompt tokens, in all a range, and a grid beside it."""
-    from needlemap.asking.seek import rehearsed
-
-    lengths = make_grid(settings.lengths, settings.depths).lengths
-    kinds = rehearsed(settings)
-    ends = [each[0] for each in kinds.values()], [each[2] for each in kinds.values()]
-    return {
-        "seek": settings.seek,
-        "within": settings.within,
-        "lengths": [lengths[0], lengths[-1]],
-        "tokens": {name: [round(each) for each in three] for name, three in kinds.items()},
-        "least": round(min(ends[0])),
-        "most": round(max(ends[1])),
-        "grid": round(15 * np.geomspace(lengths[0], lengths[-1], 15).sum()),
-        "notes": list(_NOTES),
-    }
-
-
-_NOTES = (
-    "No better than plain repeats (--repeats) for a model that holds to the end, or falls at the longest "
-    "lengths: the tokens are there anyway. With a prefix cache repeats cost a quarter, seeking two thirds.",
-    "Where hits and misses repeat cell by cell (salt and pepper) it says so and gives no point: ask a grid.",
-)
-
-
-def seek_plan_text(settings: Settings) -> str:
-    """The plan as lines."""
-    plan = seek_plan(settings)
-    names = list(plan["tokens"])
-    wide = max(map(len, names))
-    least, most = (_cost(settings, plan[end]) for end in ("least", "most"))
-    rows = [
-        f"  {name:<{wide}}  {_cost(settings, middle)} [{short(low)}, {short(high)}]"
-        for name, (low, middle, high) in plan["tokens"].items()
-    ]
-    first, last = map(in_short, plan["lengths"])
-    return "\n".join(
-        [
-            f"{settings.model} · seek {settings.seek:g} % within {settings.within:g} %, {first} to {last}, "
-            f"{PLACES} prompts a haystack",
-            f"prompt tokens asked: {least} to {most}, by what the model is like (median [10 %, 90 %]):",
-            *rows,
-            f"  {'beside it a 15 x 15 grid, once':<{wide}}  {_cost(settings, plan['grid'])}",
-            *plan["notes"],
-        ]
-    )
-
-
-def _cost(settings: Settings, tokens: float) -> str:
-    usd = Prices.of(settings).usd(round(tokens), 0, 0)
-    return short(round(tokens)) + (f" (${dollars(usd)})" if usd else "")

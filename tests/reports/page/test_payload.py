@@ -137,9 +137,10 @@ def test_an_imported_run_says_so_and_keeps_its_title(make_run, make_record):
 def test_a_smoothed_layer_is_there_only_where_it_was_asked_for(falling):
     (plain,), (smooth,) = (summary([falling], made=NOW, smooth=smooth)["runs"] for smooth in (False, True))
     assert falling.smoothed.scores
-    assert smooth["smoothed"]["line"] == falling.smoothed.line
-    assert smooth["smoothed"]["picture"].startswith("data:image/svg+xml;base64,")
-    assert {name: value for name, value in smooth.items() if name != "smoothed"} == plain
+    (beside,) = smooth["beside"]
+    assert beside["line"] == falling.smoothed.line
+    assert beside["picture"].startswith("data:image/svg+xml;base64,")
+    assert {name: value for name, value in smooth.items() if name != "beside"} == plain
 
 
 def test_a_prompt_that_cells_share_is_left_to_ask_once(make_run):

@@ -22,6 +22,8 @@ from needlemap.text.printable import printable
 
 FONT = "Liberation Sans, Arial, Helvetica, Noto Sans CJK SC, Microsoft YaHei, PingFang SC, sans-serif"
 INK, SOFT, FAINT = "#222222", "#555555", "#BBBBBB"
+ALONE, SEVERAL = 420.0, 540.0  # points across on a screen: one picture, and several
+EDGE = 3.0  # of the paper, on all sides
 TITLE, TEXT = 8.0, 7.0  # points of letters
 LINE = 1.22  # of a letter's size: from one line to the next
 SCREEN_PPI, PRINT_PPI = 144, 360

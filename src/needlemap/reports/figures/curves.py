@@ -19,7 +19,10 @@ from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
 from needlemap.reports.figures.axis import Axis, make_axis
 from needlemap.reports.figures.canvas import (
+    ALONE,
+    EDGE,
     FAINT,
+    SEVERAL,
     SOFT,
     TEXT,
     Drawing,
@@ -34,14 +37,14 @@ from needlemap.reports.figures.canvas import (
     text,
     wide,
 )
-from needlemap.reports.figures.figure import EDGE, columns_of
+from needlemap.reports.figures.figure import columns_of
 from needlemap.reports.figures.heat import (
-    TICK,
+    SCORE,
     Box,
     Mean,
     Plane,
-    Scale,
     Stroke,
+    below,
     draw_bands,
     draw_line,
     length_axis,
@@ -51,8 +54,6 @@ from needlemap.reports.figures.panels import facts, one_of, shares_in_percent
 from needlemap.reports.labels import effective_label, length_range, told_apart
 from needlemap.reports.style import LINES
 
-ALONE, SEVERAL = 420.0, 540.0  # points across on a screen
-SCORE = Scale("Score", "Score", "%", (0, 100), (0, 25, 50, 75, 100), LINES)
 DASHES = ("", "4 1.5", "1.2 1.2", "5 1.5 1 1.5")
 SHAPES = ("circle", "square", "triangle", "diamond")
 MANY, MOST = 4, 8  # lines whose bands are light, and that have bands
@@ -175,7 +176,7 @@ def _one(plots: Sequence[Plot], axis: Axis, rule: Rule, total: float, top: float
     left = EDGE + SCORE.room
     box = Box(left, top, total - EDGE - left - aside, min(0.6 * (total - aside), 260.0))
     box = box._replace(height=max(box.height, NEAR * len(names)))
-    return [*_plot(plot, axis, rule, box), *_endings(plot, axis, box, aside - 10)], _below(box)
+    return [*_plot(plot, axis, rule, box), *_endings(plot, axis, box, aside - 10)], below(box)
 
 
 def _several(
@@ -193,14 +194,9 @@ def _several(
             low = first + at + columns >= len(plots)
             parts += draw_rows(head, box.x, y) + _plot(plot, axis, rule, box, left=at == 0, low=low)
         last = first + columns >= len(plots)
-        y = _below(box) + 4 if last else box.y + box.height + 8
+        y = below(box) + 4 if last else box.y + box.height + 8
     legend, height = draw_legend([_key(curve) for curve in plots[0].curves], left, y, total - EDGE - left)
     return [*parts, *legend], y + height
-
-
-def _below(box: Box) -> float:
-    """Where an axis of lengths ends."""
-    return box.y + box.height + TICK + 2 * TEXT + 6
 
 
 def _plot(plot: Plot, axis: Axis, rule: Rule, box: Box, *, left: bool = True, low: bool = True) -> list[str]:

@@ -15,7 +15,17 @@ from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.maps.comparison import FamilyComparison
 from needlemap.maps.map import Map
 from needlemap.records.loaded import Loaded
-from needlemap.reports.figures.canvas import TEXT, Drawing, Row, draw_rows, rows, rows_height
+from needlemap.reports.figures.canvas import (
+    ALONE,
+    EDGE,
+    SEVERAL,
+    TEXT,
+    Drawing,
+    Row,
+    draw_rows,
+    rows,
+    rows_height,
+)
 from needlemap.reports.figures.heat import (
     ABOVE,
     GAP,
@@ -46,9 +56,7 @@ from needlemap.reports.figures.panels import (
 from needlemap.reports.labels import length_range, told_apart
 from needlemap.reports.paired import compare_loaded
 
-ALONE, SEVERAL = 420.0, 540.0  # points across on a screen
 LEAST = 112.0  # points across that a panel needs
-EDGE = 3.0  # of the paper, on all sides
 BETWEEN = 10.0  # panels
 STYLES = ("needlemap", *OLDER)
 

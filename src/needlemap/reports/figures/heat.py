@@ -21,7 +21,7 @@ from needlemap.reports.figures.canvas import (
     text,
     wide,
 )
-from needlemap.reports.style import colour_of
+from needlemap.reports.style import LINES, colour_of
 
 BAND = "#C9D3DF"
 LONE = 0.66  # of its cell's sides: what one trial alone fills
@@ -80,6 +80,9 @@ class Scale:
         """A tick's label; of differences with its sign."""
         signed = f"{value:+g}".replace("-", "−") if self.signed and value else f"{value:g}"
         return f"{signed}{self.unit}"
+
+
+SCORE = Scale("Score", "Score", "%", (0, 100), (0, 25, 50, 75, 100), LINES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +214,11 @@ def length_axis(axis: Axis, box: Box) -> list[str]:
     middle = box.x + box.width / 2
     name = "Length (tokens, log scale)" if axis.kind == "log" else "Length (tokens)"
     return [*drawn, text(middle, base + TICK + TEXT + ROW, name, anchor="middle")]
+
+
+def below(box: Box) -> float:
+    """Where an axis of lengths ends."""
+    return box.y + box.height + TICK + 2 * TEXT + 6
 
 
 def draw_depth_axis(panel: MapPanel, box: Box) -> list[str]:

@@ -125,7 +125,7 @@ def _sheet(sheet: Mapping[str, Any]) -> str:
 
 def _run(run: Mapping[str, Any]) -> str:
     lines = "".join(f"<p>{escape(line)}</p>\n" for line in (*run["lines"], *run["notes"], EACH))
-    lines += f"<p>{escape(run['smoothed']['line'])}</p>\n" if "smoothed" in run else ""
+    lines += "".join(f"<p>{escape(each['line'])}</p>\n" for each in run.get("beside", ()) if each["line"])
     rows = "\n".join(_list(run) if run["ragged"] else _grid(run))
     return f"<h2>{escape(run['name'])}</h2>\n{lines}<table>\n{rows}\n</table>"
 

@@ -6,8 +6,8 @@ function drawOverview(view, palette) {
   put(at("legend"), legend(view, palette));
   at("verdict").hidden = !view.difference;
   at("effective").hidden = at("lines-section").hidden = Boolean(view.difference);
-  put(at("smoothed"), smoothedNodes(view.run));
-  at("smoothed").hidden = !view.run?.smoothed;
+  put(at("beside"), besideNodes(view.run?.beside ?? []));
+  at("beside").hidden = !view.run?.beside;
   if (view.difference) put(at("verdict"), verdictNodes(view));
   else drawRun(view.run);
 }
@@ -35,12 +35,13 @@ function drawRun(run) {
   );
 }
 
-// The smoothed layer beside the raw map, or why there is none.
-function smoothedNodes(run) {
-  if (!run?.smoothed) return [];
-  const { picture, line } = run.smoothed;
-  const image = picture ? el("img", { src: picture, alt: "Smoothed map", class: "smoothed" }) : null;
-  return [image, el("figcaption", { class: "soft" }, visible(line))].filter(Boolean);
+// Pictures under the map: what was sought, the smoothed layer beside the raw map, or why there is none.
+function besideNodes(pictures) {
+  return pictures.map(({ picture, line }) => {
+    const image = picture ? el("img", { src: picture, alt: line || "What was sought", class: "beside-map" }) : null;
+    const words = line ? el("figcaption", { class: "soft" }, visible(line)) : null;
+    return el("figure", { class: "plot" }, [image, words].filter(Boolean));
+  });
 }
 
 function noteLines(note) {
@@ -60,13 +61,15 @@ function runReadings(run) {
   const [first] = run.effective;
   const soFar = goesOn() ? " so far" : "";
   const failed = totals.missing - totals.unasked;
+  const mean = [
+    `Mean of all prompts${soFar}`,
+    overall.n ? `${percent(overall.score)} %` : "not measured",
+    overallNote(overall),
+    "main",
+  ];
+  // What was asked unevenly has no mean.
   return [
-    [
-      `Mean of all prompts${soFar}`,
-      overall.n ? `${percent(overall.score)} %` : "not measured",
-      overallNote(overall),
-      "main",
-    ],
+    run.sought ? [`${run.sought.name}${soFar}`, run.sought.value, null, "main"] : mean,
     first ? [`Effective length${soFar}`, first.value, first.rule] : null,
     totals.unasked
       ? [goesOn() ? "Still to ask" : "Not asked", count(totals.unasked), `of ${restsOn(run, totals.trials)}`]

@@ -21,11 +21,14 @@ from needlemap.records.loaded import Loaded
 from needlemap.records.record import Record, costs_of, outcome_counts, outcome_lines
 from needlemap.records.run_file import outdated
 from needlemap.reports.closing import balance_lines, cache_lines, placeless_lines
+from needlemap.reports.figures.canvas import Drawing
 from needlemap.reports.figures.figure import draw, figure_of
+from needlemap.reports.figures.sought import draw_sought
 from needlemap.reports.labels import NOT_ASKED, Layout, length_labels, make_layout, row_labels
 from needlemap.reports.page.curves import by_depth, by_length, difference, effective_row
 from needlemap.reports.page.sheets import Cast, Subject, make_sheets, order_views
 from needlemap.reports.page.trials import cell_columns, share
+from needlemap.reports.seek import seek_text
 from needlemap.reports.style import CHANGES, DARK_CHANGES, PALETTE, PALETTES, palette_colours
 from needlemap.reports.summary import summary_lines
 from needlemap.secrets import hidden
@@ -78,7 +81,7 @@ def summary(
                 "name": name,
                 "notes": list(lines),
                 **_run(run, layout, rules),
-                **({"smoothed": _smoothed(run, palette)} if smooth else {}),
+                **_beside(run, palette, smooth),
             }
             for name, lines, run, layout in zip(names, said, families, layouts, strict=True)
         ],
@@ -104,14 +107,28 @@ def _run(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _smoothed(run: Loaded, palette: str | None) -> dict[str, Any]:
-    """What is said of the smoothed layer, and its picture beside the raw map as an address; none where it is
-    withheld."""
-    picture = None
-    if run.smoothed.scores:
-        svg = draw(figure_of([run], title="raw", palette=palette, smooth=True)[0]).svg
-        picture = f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
-    return {"line": run.smoothed.line, "picture": picture}
+def _beside(run: Loaded, palette: str | None, smooth: bool) -> dict[str, Any]:
+    """Pictures under the map, as addresses, with what is said of each: the smoothed layer beside the raw map,
+    or why it is withheld; what a run sought, whose lines then stand for those of means."""
+    found, drawn = list[dict[str, Any]](), draw_sought([run], title="", width=None)
+    text = seek_text(run)
+    if text is not None and drawn is not None:
+        found.append({"line": "", "picture": _address(drawn)})
+    if smooth:
+        picture = None
+        if run.smoothed.scores:
+            picture = _address(draw(figure_of([run], title="raw", palette=palette, smooth=True)[0]))
+        found.append({"line": run.smoothed.line, "picture": picture})
+    made = {"beside": found} if found else {}
+    if text is None:
+        return made
+    lines = text.splitlines()
+    name, _, value = (lines[1:] or ["effective length: not known yet"])[0].partition(": ")
+    return {**made, "lines": lines, "effective": [], "sought": {"name": name.capitalize(), "value": value}}
+
+
+def _address(drawn: Drawing) -> str:
+    return f"data:image/svg+xml;base64,{b64encode(drawn.svg.encode()).decode()}"
 
 
 def _identity(run: Loaded) -> dict[str, Any]:

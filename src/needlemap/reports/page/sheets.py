@@ -31,6 +31,7 @@ from needlemap.reports.labels import (
 from needlemap.reports.page.curves import Columns, by_length, effective_row
 from needlemap.reports.page.trials import share
 from needlemap.reports.paired import Names, compare_runs
+from needlemap.reports.seek import sought_sheet
 from needlemap.reports.summary import FAMILY_RULES, NO_MEAN, mean_length_lines, mean_of, scores_of
 from needlemap.secrets import hidden
 
@@ -249,9 +250,11 @@ def _refusals(cast: Cast, differences: Sequence[Mapping[str, Any]]) -> list[str]
 
 
 def _several(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
-    """A suite; of a check its probes, of an ab its verdict too, before the ways in which was asked."""
+    """A suite, without means where it seeks; of a check its probes, of an ab its verdict, before the ways."""
     path, read = cast.subjects[at].families.path, cast.subjects[at].read
     sheet = _suite(cast, at, rules)
+    if sought := sought_sheet(read, cast.places(at)):
+        return sheet | sought | {"curves": sheet["curves"][1:]}
     if is_regular(path / AB_FILE):
         return sheet | arms_sheet(path, read, cast.places(at))
     return sheet | (_check(cast, at, path) if is_regular(path / FILE) else {})
