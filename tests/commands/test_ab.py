@@ -192,6 +192,25 @@ def test_the_plan_says_what_it_costs_at_most_and_asks_nothing(needlemap):
     assert not any(needlemap.folder.iterdir())
 
 
+def test_each_family_and_haystack_has_a_text_of_its_own(needlemap):
+    (needlemap.folder / "two.yaml").write_text(
+        "settings: {lengths: [300], depths: [50]}\nfamilies:\n"
+        "  one: {preset: passkey}\n  two: {preset: passkey}\n"
+    )
+    arms = ("--arm", "a=baseline/bm25", "--arm", "b=baseline/bm25", "--tokenizer", "cl100k_base", "--quiet")
+    needlemap("ab", "suite:two.yaml", *arms, "--until", "8", "-o", "s", code=4)
+    prompts = [
+        record["prompt"]["sha256"] for name in ("one", "two") for record in needlemap.records(f"s/a-{name}")
+    ]
+    assert len(prompts) == len(set(prompts)) == 8
+
+
+def test_documents_as_listed_are_one_haystack_and_refused(needlemap):
+    arms = ("--arm", "a=baseline/bm25", "--arm", "b=baseline/bm25", "--tokenizer", "cl100k_base")
+    (needlemap.folder / "l.yaml").write_text("task: single\norder: listed\nlengths: [300]\n")
+    assert "order: shuffled" in needlemap("ab", "l.yaml", *arms, code=2).stderr
+
+
 def test_a_margin_is_fixed_beforehand(ab, needlemap):
     ab("baseline/bm25", "baseline/random", "--until", "8", code=4)
     arms = ("--arm", "ref=baseline/bm25", "--arm", "new=baseline/random")

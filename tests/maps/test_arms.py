@@ -106,8 +106,9 @@ def test_losses_beyond_the_margin_are_worse_and_a_few_are_not():
 
 def test_a_loss_below_the_margin_is_no_worse_however_sure():
     random = Random(1)
-    losses = [1.0 if random.random() < 0.01 else 0.0 for _ in range(5_000)]
+    losses = [1.0 if random.random() < 0.035 else 0.0 for _ in range(5_000)]
     assert judged(losses, 0.05).word == "no worse"
+    assert judged(losses, 0.01).word == "worse"
 
 
 def test_a_haystack_is_one_bet_however_many_prompts_it_made():

@@ -219,13 +219,17 @@ def _resolved(asked: Asked, arm: Arm, seed: int, name: str) -> dict[str, Resolve
     if salt := _salt(asked):
         flags["request"] = {**flags["request"], SALT: f"{salt}-{name}"}
     found = {}
-    for name, settings in asked.settle(flags).items():
+    for rank, (name, settings) in enumerate(asked.settle(flags).items()):
         if settings.mode in GRID_MODES or settings.seek is not None or settings.until:
-            raise SettingsError("ab asks haystacks one by one: leave --mode, --seek and --until RUN out.")
+            raise SettingsError("ab asks haystacks one by one: leave mode, seek and until out.")
+        if settings.order == "listed":
+            raise SettingsError(
+                "ab wants many haystacks, and documents as listed make one. Set order: shuffled"
+            )
         family = name or settings.task
         if not NAME.fullmatch(family):
             raise SettingsError(f"Family '{family}' cannot be an ab's: use letters, digits, '_' and '.'.")
-        found[family] = resolve(settings)
+        found[family] = resolve(settings.model_copy(update={"seed": seed + rank}))  # haystacks of its own
         if found[family].ready:
             raise SettingsError(f"Task '{settings.task}' has prompts of its own, and ab makes fresh ones.")
     return found

@@ -29,6 +29,7 @@ from needlemap.text.printable import counted
 
 if TYPE_CHECKING:
     from needlemap.records.loaded import Loaded
+    from needlemap.records.record import Record
 
 CODES = {"no worse": 0, "worse": 1, "undecided": 4}
 Row = tuple[str, ...]
@@ -127,7 +128,7 @@ class ArmsReport:
     def _nats_lines(self) -> list[str]:
         wire = self.tripwire
         if wire is None:
-            return ["log-probabilities: none are told by both arms"]
+            return [f"log-probabilities: none from {' and '.join(self._silent())}"]
         what = "of each answer as it was written, to the first other token, with the runner-up there"
         told = (
             f"{wire.beyond} of {wire.n} answers move by over {wire.usual:.2g} nats a token, which "
@@ -136,6 +137,14 @@ class ArmsReport:
         )
         word = "moved: look at the worst prompts" if wire.tripped else "not moved"
         return [f"log-probabilities: {word}; {told} ({what})"]
+
+    def _silent(self) -> list[str]:
+        """Which arms tell no log-probabilities; both, where they have none in common."""
+        tells = [
+            any(_tells(each.first) for each in self.found),
+            any(_tells(each.second) for each in self.found),
+        ]
+        return [name for name, told in zip(self.names, tells, strict=True) if not told] or list(self.names)
 
     def family_rows(self) -> list[Row]:
         """A row a family, and one of all: pairs, means, difference in points, lost, gained, p."""
@@ -242,6 +251,10 @@ def _sheet_row(arm: str, places: Mapping[str, int], row: Row) -> dict[str, Any]:
 
 FAMILY_HEAD = ("family", "pairs", "reference", "other", "points", "lost", "gained", "p")
 CELL_HEAD = ("family", "length", "depth", "pairs", "points", "nats")
+
+
+def _tells(record: Record | None) -> bool:
+    return record is not None and record.logprobs is not None
 
 
 def _family_row(name: str, change: FamilyChange) -> Row:
