@@ -1,38 +1,59 @@
 """Does `needlemap check` find public faults, each with the probe that is meant for it, and blame nobody else?
 
-    python benchmarks/check.py [--clean N] [--smoke]
+    python benchmarks/check.py [--clean N] [--smoke] [--no-mutants]
 
-The faults are those of tests/gallery/mutants.py, in the model in the box. Clean runs: that model as it is,
-and a reader whose answers differ now and then when it is asked again.
+The faults are those of tests/gallery/mutants.py, in the model in the box. Clean runs: that model with and
+without a cache; a reader that is wrong by chance one time in forty, so that of two equal askings one pair in
+twenty differs; and, where `.ci/servers` was run, llama-server with one slot and with four, and transformers
+serve, with the model of tests/real_servers.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 from machine import machine
 from table import rounded, show
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "gallery"))
-from mutants import BOX, MUTANTS, NOISY, asked, examined
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "real_servers"))
+from mutants import MUTANTS, SOUND, asked, examined
 
+from conftest import Served, Servers  # of tests/real_servers
+
+ROOT = Path(__file__).resolve().parents[1]
+REAL = ROOT / "tests" / "real_servers"
 QUICK = ("last-block-of-a-hit", "cut-and-told")
+TRAINED = ROOT.parent / "shared" / "data" / "tiny_retriever"
+KNOWS = {  # the one kind of fact that the model of tests/real_servers was trained to find
+    "needle": "The magic number for {city} is {number}.",
+    "question": "What is the magic number for {city}?",
+    "keywords": ["{number}"],
+    "draw": {"city": ["Berlin", "Oslo", "Paris", "Madrid", "Rome", "Lima"], "number": "1000:9999"},
+}
+MOST_REAL = 24  # clean runs of real servers
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--clean", type=int, default=200, help="Clean runs.")
     parser.add_argument("--smoke", action="store_true", help="Two mutants and two clean runs.")
+    parser.add_argument("--no-mutants", action="store_true", help="Clean runs alone.")
     options = parser.parse_args()
     chosen = [mutant for mutant in MUTANTS if not options.smoke or mutant.name in QUICK]
-    clean = 2 if options.smoke else options.clean
     rows, found, slowest = [], 0, 0.0
     with tempfile.TemporaryDirectory() as folder:
-        for mutant in chosen:
+        for mutant in [] if options.no_mutants else chosen:
             began = process_time()
             failing = [
                 each.probe for each in examined(mutant, Path(folder) / mutant.name) if each.state == "fail"
@@ -40,25 +61,75 @@ def main() -> None:
             took = process_time() - began
             slowest, found = max(slowest, took), found + (mutant.probe in failing)
             rows.append((mutant.name, mutant.probe, ", ".join(failing) or "-", f"{took:.1f}"))
-        alarms = 0
-        for number in range(clean):
-            flags = BOX if number % 10 == 0 else NOISY
-            findings = asked(flags, Path(folder) / f"clean-{number}")
-            alarms += any(each.state == "fail" for each in findings)
+        runs, alarms = clean(2 if options.smoke else options.clean, Path(folder))
     result = {
         "benchmark": "check",
-        "mutants": len(chosen),
+        "mutants": len(rows),
         "found": found,
-        "clean_runs": clean,
-        "false_alarms": alarms,
+        "clean_runs": sum(runs.values()),
+        "false_alarms": sum(alarms.values()),
         "mutant_cpu_s_most": rounded(slowest),
     }
-    notes = [
-        f"clean runs: {clean}, of which {alarms} blamed somebody; one in ten of the model in the box, the",
-        "others of a reader of which one answer in forty is wrong by chance",
-    ]
+    notes = [f"clean, {kind}: {alarms[kind]} of {count} blamed somebody" for kind, count in runs.items()]
     header = ("fault", "meant for", "found by", "CPU s")
     show("Faults of the gallery, found by check", machine(), header, rows, notes, result)
+
+
+def clean(count: int, folder: Path) -> tuple[Counter[str], Counter[str]]:
+    """Checks of servers that nothing is wrong with: how many, and how many of them blame one, by kind."""
+    runs, alarms = Counter[str](), Counter[str]()
+    with real_servers(folder) as served:
+        real = min(MOST_REAL, count // 4) if served else 0
+        for number in range(count):
+            kinds = served if number < real else SOUND
+            name = list(kinds)[number % len(kinds)]
+            flags, make = kinds[name]
+            findings = asked(flags, folder / f"clean-{number}", make=make)
+            failing = [f"{each.probe}: {each.said}" for each in findings if each.state == "fail"]
+            runs[name] += 1
+            alarms[name] += bool(failing)
+            print(
+                f"{number + 1} of {count}, {name}: {failing or 'nobody blamed'}", file=sys.stderr, flush=True
+            )
+    return runs, alarms
+
+
+@contextmanager
+def real_servers(folder: Path) -> Iterator[dict[str, tuple[Mapping[str, Any], None]]]:
+    """Flags of real servers by their names, where there are any; they end with the block."""
+    binary, llama = (os.environ.get(f"NEEDLEMAP_{name}", "") for name in ("LLAMA_SERVER", "GGUF_CONVERTER"))
+    if not binary or not TRAINED.is_dir():
+        yield {}
+        return
+    gguf, started = folder / "tiny.gguf", Servers(folder)
+    convert = [sys.executable, REAL / "convert.py", llama, TRAINED, gguf]
+    subprocess.run(list(map(str, convert)), check=True, capture_output=True)
+    served = {}
+    for slots in (1, 4):
+        size = ("-c", slots * 2048, "-np", slots, "-t", 1, "-tb", 1, "--alias", "tiny", "--jinja")
+        where = ("--host", "127.0.0.1", "--port")
+        served[f"llama-server, {slots} slots"] = started.start("tiny", binary, "-m", gguf, *size, *where)
+    python = Path(os.environ.get("NEEDLEMAP_TRANSFORMERS_PYTHON", sys.executable))
+    options = ("--device", "cpu", "--dtype", "float32", "--host", "127.0.0.1", "--port")
+    (folder / "home" / "hub").mkdir(parents=True)
+    serve = (python.with_name("transformers"), "serve", TRAINED, *options)
+    home = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "home")}
+    try:
+        served["transformers serve"] = started.start(str(TRAINED), *serve, **home)
+        yield {name: (flags_of(each), None) for name, each in served.items()}
+    finally:
+        started.end()
+
+
+def flags_of(served: Served) -> dict[str, Any]:
+    """How a check asks a server of the trained model."""
+    (Path(tempfile.gettempdir()) / "needlemap-chat.yaml").write_text(
+        'messages:\n  - {role: user, text: "{haystack}\\n\\n{question}"}\n'
+    )
+    where = {"model": f"openai/{served.model}", "base_url": served.base_url, "tokenizer": str(TRAINED)}
+    essays = {"haystack": "folder", "haystack_path": str(TRAINED.parent / "PaulGrahamEssays")}
+    template = str(Path(tempfile.gettempdir()) / "needlemap-chat.yaml")
+    return {**KNOWS, **where, **essays, "template": template, "max_answer_tokens": 20}
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def run(
 @app.command(cls=GroupedCommand)
 @model_flags
 def check(
-    max_length: arguments.MaxLength = "128k",
+    max_length: arguments.MaxLength = None,
     minutes: arguments.Minutes = None,
     load: arguments.Load = 8,
     reference: arguments.Elsewhere = "",
@@ -103,11 +103,9 @@ def check(
     if out is not None:
         _check_origin(out, trust_run)
     limited = {"limit_time": 60 * minutes} if minutes is not None else {}
-    asked = Asked(flags | limited, int(tokens(max_length)), load, reference, tuple(probe or PROBES))
-    if plan:
-        plan_check(asked, json)
-        return
-    raise typer.Exit(check_command(asked, out, json, junit))
+    most, probes = int(tokens(max_length or "128k")), tuple(probe or PROBES)
+    asked = Asked(flags | limited, most, load, reference, probes, promised=max_length is not None)
+    raise typer.Exit(plan_check(asked, json) if plan else check_command(asked, out, json, junit))
 
 
 @app.command(cls=GroupedCommand)

@@ -255,6 +255,14 @@ class OthersWalk(Walk):
         return super().ask(ids if asked is None else asked, max_answer_tokens, **more)
 
 
+class ForgetfulWalk(Walk):
+    """No fault: a server that caches nothing."""
+
+    def ask(self, ids: Ids, max_answer_tokens: int, **more: Any) -> Walked:
+        self.drop()
+        return super().ask(ids, max_answer_tokens, **more)
+
+
 class Faulty(DemoModel):
     """The model in the box with another engine, or another walk."""
 
@@ -472,27 +480,29 @@ MUTANTS = (
 )
 
 
+SOUND = {  # servers that nothing is wrong with: flags, and what makes the model where these do not
+    "with a cache": (BOX, None),
+    "without a cache": (BOX, _walk(ForgetfulWalk)),
+    "noisy": (NOISY, None),
+}
+
+
 def examined(mutant: Mutant | None, folder: Path, probes: Sequence[str] = tuple(PROBES)) -> list[Finding]:
     """What a check of a mutant finds; of the sound model without one."""
-    return asked(
-        mutant.flags if mutant else BOX,
-        folder,
-        probes,
-        "demo/retriever" if mutant and mutant.reference else "",
-        mutant,
-    )
+    if mutant is None:
+        return asked(BOX, folder, probes)
+    return asked(mutant.flags, folder, probes, "demo/retriever" if mutant.reference else "", mutant.make)
 
 
 def asked(
-    flags: Mapping[str, str],
+    flags: Mapping[str, Any],
     folder: Path,
     probes: Sequence[str] = tuple(PROBES),
     reference: str = "",
-    mutant: Mutant | None = None,
+    make: Callable[[], DemoModel] | None = None,
 ) -> list[Finding]:
     """What a check of a model finds."""
     settings = {"max_answer_tokens": 24, **flags}
     check = Check.of(Asked(settings, LONGEST, 8, reference, tuple(probes)), folder)
-    make = mutant.make if mutant and mutant.make else None
     asking = Asking(check, Face(), lambda _: None, (lambda _: make()) if make else make_model)
     return asyncio.run(asking.run())

@@ -5,9 +5,13 @@ All of the gallery, and clean runs, are asked in `benchmarks/check.py`; here one
 
 from __future__ import annotations
 
-import pytest
-from mutants import MUTANTS, examined
+import asyncio
 
+import pytest
+from mutants import BOX, LONGEST, MUTANTS, examined
+
+from needlemap.asking.check import Asked, Asking, Check
+from needlemap.asking.run import Face
 from needlemap.probes.base import ALPHA, Known, lost_tail, strata_tail, upper_tail
 from needlemap.probes.registry import PROBES, level
 
@@ -22,6 +26,15 @@ def test_a_fault_is_found_by_its_own_probe_and_shown_with_a_link(tmp_path, name)
     assert (found.probe, found.state) == (mutant.probe, "fail"), found
     assert found.worst is not None
     assert all(isinstance(each, Known) and each.link.startswith("https://") for each in found.known)
+
+
+def test_a_server_that_answers_beyond_the_context_that_it_tells_is_named(tmp_path):
+    """The model in the box refuses no length: said to take 256 tokens, it is caught at 257."""
+    told = Asked({"max_answer_tokens": 24, **BOX}, LONGEST, probes=("window",), context=LONGEST)
+    asking = Asking(Check.of(told, tmp_path / "c"), Face(), lambda _: None)
+    (found,) = asyncio.run(asking.run())
+    assert (found.probe, found.state, found.worst.length_tokens) == ("window", "fail", LONGEST + 24 + 1)
+    assert "257 of its tokens were counted" in found.said
 
 
 def test_every_mutant_is_meant_for_a_probe_that_there_is():

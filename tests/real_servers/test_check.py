@@ -7,6 +7,7 @@ import json
 import pytest
 
 pytestmark = pytest.mark.timeout(900)
+TRAINED = 256  # tokens within which the model finds every needle
 SMALL = ("--max-length", "256", "--load", "4", "--json", "-o", "c")
 
 
@@ -23,3 +24,49 @@ def states(found):
 def test_an_honest_server_passes_every_probe(llama, asking, slots):
     found = verdicts(asking, llama(slots))
     assert set(states(found).values()) == {"pass"}, found
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--cache-type-k", "q4_0", "--cache-type-v", "q4_0", "--flash-attn", "on"),
+        ("--rope-freq-base", "500000"),
+    ],
+    ids=["four-bit-cache", "rotary-base"],
+)
+def test_what_is_wrong_in_every_way_is_seen_beside_the_same_weights(llama, asking, wrong):
+    pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+    beside = ("--reference", f"hf/{asking.checkpoint}", "--probe", "reference")
+    found = verdicts(asking, llama(1, 2048, *wrong), *beside, code=1)
+    assert states(found) == {"reference": "fail"}
+    print(found["reference"]["said"])
+
+
+def test_an_honest_server_is_as_its_weights_are_elsewhere(llama, asking):
+    pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+    beside = ("--reference", f"hf/{asking.checkpoint}", "--probe", "reference")
+    found = verdicts(asking, llama(), *beside)
+    assert states(found) == {"reference": "pass"}
+    print(found["reference"]["said"])
+
+
+def test_an_honest_server_without_log_probabilities_passes_what_it_can_be_asked(transformers_serve, asking):
+    found = verdicts(asking, transformers_serve)
+    assert set(states(found).values()) == {"pass"}, found
+    assert "nats" not in found
+
+
+def test_a_context_smaller_than_promised_is_seen_without_a_reference(llama, asking):
+    found = verdicts(asking, llama(1, TRAINED), "--max-length", "512", "--probe", "window", code=1)
+    assert states(found) == {"window": "fail"}
+    assert found["window"]["said"].endswith("are refused: the context is smaller than promised")
+
+
+def test_the_last_tokens_of_a_context_are_asked_and_one_beyond_is_refused(llama, asking, needlemap):
+    found = verdicts(asking, llama(1, TRAINED), "--probe", "window")
+    assert states(found) == {"window": "pass"}
+    assert found["window"]["said"].endswith(", and a longer prompt is refused")
+    last = needlemap.records(f"c/window-{TRAINED}")
+    assert {row["prompt_tokens"] for row in last} == {TRAINED - 20 - n for n in range(8)}
+    (beyond,) = needlemap.records(f"c/beyond-{TRAINED}")
+    assert beyond["failure"] == "prompt too long"

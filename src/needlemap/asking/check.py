@@ -23,28 +23,33 @@ from needlemap.probes.registry import PROBES, examined, level
 from needlemap.probes.ways import Way, sizes_of, ways
 from needlemap.records.families import Families, begin_families, fresh_folder
 from needlemap.records.folder import RunFolder, write_json
+from needlemap.records.record import Record
 from needlemap.settings.reading import configure
-from needlemap.settings.settings import Settings
+from needlemap.settings.settings import Lender, Settings
 from needlemap.trials.build import Experiment, prepare
 from needlemap.trials.resolve import resolve
 
 SEED_BITS = 31
 ANY = "o200k_base"  # counts lengths where the model's own vocabulary is not known
 COMPARED = ("grid", "empty")  # kinds of ways that the reference is asked too
+ENDS = ("window", "beyond")  # kinds of ways whose tokens are counted as the server counts them
 LOGPROBS = ("openai", "hf", "demo")  # back ends that keep an answer's log-probabilities on request
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a check is asked to do. flags: of the model and the limits, as settings have them. most: the
-    longest length in tokens. reference: a model of the same weights, or where they are served. probes: those
-    that are wanted."""
+    longest length in tokens. promised: whether somebody says that the server takes it. context: tokens of
+    prompt and answer that the server itself says it takes. reference: a model of the same weights, or where
+    they are served. probes: those that are wanted."""
 
     flags: Mapping[str, Any]
     most: int = 128_000
     load: int = 8
     reference: str = ""
     probes: tuple[str, ...] = tuple(PROBES)
+    promised: bool = False
+    context: int | None = None
 
     def __post_init__(self) -> None:
         for name in self.probes:
@@ -80,7 +85,8 @@ class Check:
         asked, traits = _counted(asked, seed)
         first = _settled(asked, {}, seed)
         path = path or fresh_folder(first, "check")
-        plan = ways(sizes_of(asked.most, first.max_answer_tokens), asked.load, first.max_answer_tokens)
+        answer = first.max_answer_tokens
+        plan = ways(sizes_of(asked.most, answer), asked.load, answer, asked.context)
         if traits.serial:
             asked = replace(asked, probes=tuple(name for name in asked.probes if name != "load"))
             plan = tuple(_one_by_one(way) for way in plan if "load" not in way.probes)
@@ -89,9 +95,9 @@ class Check:
         plan = (plan[0], *map(_without_canary, plan[1:]))
         settled = {way.name: _settled(asked, way.settings, seed) for way in plan}
         elsewhere = {
-            f"{BESIDE}{way.name}": _settled(asked, way.settings, seed, asked.reference)
-            for way in plan
-            if asked.reference and "reference" in wanted and kind_of(way.name) in COMPARED
+            f"{BESIDE}{name}": _elsewhere(settings, asked.reference, path / name)
+            for name, settings in settled.items()
+            if "reference" in wanted and kind_of(name) in COMPARED
         }
         looks, failed = before.seen if before else ([], {})
         folder = Families(path, "check", (*settled, *elsewhere))
@@ -103,15 +109,25 @@ class Check:
         begin_families(self.folder.path, self.folder.suite, self.folder.names)
         _write(self, list(self.failed.values()))
 
-    def answers(self) -> Answers:
-        """What is on disk so far, and at which alpha it is looked at."""
+    def records(self) -> dict[str, list[Record]]:
+        """What is on disk so far, by way of asking."""
         for name in self.folder.begun:
             self.folders.setdefault(name, RunFolder(self.folder.folder(name)))
-        found = {name: list(folder.records()) for name, folder in self.folders.items()}
+        return {name: list(folder.records()) for name, folder in self.folders.items()}
+
+    def answers(self) -> Answers:
+        """A look at it, at the alpha that is left for that."""
+        found = self.records()
         size = sum(map(len, found.values()))
         if self.looks[-1:] != [size]:
             self.looks.append(size)
-        return Answers(found, level(len(self.probes), len(self.looks)))
+        return Answers(found, level(len(self.probes), len(self.looks)), self.asked.promised)
+
+    def framing(self) -> int | None:
+        """Tokens that the server counts beside those of our own count; None if not always as many."""
+        rows = [row for _, row in Answers(self.records(), 0.0).of("grid", "comb")]
+        found = {row.prompt_tokens - row.own_tokens if row.prompt_tokens else None for row in rows}
+        return found.pop() if len(found) == 1 else None
 
     def findings(self) -> list[Finding]:
         """What each probe makes of it that can."""
@@ -158,15 +174,28 @@ def worst_in(path: Path, probe: str) -> Worst:
     return worst
 
 
-def _settled(asked: Asked, own: Mapping[str, Any], seed: int, reference: str = "") -> Settings:
+def _settled(asked: Asked, own: Mapping[str, Any], seed: int) -> Settings:
     """The settings of one way of asking."""
-    flags = {**asked.flags, **own, "seed": seed}
-    if reference:
-        flags = {name: value for name, value in flags.items() if name not in ("base_url", "model_options")}
-        address = "://" in reference
-        flags |= {"base_url": reference, "model": flags["model"]} if address else {"model": reference}
-    backend = str(flags.get("model", "")).partition("/")[0]
-    return configure(None, {**({"logprobs": True} if backend in LOGPROBS else {}), **flags})
+    flags = {**asked.flags, **own, "seed": seed, "collisions": "warn"}  # they are the same in every way
+    return configure(None, {**_logprobs(str(flags.get("model", ""))), **flags})
+
+
+def _logprobs(model: str) -> dict[str, bool]:
+    return {"logprobs": True} if model.partition("/")[0] in LOGPROBS else {}
+
+
+def _elsewhere(settings: Settings, reference: str, run: Path) -> Settings:
+    """The settings with which a way's very prompts are asked of the reference."""
+    named = {name: getattr(settings, name) for name in Lender.model_fields if name != "run"}
+    address = "://" in reference
+    asker = {"base_url": reference} if address else {"model": reference, "base_url": None}
+    own: dict[str, Any] = {
+        "model_options": {},
+        "logprobs": False,
+        **_logprobs(asker.get("model") or settings.model),
+        **asker,
+    }
+    return settings.model_copy(update={**own, "prompts_of": Lender(run=str(run), **named)})
 
 
 def _write(check: Check, findings: Sequence[Finding]) -> None:
@@ -224,7 +253,12 @@ class Asking:
         for way in self.check.plan:
             if way.length_tokens != length or self.stopped or not self._needed(way):
                 continue
-            await self._take(way.name, self.check.settings[way.name], turns)
+            settings = self.check.settings[way.name]
+            if kind_of(way.name) in ENDS:
+                if (framing := self.check.framing()) is None:
+                    continue
+                settings = settings.model_copy(update={"framing_tokens": framing})
+            await self._take(way.name, settings, turns)
             beside = f"{BESIDE}{way.name}"
             if beside in self.check.elsewhere and not self.stopped:
                 await self._take(beside, self.check.elsewhere[beside], others)
@@ -236,7 +270,7 @@ class Asking:
     async def _take(self, name: str, settings: Settings, turns: Turns) -> None:
         session = Session.open(self._experiment(settings, name), self.check.folder.folder(name))
         outcome = await turns.take(name, replace(session, whole=True))
-        if outcome is not None and outcome.over:
+        if outcome is not None and outcome.over and kind_of(name) != ENDS[1]:
             self.stopped = _why(outcome)
 
     def _experiment(self, settings: Settings, name: str) -> Experiment:

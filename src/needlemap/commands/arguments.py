@@ -281,16 +281,12 @@ Until = Annotated[
         metavar="decided|PAIRS", help="Ask until there is a verdict, 20,000 pairs at most; or so many pairs."
     ),
 ]
-MaxLength = Annotated[str, typer.Option(help="The longest prompt in tokens.")]
+MaxLength = Annotated[str | None, typer.Option(help="The longest prompt, a promise; else 128k or less.")]
 Minutes = Annotated[float | None, typer.Option(help="Stop asking after so long.")]
 Load = Annotated[int, typer.Option(min=2, help="Prompts at a time where there is load.")]
-Elsewhere = Annotated[
-    str, typer.Option(metavar="MODEL|URL", help="The same weights elsewhere: hf/PATH, or a server's address.")
-]
+Elsewhere = Annotated[str, typer.Option(metavar="MODEL|URL", help="The same weights: hf/PATH, or a server.")]
 Probes = Annotated[list[str] | None, typer.Option(help="Only this probe; repeat the flag.")]
-PlanOnly = Annotated[
-    bool, typer.Option("--plan", help="Print what would be asked, way by way, and ask nothing.")
-]
+PlanOnly = Annotated[bool, typer.Option("--plan", help="Print what would be asked, and ask nothing.")]
 Length = Annotated[str | None, typer.Option(help="The cell's length in tokens.")]
 Depth = Annotated[float | None, typer.Option(help="The cell's depth in percent.")]
 FoundBy = Annotated[str | None, typer.Option(help="Of a check: the probe that found something.")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session
 from needlemap.commands.termination import terminable
 from needlemap.models.base import Model
+from needlemap.models.servers import context_told
 from needlemap.plan.order import shared_tokens, walk_order
 from needlemap.probes.base import Finding
 from needlemap.probes.registry import PROBES
@@ -33,6 +34,7 @@ PASSED, FAILED, UNDECIDED = 0, 1, 4
 
 def check_command(asked: Asked, out: Path | None, as_json: bool, junit: Path | None = None) -> int:
     """Ask, tell what each probe found; the exit code: 0 all pass, 1 one fails, 4 undecided."""
+    asked = _with_context(asked)
     check = Check.of(asked, out)
     path = check.folder.path
     if check.asked.flags.get("tokenizer") != asked.flags.get("tokenizer"):
@@ -61,15 +63,28 @@ def case_of(path: Path, finding: Finding) -> Case:
     return Case(finding.probe, finding.state, finding.said, "\n".join(lines))
 
 
+def _with_context(asked: Asked) -> Asked:
+    """The server is asked for its context, which nothing goes beyond unless somebody promised more."""
+    backend, _, name = str(asked.flags.get("model", "")).partition("/")
+    address = asked.flags.get("base_url")
+    context = context_told(str(address), name) if backend == "openai" and address else None
+    if context is None:
+        return asked
+    most = asked.most if asked.promised else min(asked.most, context)
+    if most < asked.most:
+        show(f"note: the server's context is {context:,} tokens: --max-length {context}", file=sys.stderr)
+    return replace(asked, most=most, context=context)
+
+
 def code_of(findings: Sequence[Finding]) -> int:
     """0 where all pass, 1 where one fails, else 4."""
     states = {finding.state for finding in findings}
     return FAILED if "fail" in states else PASSED if states == {"pass"} else UNDECIDED
 
 
-def plan_check(asked: Asked, as_json: bool) -> None:
+def plan_check(asked: Asked, as_json: bool) -> int:
     """What a check would ask, way by way: prompts, tokens sent, and tokens that a server computes which
-    caches prefixes; nothing is asked."""
+    caches prefixes; nothing is asked. Returns 0."""
     check = Check.of(asked)
     rows, held = list[dict[str, Any]](), list[Prompt]()
     before = 0
@@ -83,7 +98,7 @@ def plan_check(asked: Asked, as_json: bool) -> None:
     total = {name: sum(row[name] for row in rows) for name in ("prompts", "sent", "computed")}
     if as_json:
         show(json.dumps({"ways": rows, "total": total}, indent=1))
-        return
+        return PASSED
     table = Table(box=None, pad_edge=False)
     for name in ("way", "prompts", "sent", "computed"):
         table.add_column(name, justify="left" if name == "way" else "right")
@@ -91,6 +106,7 @@ def plan_check(asked: Asked, as_json: bool) -> None:
         table.add_row(row["way"], f"{row['prompts']:,}", short(row["sent"]), short(row["computed"]))
     Console().print(table)
     show("computed: by a server that caches prefixes; one that caches none computes all that is sent")
+    return PASSED
 
 
 def _computed(prompts: Sequence[Prompt]) -> int:

@@ -225,13 +225,20 @@ class WaitingDoor(_Door):
 
     def post(self, server: str, path: str, body: bytes, timeout_s: float, most: int) -> Reply:
         """A reply of at most so many bytes. Raises Unmeasured."""
+        return self._asked("POST", server, path, body, timeout_s, most)
+
+    def get(self, server: str, path: str, timeout_s: float, most: int) -> Reply:
+        """What a server tells of itself, in at most so many bytes. Raises Unmeasured."""
+        return self._asked("GET", server, path, b"", timeout_s, most)
+
+    def _asked(self, method: str, server: str, path: str, body: bytes, timeout_s: float, most: int) -> Reply:
         import httpx  # 0.1 s: only for those who ask
 
         self._client = self._client or self._opened(httpx.Client)
         until_s = monotonic() + timeout_s
         with (
             _faults(server, timeout_s),
-            self._client.stream("POST", server + path, content=body, timeout=_limits(timeout_s)) as response,
+            self._client.stream(method, server + path, content=body, timeout=_limits(timeout_s)) as response,
         ):
             read = _Body(response, most)
             if response.is_redirect:

@@ -14,7 +14,7 @@ from typing import Any
 from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
 from needlemap.http import faults
 from needlemap.http.faults import allowance
-from needlemap.http.server import Door, Reply
+from needlemap.http.server import Door, Reply, WaitingDoor, from_environment
 from needlemap.models.base import Answer, tokens
 
 _VERSIONED = re.compile(r"/v\d")
@@ -26,6 +26,8 @@ RESERVED = (
     "stream",
     "n",
 )  # asking differently is a setting of its own
+_KEY = "OPENAI_API_KEY"
+_TOLD_S, _TOLD_BYTES = 10.0, 4_000_000  # for what a server tells of itself
 Reader = Callable[[dict[str, Any], float], Answer]
 
 
@@ -134,3 +136,31 @@ def check_request(request: Mapping[str, Any]) -> None:
             raise SettingsError(
                 f"Request field '{field}' cannot be set: needlemap sets it. Remove it from 'request'."
             )
+
+
+def context_told(base_url: str, model: str) -> int | None:
+    """Tokens of prompt and answer that a server says a model takes: in its list of models (vLLM, SGLang), or
+    of itself (llama.cpp); None where it says nothing."""
+    key = from_environment(_KEY)
+    door = WaitingDoor({"authorization": f"Bearer {key}"} if key else {})
+    where = base_url.rstrip("/")
+    try:
+        listed = _told(door, where, "/models").get("data")
+        rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
+        for row in rows:
+            if row.get("id") == model and (found := tokens(row.get("max_model_len"))):
+                return found
+        itself = _told(door, _VERSIONED.sub("", where), "/props").get("default_generation_settings")
+        return tokens(itself.get("n_ctx")) or None if isinstance(itself, dict) else None
+    finally:
+        door.close()
+
+
+def _told(door: WaitingDoor, server: str, path: str) -> dict[str, Any]:
+    """A server's word; nothing where it has none."""
+    try:
+        reply = door.get(server, path, _TOLD_S, _TOLD_BYTES)
+        door.check(reply, server)
+        return door.object_in(reply, server)
+    except Unmeasured:
+        return {}

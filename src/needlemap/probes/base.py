@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from needlemap.errors import NeedlemapError
+from needlemap.errors import Failure, NeedlemapError
 from needlemap.files import is_regular, read_regular
 from needlemap.maps.cube import latest_records
 from needlemap.maps.difference import mcnemar
@@ -68,11 +68,12 @@ class Finding:
 
 
 class Answers:
-    """What was answered so far, by way of asking. level: the alpha of one probe at one look."""
+    """What was answered so far, by way of asking. level: the alpha of one probe at one look. promised:
+    whether somebody says that the server takes the longest prompts."""
 
-    def __init__(self, records: Mapping[str, Iterable[Record]], level: float) -> None:
+    def __init__(self, records: Mapping[str, Iterable[Record]], level: float, promised: bool = False) -> None:
         self.by_way = {way: list(latest_records(found)) for way, found in records.items()}
-        self.level = level
+        self.level, self.promised = level, promised
 
     def of(self, *kinds: str) -> list[tuple[str, Record]]:
         """Answers of all ways of these kinds ('cold' of 'cold-32000'), each with its way."""
@@ -81,6 +82,15 @@ class Answers:
             for way, records in self.by_way.items()
             for record in records
             if kind_of(way) in kinds and record.scored
+        ]
+
+    def refused(self, *but: str) -> list[tuple[str, Record]]:
+        """Prompts that the server found too long, but those of these kinds."""
+        return [
+            (way, record)
+            for way, records in self.by_way.items()
+            for record in records
+            if kind_of(way) not in but and record.failure == Failure.TOO_LONG and record.attempts
         ]
 
     def found(self, kind: str, key: Callable[[Record], Hashable]) -> dict[Hashable, tuple[str, Record]]:

@@ -67,6 +67,13 @@ CUT = (
         "a larger context size on the server (Ollama: num_ctx; llama.cpp: --ctx-size)",
     ),
 )
+WINDOW = (
+    _issue(
+        "marin-community/marin#7626",
+        "a context that ends before the length that was promised",
+        "a larger context size on the server, for each of its slots (Ollama: num_ctx; llama.cpp: --ctx-size)",
+    ),
+)
 DISTANCE = (
     _issue(
         "ml-explore/mlx-lm#1454",

@@ -53,6 +53,11 @@ PROBES: Mapping[str, Probe] = {
         "a prompt whose head was cut off without a word",
         within.cut,
     ),
+    "window": Probe(
+        "a context that ends before what was promised, or cuts what is longer",
+        within.window,
+        "a server that tells its context, of at most --max-length, and the model's own vocabulary",
+    ),
     "distance": Probe(
         "needles that are lost far from the question (a window, a rotary scale)",
         within.distance,

@@ -23,6 +23,7 @@ _BEFORE = {
     "warm": 2 * COMB,
     "rewarm": COMB,
 }  # tokens that the prompt before them is shorter, which warms them
+_LAST = 8  # prompts that end with the last tokens of a context
 _BEHIND = 2  # tokens of haystack behind a needle near the end, at least: a block of a cache covers both
 _SIXTEENTH = 16
 _SHORT = 24  # prompts that are as short as can be
@@ -76,15 +77,32 @@ def sizes_of(most: int, answer_tokens: int) -> tuple[int, int, int]:
     return short, round(sqrt(short * most)), most
 
 
-def ways(sizes: tuple[int, int, int], load: int, answer_tokens: int) -> tuple[Way, ...]:
-    """All ways of asking, in their order. load: prompts at a time where there is load."""
+def ways(
+    sizes: tuple[int, int, int], load: int, answer_tokens: int, context: int | None = None
+) -> tuple[Way, ...]:
+    """All ways of asking, in their order. load: prompts at a time where there is load. context: tokens of
+    prompt and answer that the server says it takes."""
     found = _short(sizes[0], answer_tokens)
     for length, counts in zip(sizes, _COUNTS, strict=True):
         found += _plain(length, counts)
         found += _combs(length, counts, length - answer_tokens - _SPARE)
         found += _warmed(length, counts)
         found += _under_load(length, counts, load)
-    return tuple(found)
+    return (*found, *_ends(sizes[-1], context, answer_tokens))
+
+
+def _ends(size: int, context: int | None, answer_tokens: int) -> list[Way]:
+    """Prompts that end with the last tokens of the server's context, and one of a token more, behind which no
+    answer has room; none where that is beyond what shall be asked, or unknown."""
+    if context is None or context > size:
+        return []
+    last = [context - number for number in reversed(range(_LAST))]
+    ends = {"window": last, "beyond": [context + answer_tokens + 1]}
+    shared = {"depths": [LATE], "repeats": 1, "concurrency": 1}
+    return [
+        Way(f"{name}-{context}", size, ("window",), {**shared, "lengths": lengths})
+        for name, lengths in ends.items()
+    ]
 
 
 def _plain(length: int, counts: Counts) -> list[Way]:

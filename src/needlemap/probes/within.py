@@ -196,6 +196,37 @@ def _left_out(record: Record, rows: Sequence[Row]) -> float:
     return 1.0 - (record.prompt_tokens / record.own_tokens) / (least.prompt_tokens / least.own_tokens)
 
 
+def window(answers: Answers) -> Finding | None:
+    """Prompts that were promised room are taken, the last tokens of the context too; a longer one is refused,
+    not cut. None where nobody knows where the context ends."""
+    refused = answers.refused("beyond")
+    if refused and answers.promised:
+        worst = worst_of(refused)
+        length = min(record.length_tokens for _, record in refused)
+        said = f"prompts of {length:,} tokens are refused: the context is smaller than promised"
+        return Finding("window", "fail", len(refused), said, worst=worst, known=known.WINDOW)
+    inside, beyond = answers.of("window"), answers.of("beyond")
+    if beyond:
+        ((way, record),) = beyond[:1]
+        counted = "nothing" if record.prompt_tokens is None else f"{record.prompt_tokens:,}"
+        said = (
+            f"a prompt longer than the context is answered, not refused; {counted} of its tokens were counted"
+        )
+        return Finding("window", "fail", 1, said, worst=worst_of([(way, record)]), known=known.CUT)
+    if not inside:
+        return None
+    missed, others = [row for row in inside if not hit(row[1])], answers.of("comb")
+    p = more_often(len(missed), len(inside), sum(not hit(row) for _, row in others), len(others))
+    said = f"{len(missed)} of {len(inside)} missed at the end of the context"
+    if missed and p <= answers.level:
+        effect = len(missed) / len(inside)
+        worst = worst_of(missed)
+        return Finding("window", "fail", len(inside), said, effect, p=p, worst=worst, known=known.WINDOW)
+    able: State = "pass" if share_of(row for _, row in inside) >= LEAST_HITS else "undecided"
+    over = ", and a longer prompt is refused" if answers.refused() else ""
+    return Finding("window", able, len(inside), f"{said}{over}", p=p)
+
+
 def distance(answers: Answers) -> Finding:
     """Is what is far found as what is near? Where it is not, model and server cannot be told apart."""
     rows = answers.of("grid")
