@@ -10,7 +10,7 @@ from needlemap.records.loaded import load_run
 from needlemap.reports.page.payload import summary
 
 GIVEN = {"lengths": [1000], "depths": [0, 100], "max_answer_tokens": 64, "quiet": True}
-TOLD = "unreadable: 2/2 = 100.0 % [34.2, 100.0] of the answers"
+TOLD = "unreadable: 2/2 = 100.0 % [33.1, 100.0] of the answers"
 
 
 def test_an_unreadable_answer_is_told_on_the_terminal_the_page_and_in_tables(tmp_path, typed):

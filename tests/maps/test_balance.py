@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from needlemap.maps.clusters import cluster_mean
 from needlemap.maps.cube import prompts_of
 from needlemap.maps.intervals import wilson
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
@@ -42,6 +43,23 @@ def rows(found: int, there: int, rejected: int, not_there: int, named: int = 0) 
     return [*present, *absent]
 
 
+def test_rates_of_haystacks_that_differ_have_wider_intervals_as_means_do():
+    """Ten haystacks of eight: every answer of half of them right, or half of the answers of each."""
+    half = [(repeat, float(repeat % 2)) for repeat in range(10) for _ in range(8)]
+    alike = [(repeat, float(at % 2)) for repeat in range(10) for at in range(8)]
+    clustered, single = Rate.of(half), Rate.of(alike)
+    assert (clustered.share, single.share) == (0.5, 0.5)
+    assert (single.low, single.high) == pytest.approx(wilson(40, 80))
+    assert clustered.high - clustered.low > 2 * (single.high - single.low)
+    made = cluster_mean(np.array([[float(repeat % 2)] * 8 for repeat in range(10)]))
+    assert (clustered.low, clustered.high) == pytest.approx((made.low, made.high))
+
+
+def test_few_haystacks_are_taken_to_agree_a_little():
+    one = Rate.of([(0, 1.0)] * 15 + [(0, 0.0)] * 5)
+    assert one.high - one.low > wilson(15, 20)[1] - wilson(15, 20)[0]
+
+
 def balance_of(records: list[Record]) -> Balance | None:
     return balance(prompts_of(records))
 
@@ -51,13 +69,13 @@ def test_it_is_the_mean_of_both_rates_however_many_each_has():
     assert made is not None
     assert made.accuracy[0] == pytest.approx((0.9 + 0.75) / 2)
     assert (made.false.hits, made.false.n, made.named) == (5, 20, 3)
-    assert (made.false.low, made.false.high) == pytest.approx(wilson(5, 20))
+    assert (made.false.low, made.false.high) == pytest.approx((1 - made.rejected.high, 1 - made.rejected.low))
 
 
 def test_its_interval_adds_both_rates_distances_in_squares():
     made = balance_of(rows(9, 10, 15, 20))
     assert made is not None
-    (low1, high1), (low2, high2) = wilson(9, 10), wilson(15, 20)
+    low1, high1, low2, high2 = made.found.low, made.found.high, made.rejected.low, made.rejected.high
     share, low, high = made.accuracy
     assert low == pytest.approx(share - np.hypot(0.9 - low1, 0.75 - low2) / 2)
     assert high == pytest.approx(share + np.hypot(high1 - 0.9, high2 - 0.75) / 2)
@@ -117,8 +135,8 @@ def test_what_was_made_up_counts_apart_from_what_the_text_holds():
 
 def test_the_lines_of_a_report():
     assert balance_lines(prompts_of(rows(9, 10, 15, 20, named=3))) == [
-        "balanced accuracy: 82.5 [63.8, 90.5], the mean of two rates: found where it was there 9/10 = 90.0 "
-        "[59.6, 98.2], denied where it was not 15/20 = 75.0 [53.1, 88.8]",
-        "false answers: 5/20 = 25.0 [11.2, 46.9]; 3 of them took what the text holds instead, 0 made a "
+        "balanced accuracy: 82.5 [58.4, 91.9], the mean of two rates: found where it was there 9/10 = 90.0 "
+        "[52.7, 98.6], denied where it was not 15/20 = 75.0 [44.6, 91.8]",
+        "false answers: 5/20 = 25.0 [8.2, 55.4]; 3 of them took what the text holds instead, 0 made a "
         "value up",
     ]

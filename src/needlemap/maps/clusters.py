@@ -7,6 +7,7 @@ go below: seen where a run was made twice, and where one run asked a prompt more
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
@@ -100,6 +101,17 @@ def cluster_mean(scores: Array) -> ClusterMean | None:
     effect = None if error is None else max(1.0, error**2 / plain) if plain > 1e-12 else 1.0
     low, high = effective_wilson(score, n, effect or assumed_effect(counts), clusters)
     return ClusterMean(score, n, clusters, error, effect, low, high)
+
+
+def rate_of(scored: Iterable[tuple[int, float]]) -> ClusterMean | None:
+    """The mean of scores, each with the number of its haystack; None without any."""
+    found: dict[int, list[float]] = defaultdict(list)
+    for haystack, score in scored:
+        found[haystack].append(score)
+    if not found:
+        return None
+    most = max(map(len, found.values()))
+    return cluster_mean(np.array([[*each, *[np.nan] * (most - len(each))] for each in found.values()]))
 
 
 def assumed_effect(counts: Array, correlation: float = ASSUMED) -> float:

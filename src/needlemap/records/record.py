@@ -21,7 +21,6 @@ from pydantic import (
     model_validator,
 )
 
-from needlemap.maps.intervals import wilson
 from needlemap.models.base import Logprobs, logprobs_kept
 from needlemap.scorers.base import FIRST_RULE
 from needlemap.settings.prices import summed
@@ -287,7 +286,6 @@ NOT_MEASURED = "not measured"  # an imported trial without a score
 
 _REFUSALS = ("refusal", "content_filter")
 _CUTS = ("length", "max_tokens", "model_context_window_exceeded")
-_TOLD = {"cut off": (ANSWER_SPENT, THINKING_SPENT), "unreadable": (UNREADABLE,)}  # with its share
 
 
 def outcome_of(record: Record) -> str:
@@ -307,23 +305,3 @@ def outcome_counts(records: Iterable[Record]) -> dict[str, int]:
     found = Counter(record.outcome for record in records)
     names = [*THE_MODELS, *sorted(set(found).difference(THE_MODELS))]
     return {name: found[name] for name in names if found[name]}
-
-
-def outcome_lines(counts: Mapping[str, int], skipped: int = 0) -> list[str]:
-    """What a report says of outcomes: nothing where every trial was simply scored.
-
-    >>> outcome_lines({"scored": 17, "answer budget spent": 3, "timed out": 1}, skipped=4)[0]
-    'outcomes: 17 scored · 3 answer budget spent · 1 timed out · 4 skipped by budget'
-    """
-    whole = {**counts, **({SKIPPED: skipped} if skipped else {})}
-    if set(whole) <= {SCORED}:
-        return []
-    lines = ["outcomes: " + " · ".join(f"{count} {name}" for name, count in whole.items())]
-    answers = sum(counts.get(name, 0) for name in THE_MODELS)
-    for said, names in _TOLD.items():
-        found = sum(counts.get(name, 0) for name in names)
-        if found and (interval := wilson(found, answers)):
-            low, high = (f"{100 * end:.1f}" for end in interval)
-            share = f"{found}/{answers} = {100 * found / answers:.1f} % [{low}, {high}] of the answers"
-            lines.append(f"{said}: {share}")
-    return lines

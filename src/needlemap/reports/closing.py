@@ -14,12 +14,23 @@ from math import sqrt
 from statistics import median
 from typing import Any
 
+from needlemap.maps.clusters import rate_of
 from needlemap.maps.cube import AskedPrompt
-from needlemap.maps.intervals import wilson
 from needlemap.records.folder import RunFolder, scorer_of
 from needlemap.records.loaded import kept, load_run
-from needlemap.records.record import Record, costs_of, outcome_counts, outcome_lines
-from needlemap.records.run_file import outdated, ruled
+from needlemap.records.record import (
+    ANSWER_SPENT,
+    REFUSED,
+    SCORED,
+    SKIPPED,
+    THE_MODELS,
+    THINKING_SPENT,
+    UNREADABLE,
+    Record,
+    costs_of,
+    outcome_counts,
+)
+from needlemap.records.run_file import one_haystack, outdated, ruled
 from needlemap.reports.labels import interval_label, score_label
 from needlemap.settings.prices import summed
 from needlemap.settings.settings import LEAST_FRAMING
@@ -45,10 +56,36 @@ def ended_lines(folder: RunFolder) -> list[str]:
         *(f"note: {note}" for note in folder.left_out.notes()),
         *outdated(str(folder.path), about),
         *placeless_lines(about, records),
-        *balance_lines(run.prompts),
+        *balance_lines(run.prompts, one=one_haystack(about)),
         *closed_book_lines(folder),
-        *outcome_lines(outcome_counts(records), skipped),
+        *outcome_lines(records, skipped, one=one_haystack(about)),
     ]
+
+
+_TOLD = {  # with their shares
+    "refused": (REFUSED,),
+    "cut off": (ANSWER_SPENT, THINKING_SPENT),
+    "unreadable": (UNREADABLE,),
+}
+
+
+def outcome_lines(records: Sequence[Record], skipped: int = 0, *, one: bool = False) -> list[str]:
+    """What a report says of outcomes: nothing where every trial was simply scored. Shares of answers have
+    intervals over haystacks, as means do. one: whether all repeats have one haystack."""
+    counts = outcome_counts(records)
+    whole = {**counts, **({SKIPPED: skipped} if skipped else {})}
+    if set(whole) <= {SCORED}:
+        return []
+    lines = ["outcomes: " + " · ".join(f"{count} {name}" for name, count in whole.items())]
+    answered = [record for record in records if record.outcome in THE_MODELS]
+    for said, names in _TOLD.items():
+        found = [(0 if one else record.repeat, float(record.outcome in names)) for record in answered]
+        rate = Rate.of(found)
+        if rate is not None and rate.hits:
+            low, high = (f"{100 * end:.1f}" for end in (rate.low, rate.high))
+            share = f"{rate.hits:g}/{rate.n} = {100 * rate.share:.1f} % [{low}, {high}] of the answers"
+            lines.append(f"{said}: {share}")
+    return lines
 
 
 def closed_book_lines(folder: RunFolder) -> list[str]:
@@ -73,9 +110,10 @@ def said(records: Iterable[Record]) -> list[str]:
     return [f"{line}: {named}{more}. Hide something that nobody can know: their scores prove nothing."]
 
 
-def balance_lines(prompts: Iterable[AskedPrompt]) -> list[str]:
-    """Balanced accuracy and false answers; nothing for a run whose questions always have an answer."""
-    found = balance(prompts)
+def balance_lines(prompts: Iterable[AskedPrompt], *, one: bool = False) -> list[str]:
+    """Balanced accuracy and false answers; nothing for a run whose questions always have an answer. one:
+    whether all repeats have one haystack."""
+    found = balance(prompts, one=one)
     if found is None:
         return []
     share, low, high = found.accuracy
@@ -100,7 +138,7 @@ def placeless_lines(about: Mapping[str, Any], records: Iterable[Record]) -> list
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """hits of n, with the 95 % Wilson interval."""
+    """hits of n, with its 95 % interval over haystacks, as means have it."""
 
     hits: float
     n: int
@@ -108,10 +146,12 @@ class Rate:
     high: float
 
     @classmethod
-    def of(cls, scores: list[float]) -> Rate | None:
-        """Their mean; None without any."""
-        interval = wilson(sum(scores), len(scores))
-        return None if interval is None else cls(sum(scores), len(scores), *interval)
+    def of(cls, scored: Sequence[tuple[int, float]]) -> Rate | None:
+        """The mean of scores, each with its haystack's number; None without any."""
+        mean = rate_of(scored)
+        if mean is None or mean.low is None or mean.high is None:
+            return None
+        return cls(sum(score for _, score in scored), mean.n, mean.low, mean.high)
 
     @property
     def share(self) -> float:
@@ -146,7 +186,7 @@ class Balance:
     def accuracy(self) -> tuple[float, float, float]:
         """Half of the sum of both rates, which no constant answer lifts above one half; low, high.
 
-        Interval by adding the rates' distances to their Wilson ends in squares (Newcombe 1998, Statistics in
+        Interval by adding the rates' distances to their ends in squares (Newcombe 1998, Statistics in
         Medicine 17:873, method 10; Zou and Donner 2008, Statistics in Medicine 27:1693).
         """
         share = (self.found.share + self.rejected.share) / 2
@@ -156,16 +196,16 @@ class Balance:
         return share, max(0.0, share - below), min(1.0, share + above)
 
 
-def balance(prompts: Iterable[AskedPrompt]) -> Balance | None:
+def balance(prompts: Iterable[AskedPrompt], *, one: bool = False) -> Balance | None:
     """That of a run; None where its questions were not of both kinds. Each prompt counts once."""
-    scores: dict[bool, list[float]] = {True: [], False: []}
+    scores: dict[bool, list[tuple[int, float]]] = {True: [], False: []}
     named = invented = 0
     for prompt in prompts:
         told = [record for record in prompt.records if _why(record, "present") is not None]
         known = AskedPrompt(prompt.places, tuple(told)).score
         if known is not None:
             present = bool(_why(told[0], "present"))
-            scores[present].append(known)
+            scores[present].append((0 if one else prompt.places[0][0], known))
             named += not present and bool(_why(told[0], "decoys"))
             invented += not present and bool(_why(told[0], "invented"))
     found, rejected = Rate.of(scores[True]), Rate.of(scores[False])

@@ -18,9 +18,9 @@ from needlemap.maps.cube import Cube
 from needlemap.maps.effective import RULES, effective_length, parse_rule
 from needlemap.maps.map import Map
 from needlemap.records.loaded import Loaded
-from needlemap.records.record import Record, costs_of, outcome_counts, outcome_lines
+from needlemap.records.record import Record, costs_of
 from needlemap.records.run_file import outdated
-from needlemap.reports.closing import balance_lines, cache_lines, placeless_lines
+from needlemap.reports.closing import balance_lines, cache_lines, outcome_lines, placeless_lines
 from needlemap.reports.figures.canvas import Drawing
 from needlemap.reports.figures.figure import draw, figure_of
 from needlemap.reports.figures.sought import draw_sought
@@ -92,7 +92,8 @@ def summary(
 def _run(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str, Any]:
     cube = run.cube
     lines = summary_lines(cube, rules)
-    ended = [*balance_lines(run.prompts), *outcome_lines(outcome_counts(run.records))]
+    one = run.cube.one_haystack
+    ended = [*balance_lines(run.prompts, one=one), *outcome_lines(run.records, one=one)]
     return {
         **_identity(run),
         **_axes(run.map, layout),
