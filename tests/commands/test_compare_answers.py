@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -35,9 +36,9 @@ def compare(runs, typed) -> Callable[..., Any]:
     return lambda *arguments, code=0: typed("compare", *arguments, code=code, folder=runs.folder)
 
 
-def copied(folder: Path, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """A copy of the run `a` with changed records."""
-    for file in Path(shutil.copytree(folder / "a", folder / name)).glob("records-*.jsonl"):
+def copied(folder: Path, name: str, change: Callable[[dict[str, Any]], Any], of: str = "a") -> None:
+    """A copy of a run with changed records."""
+    for file in Path(shutil.copytree(folder / of, folder / name)).glob("records-*.jsonl"):
         lines = [json.dumps(change(json.loads(line))) for line in file.read_text("utf-8").splitlines()]
         file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
@@ -46,6 +47,13 @@ def changed_end(record: dict[str, Any]) -> str:
     """The answer, at 900 tokens with another last word."""
     answer: str = record["answer"]
     return f"{answer[:-1]}!" if record["length_tokens"] == 900 else answer
+
+
+def unlikelier(record: dict[str, Any]) -> dict[str, Any]:
+    """A record whose answer's tokens are 0.25 nats less likely each."""
+    scorer = record["scorer"] | {"native": record["scorer"]["native"] - 0.25}
+    nats = [each - 0.25 for each in record["logprobs"]["nats"]]
+    return record | {"scorer": scorer, "logprobs": record["logprobs"] | {"nats": nats}}
 
 
 def silenced(record: dict[str, Any]) -> dict[str, Any]:
@@ -127,6 +135,21 @@ def test_a_run_made_again_shows_its_noise_and_one_with_another_label_does_not(ru
     for labels in (["f16"], ["f16", "f16"], ["a", "b", "c"]):
         given = [part for label in labels for part in ("--label", label)]
         assert "--label names both runs, differently" in compare("a", "ends", *given, code=2).stderr
+
+
+def test_log_probabilities_of_answers_that_were_given_are_compared_in_nats(runs, compare):
+    """As shares, a random model's 0.7 nats are 0.0 points."""
+    asked = ("--model", "demo/retriever", "--scorer", "logprob", "--lengths", "140", "--depths", "0,100")
+    runs("run", *asked, "--max-answer-tokens", "24", "--quiet", "-o", "given")
+    copied(runs.folder, "unlikelier", unlikelier, of="given")
+    said = compare("given", "unlikelier").stdout
+    assert "answers: none, the models were given them" in said
+    assert re.search(r"log-probability of 2 equal answers, B - A in nats a token: mean -0\.25", said)
+    found = json.loads(compare("given", "unlikelier", "--json").stdout)["answers"]["nats"]
+    assert found["n"] == 2
+    assert found["largest"] == pytest.approx(-0.25, abs=1e-6)
+    refused = compare("given", "unlikelier", "--fail-if-answers-differ", "0", code=2).stderr
+    assert "needs answers, and the first run has none" in refused
 
 
 def test_the_page_shows_them_too(runs):

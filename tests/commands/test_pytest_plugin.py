@@ -128,7 +128,7 @@ def test_what_cannot_be_asked_fails_in_words(tests):
     missing = tests(claim.format("none"), *BM25)
     assert "needlemap: No run at 'golden/none'" in missing
     ended = tests(claim.format("bm25"), "--needle-command", "sh -c 'echo no such weights; exit 3' {port}")
-    assert "The command ended with 3 before it served.\nno such weights" in ended
+    assert "The command ended before it answered. It said: no such weights" in ended
     absent = tests(claim.format("bm25"), "--needle-command", "no-such-server {port}")
     assert "'no-such-server' cannot be started: No such file or directory." in absent
     portless = tests(claim.format("bm25"), "--needle-command", "my-server")

@@ -1,6 +1,6 @@
-"""A server that a command starts for as long as it is asked, and the names of the models that one serves.
+"""Servers that a command starts for as long as they are asked, and the names of the models that one serves.
 
-The command is the user's, as typed: it is never read from a run's folder.
+A command is the user's, as typed: it is never read from a run's folder.
 """
 
 from __future__ import annotations
@@ -11,29 +11,30 @@ import shlex
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
+from time import monotonic, sleep
+from typing import IO
 from urllib.parse import urlsplit
 
 from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.files import open_regular
 from needlemap.http.server import NO_KEY, check_address, key_of
 from needlemap.secrets import scrub
 
 PORT = "{port}"
-WITHIN_S = 900.0  # for a server to load its weights
-_EVERY_S, _ASKED_S, _ENDED_S = 0.1, 5.0, 30.0
+STARTS_S = 1_800.0  # in which a server must be there: large weights load slowly
+_LOOK_S, _ASKED_S, _ENDS_S = 0.25, 5.0, 15.0
 _MOST_BYTES = 2**20  # of a list of models
-_TOLD = 2_000  # of the log's end
+_SAID = 600  # characters of a log that an error shows
 
 
 @contextmanager
-def started(
-    command: str, log: Path, base_url: str | None = None, within_s: float = WITHIN_S
-) -> Iterator[str]:
-    """Start a server and wait until it answers; its base URL. It ends with the block, its children too.
+def started(command: str, log: Path, base_url: str | None = None) -> Iterator[str]:
+    """Start a server and wait until it answers; its base URL. It ends with the block.
 
     command: with {port}, which becomes a free one. base_url: by default http://127.0.0.1:{port}/v1. Raises
     NeedlemapError where it ends or does not answer in time, with the end of its log.
@@ -43,45 +44,58 @@ def started(
     port = str(free_port())
     url = (base_url or f"http://127.0.0.1:{PORT}/v1").replace(PORT, port)
     check_address(url)
-    typed = [part.replace(PORT, port) for part in shlex.split(command)]
-    with log.open("wb") as output:
-        try:
-            process = subprocess.Popen(
-                typed, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-            )
-        except OSError as error:
-            raise NeedlemapError(f"'{typed[0]}' cannot be started: {error.strerror}.") from None
-    try:
-        _wait(process, url, log, time.monotonic() + within_s)
+    words = [part.replace(PORT, port) for part in shlex.split(command)]
+    with log.open("wb") as output, running(words, output) as process:
+        wait(process, partial(_is_up, url), "The command", log)
         yield url
+
+
+@contextmanager
+def running(words: Sequence[str], output: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process, which ends with the block, and what it has started with it. Raises SettingsError."""
+    try:
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    except OSError as error:
+        raise SettingsError(f"'{words[0]}' cannot be started: {error.strerror}.") from None
+    try:
+        yield process
     finally:
         _end(process)
 
 
-def _wait(process: subprocess.Popen[bytes], url: str, log: Path, until_s: float) -> None:
-    """Until it answers and says that it is healthy, where it says anything of that."""
-    root = url.removesuffix("/v1")
-    while _status(f"{url}/models")[0] != 200 or _status(f"{root}/health")[0] not in (200, 404):
+def wait(process: subprocess.Popen[bytes], answers: Callable[[], bool], name: str, log: Path) -> None:
+    """Until a server answers. Raises NeedlemapError where it ended before, or does not in time."""
+    until_s = monotonic() + STARTS_S
+    while not answers():
         if process.poll() is not None:
-            raise NeedlemapError(
-                f"The command ended with {process.returncode} before it served.\n{_tail(log)}"
-            )
-        if time.monotonic() > until_s:
-            raise NeedlemapError(f"Nothing answered at {url} in time.\n{_tail(log)}")
-        time.sleep(_EVERY_S)
+            raise NeedlemapError(f"{name} ended before it answered. It said: {_last(log)}")
+        if monotonic() > until_s:
+            raise NeedlemapError(f"{name} does not answer after {STARTS_S:,.0f} seconds.")
+        sleep(_LOOK_S)
+
+
+def _is_up(url: str) -> bool:
+    """Whether a server lists its models, and is healthy where it says anything of that."""
+    root = url.removesuffix("/v1")
+    return _status(f"{url}/models")[0] == 200 and _status(f"{root}/health")[0] in (200, 404)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and what it started; kill what does not."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(_ENDED_S)
+            process.wait(_ENDS_S)
+            return
 
 
-def _tail(log: Path) -> str:
-    return scrub(log.read_text("utf-8", "replace")[-_TOLD:])
+def _last(log: Path) -> str:
+    """The end of what a server said."""
+    with open_regular(log) as file:
+        file.seek(max(0, log.stat().st_size - _SAID))
+        return scrub(file.read(_SAID).decode("utf-8", "replace").strip()) or "nothing"
 
 
 def free_port() -> int:

@@ -23,7 +23,8 @@ def answers_line(found: Sequence[AnswerPairs]) -> str:
     """How many answers are the same, over all families."""
     n, differing = sum(each.n for each in found), sum(each.differing for each in found)
     if not n:
-        return "answers: none of A to compare with"
+        given = any(each.nats for each in found)
+        return f"answers: none, {'the models were given them' if given else 'A has none'}"
     silent = sum(each.unanswered for each in found)
     untold = f", {silent} of them without an answer of B" if silent else ""
     share = f" ({score_label(differing / n)} %{untold})" if differing else ""
@@ -31,14 +32,14 @@ def answers_line(found: Sequence[AnswerPairs]) -> str:
 
 
 def answers_lines(found: AnswerPairs, shown: int = SHOWN) -> list[str]:
-    """The first answers that differ, in the order in which B was asked, where they do, and nats."""
+    """The first answers that differ, in the order in which B was asked, and where they do."""
     lines = [f"first answers that differ, in the order asked ({min(shown, found.differing)} shown):"]
     for each in found.changed[:shown]:
         lines += _changed_lines(each)
     by_length = {label: found.by_length[at] for at, label in length_labels([*found.by_length]).items()}
     by_depth = {label: found.by_depth[at] for at, label in depth_labels([*found.by_depth]).items()}
     lines += [f"differ by length: {_counts(by_length)}", f"differ by depth: {_counts(by_depth)}"]
-    return (lines if found.changed else []) + _nats_lines(found.nats)
+    return lines if found.changed else []
 
 
 def place_label(place: Place) -> str:
@@ -81,7 +82,8 @@ def _counts(found: Mapping[str, tuple[int, int]]) -> str:
     return ", ".join(f"{label} {differing} of {n}" for label, (n, differing) in found.items())
 
 
-def _nats_lines(nats: NatsChange | None) -> list[str]:
+def nats_lines(nats: NatsChange | None) -> list[str]:
+    """How far log-probabilities moved; nothing where none were kept."""
     if nats is None:
         return []
     return [

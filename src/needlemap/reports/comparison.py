@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from needlemap.reports.answers import SHOWN, answers_counts, answers_json, answers_line, answers_lines
+from needlemap.reports.answers import (
+    SHOWN,
+    answers_counts,
+    answers_json,
+    answers_line,
+    answers_lines,
+    nats_lines,
+)
 from needlemap.reports.labels import (
     depth_labels,
     floor_label,
@@ -54,13 +61,14 @@ def comparison_text(comparison: Comparison, names: Names, answers: bool = False)
 
 
 def answers_text(comparison: Comparison, whole: bool) -> list[str]:
-    """How many answers are the same; whole: and of each family, which differ."""
+    """How many answers are the same, and how far they moved in nats; whole: and which differ, by family."""
     if not comparison.answers:
         return []
     lines = [answers_line(comparison.answers)]
-    for name, each in comparison.families.items() if whole else ():
-        found = answers_lines(each.answers) if each.answers else []
-        lines += [f"{name}:", *found] if name and found else found
+    for name, each in comparison.families.items():
+        if each.answers is not None:
+            found = [*(answers_lines(each.answers) if whole else ()), *nats_lines(each.answers.nats)]
+            lines += [f"{name}:", *found] if name and found else found
     return lines
 
 
