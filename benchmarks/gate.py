@@ -186,10 +186,10 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Errors and pairs of the sequential gate, by simulation.")
     parser.add_argument("--runs", type=int, default=4_000, help="simulated runs a condition")
-    parser.add_argument("--smoke", action="store_true", help="60 runs, and nothing is asserted")
+    parser.add_argument("--smoke", action="store_true", help="15 runs, and nothing is asserted")
     options = parser.parse_args()
     if options.smoke:
-        options.runs = 60
+        options.runs = 15
     return options
 
 

@@ -153,8 +153,7 @@ def whole(folder: Path, made: Experiment) -> list[list[int]]:
     return [[int(number) for span in each for number in span.ids] for each in spans]
 
 
-@pytest.mark.parametrize("template", [CHATML, PLAIN])
-@pytest.mark.parametrize("language", ["english", "chinese"])
+@pytest.mark.parametrize(("template", "language"), [(CHATML, "english"), (PLAIN, "chinese")])
 @pytest.mark.parametrize("kind", MAKERS)
 def test_the_ids_are_those_of_the_whole_text(
     folders: Folders, kind: str, language: str, template: str
@@ -177,7 +176,7 @@ def framing(folder: Path, made: Experiment) -> int:
     return Counter(len(ids) - trial.prompt.tokens for ids, trial in added).most_common(1)[0][0]
 
 
-@pytest.mark.parametrize("mode", ["exact", "bins", "lattice", "single", "cold"])
+@pytest.mark.parametrize("mode", ["exact", "bins"])  # the others: test_so_they_are_in_every_mode
 @pytest.mark.parametrize("kind", ["byte_level", "llama_3", "llama_2"])
 def test_a_model_here_and_a_server_of_it_are_asked_the_same(folders: Folders, kind: str, mode: str) -> None:
     """Lengths of one were sums of spans, those of the other counts of texts, a word or two apart."""

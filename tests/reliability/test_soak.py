@@ -1,6 +1,6 @@
-"""A long run keeps its memory and its descriptors: 20,000 trials in CI, two thousand by default.
+"""A long run keeps its memory and its descriptors: 20,000 trials in CI, 800 by default.
 
-NEEDLEMAP_SOAK: how many trials (2,000). Memory is compared with what it was after the first tenth.
+NEEDLEMAP_SOAK: how many trials (800). Memory is compared with what it was after the first tenth.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-TRIALS = int(os.environ.get("NEEDLEMAP_SOAK", "2000"))
+TRIALS = int(os.environ.get("NEEDLEMAP_SOAK", "800"))
 SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 
 

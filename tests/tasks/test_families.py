@@ -483,12 +483,12 @@ TOLD = {  # tasks whose texts are given
 def test_in_short_prompts_of_either_language_needles_stand_between_two_sentences_too(name, language):
     """Where no sentence ended for 50 tokens, they once stood inside one; at depth 100 behind half of one."""
     given = {**(FAMILIES[name].given if name in FAMILIES else TOLD[name]), "language": language}
-    grid = {"lengths": [600, 1000, 2000], "depths": "0:100:11", "max_answer_tokens": 20}
+    grid = {"lengths": [600, 1000], "depths": "0:100:11", "max_answer_tokens": 20}
     for mode in ("exact", "bins", "lattice"):
         chosen = configure(None, {**given, **grid, "tokenizer": "cl100k_base", "mode": mode})
         trials = prepare(chosen).trials
         assert [trial.cell for trial in trials if not between(trial, _ENDS)] == []
-        assert sum(len(trial.places) for trial in trials) == 33 or mode == "lattice"
+        assert sum(len(trial.places) for trial in trials) == 22 or mode == "lattice"
 
 
 @every_family
@@ -520,9 +520,9 @@ def test_no_value_of_a_prompt_stands_in_it_twice(name):
 
 
 @every_family
-@pytest.mark.parametrize("mode", ["exact", "bins", "lattice", "single", "cold"])
+@pytest.mark.parametrize("mode", ["bins", "lattice", "cold"])  # `single` asks what `exact` does, above
 def test_every_plan_mode_asks_what_the_oracle_can_answer(name, mode):
-    experiment, family = made(name, lengths=[900, 1200, _LONGEST], mode=mode, repeats=1), FAMILIES[name]
+    experiment, family = made(name, lengths=[900, _LONGEST], mode=mode, repeats=1), FAMILIES[name]
     assert experiment.trials
     for trial in experiment.trials:
         said = family.oracle(text_of(trial), trial.item.question)

@@ -15,13 +15,14 @@ import pytest
 
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
 from needlemap.models.base import LANE, Decoding
-from needlemap.models.replicas import cluster
+from needlemap.models.replicas import cluster, replica
 from needlemap.models.replicas.cluster import BorrowedCluster, OwnCluster
 from needlemap.models.replicas.pool import Replicas
 from needlemap.models.replicas.processes import Processes
 from needlemap.models.replicas.replica import Recipe, packed, unpacked
 from needlemap.prompts.prompt import Message, Prompt
 from needlemap.tokenizers.catalogue import load
+from needlemap.version import __version__
 
 pytest.importorskip("distributed", reason="needs distributed: pip install 'needlemap[cluster]'")
 # Dask leaves what it was connecting to a lost replica to the garbage collector.
@@ -180,18 +181,25 @@ def test_what_a_model_raises_there_is_raised_here(make):
     assert caught.value.failure is Failure.MODEL
 
 
+def test_what_a_replica_finds_wrong_ends_the_run_in_words(make):
+    replicas = make("nowhere", count=1)
+    with pytest.raises(NeedlemapError, match=r"On .*: .*'mine' has no 'nowhere'"):
+        asked(replicas, lambda: lane(replicas, 0, "x"))
+
+
 @pytest.mark.parametrize(
-    ("name", "recipe", "words"),
+    ("recipe", "words"),
     [
-        ("nowhere", {}, "'mine' has no 'nowhere'"),
-        ("who", {"version": "0.0.1"}, "needlemap is .* there, and 0.0.1 here"),
-        ("who", {"weights": "other"}, "The files of 'mine:who' differ there from those here"),
+        ({"version": "0.0.1"}, f"needlemap is {__version__} there, and 0.0.1 here. Install one."),
+        ({"weights": "other"}, "The files of 'mine:who' differ there from those here."),
     ],
 )
-def test_what_a_replica_finds_wrong_ends_the_run_in_words(make, name, recipe, words):
-    replicas = make(name, count=1, **recipe)
-    with pytest.raises(NeedlemapError, match=f"On .*: .*{words}"):
-        asked(replicas, lambda: lane(replicas, 0, "x"))
+def test_another_version_and_other_weights_are_wrong(tmp_path, monkeypatch, recipe, words):
+    (tmp_path / "mine.py").write_text(FUNCTIONS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    held = replica.load(Recipe("python", "mine:who", {}, **recipe))
+    assert (held.model, held.problem) == (None, words)
 
 
 def test_replicas_that_end_before_they_load_are_not_started_for_ever(make, tmp_path):
