@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from math import log
 from pathlib import Path
 from time import monotonic
@@ -36,7 +37,7 @@ from needlemap.maps.difference import mcnemar
 from needlemap.maps.sequential import NO_WORSE_ALPHA, WORSE_ALPHA, log_bet, log_growth, of_haystacks
 from needlemap.models.base import Logprobs
 from needlemap.records.ab import Arm
-from needlemap.settings.suites import choose
+from needlemap.settings.suites import choose_each
 from table import rounded, show
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
@@ -142,7 +143,7 @@ def asked_of(engine: type[Engine], folder: Path, pairs: int) -> list[Trio]:
     """An ab of the model in the box against itself with a fault."""
     flags = {"lengths": "192,256", "depths": "10,60", "quiet": True, "seed": 3}
     arms = Arm("ref", "demo/retriever"), Arm("new", "demo/retriever")
-    asked = Asked(arms, flags, lambda own: choose("demo", own).families, 100 * MARGIN, pairs)
+    asked = Asked(arms, flags, partial(choose_each, "demo"), 100 * MARGIN, pairs)
     asking = Asking(Ab.of(asked, folder), Face(), lambda _: None, {"new": lambda _: Faulty(engine)})
     return asyncio.run(asking.run())
 

@@ -117,6 +117,7 @@ def ab(
     margin: arguments.AbMargin = 2.0,
     until: arguments.Until = None,
     on_undecided: arguments.OnUndecided = "fail",
+    weigh: arguments.Weigh = False,
     difficulty: arguments.DifficultyFile = None,
     out: arguments.Out = None,
     plan: arguments.PlanOnly = False,
@@ -131,11 +132,10 @@ def ab(
 
     if out is not None:
         _check_origin(out, trust_run)
-    arms, commands = typed_arms(arm or (), arm_command or (), flags.get("model", ""), out)
+    arms, commands = typed_arms(arm or (), arm_command or (), flags.get("model", ""))
     named = preset or arguments.LONG_AB
-    asked = Asked(
-        arms, flags, lambda own: _only(_each(named, own, difficulty)).families, margin, *parse_until(until)
-    )
+    settle = partial(_each, named, difficulty=difficulty)
+    asked = Asked(arms, flags, settle, margin, *parse_until(until), weigh)
     if plan:
         plan_ab(asked, json)
         return

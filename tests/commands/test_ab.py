@@ -12,7 +12,9 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 import pytest
+from tests.models.test_likelihood import Box
 
+from needlemap.models.demo import DATA
 from needlemap.records.families import families_of
 from needlemap.reports.page.sheets import Cast, Subject, make_sheets
 from needlemap.reports.summary import read_families
@@ -168,6 +170,18 @@ def test_the_worst_prompt_is_shown_again_of_either_arm(ab, needlemap):
     where = (needlemap.folder / "ab" / "new-passkey" / "run.json").is_file(), worst["family"]
     assert where == (True, "passkey")
     assert "Did you mean 'new'" in needlemap("replay", "ab", "--worst", "--arm", "news", code=2).stderr
+
+
+@pytest.mark.parametrize("way", ["echo", "steps"])
+def test_the_references_answers_are_weighed_by_whatever_a_server_offers(needlemap, way):
+    box, settings = Box(way), ("--max-answer-tokens", "24", "--lengths", "96")
+    arms = ("--arm", f"ref={box.base_url}", "--arm", f"new={box.base_url}", "--model", "openai/box")
+    asked = ("--model-options", "api=completions", "--tokenizer", str(DATA / "tokenizer.json"), "--quiet")
+    said = needlemap("ab", "demo", *arms, *asked, *settings, "--until", "4", "--weigh", "--json", code=4)
+    box.close()
+    told = json.loads(said.stdout)["log_probabilities"]
+    assert told is not None
+    assert (told["ways"], told["n"], told["tripped"]) == ([way], told["again_n"], False)
 
 
 def test_its_page_opens_with_the_verdict_and_leads_to_the_other_arm(ab, needlemap):

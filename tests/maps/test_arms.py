@@ -60,6 +60,14 @@ def test_another_answer_counts_to_its_first_other_token_by_the_runner_up_there()
     assert moved(record(logprobs=one), record(logprobs=neither)) == pytest.approx((0 - 1.0) / 2)
 
 
+def test_an_answer_that_was_weighed_says_more_than_its_beginning():
+    written, weighed = said(("a", -0.1, "x", -3)), [said(("a", at, "x", -3)) for at in (-0.2, -0.9, -0.25)]
+    records = [record(logprobs=each) for each in weighed]
+    found = Trio("single", (0, 100, 0.0), record(logprobs=written), record(), None, tuple(records))
+    assert (found.nats, found.own_nats) == (pytest.approx(-0.7), pytest.approx(-0.05))
+    assert found.way == "generated"
+
+
 def test_the_position_of_the_first_other_token_counts_the_prompt():
     one, other = (
         said(("a", -0.1, "x", -3), ("b", -1, "c", -1.1)),

@@ -23,17 +23,17 @@ from needlemap.asking.resume import GRID_MODES
 from needlemap.asking.run import Face, MakeModel, Turns
 from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session, make_model
+from needlemap.asking.weighed import weighing_ways, with_answers
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_regular, make_folder
 from needlemap.maps.arms import Judged, Trio, judge_arms, trios
 from needlemap.maps.cube import latest_records
-from needlemap.records.ab import AGAIN, FILE, NAME, AbFile, Arm, Findings, read_ab
+from needlemap.records.ab import AGAIN, FILE, NAME, WEIGHED, AbFile, Arm, Findings, read_ab
 from needlemap.records.families import Families, begin_families, fresh_folder
 from needlemap.records.folder import RunFolder, write_json
 from needlemap.records.record import Record
 from needlemap.settings.grid import Grid
-from needlemap.settings.prices import Prices
-from needlemap.settings.settings import Settings
+from needlemap.settings.suites import Chosen, only_model
 from needlemap.trials.build import Experiment, prepare_haystacks
 from needlemap.trials.resolve import Resolved, resolve
 
@@ -42,15 +42,16 @@ PAIRS = 200  # without --until
 DECIDED = "decided"
 SALT = "cache_salt"  # vLLM's request field: prompts of other salts share no cache
 _PART = 16  # a block is this part of what was asked before, so that whatever drifts meets both arms
-_YARDSTICK = 100  # haystacks of a family that the reference is asked twice of; then one in four
+YARDSTICK = 100  # haystacks of a family that the reference is asked twice of; then one in four
 _GONE = 3  # answers in a row that an arm fails to give
-Settle = Callable[[dict[str, Any]], Mapping[str, Settings]]
+Settle = Callable[[dict[str, Any]], Mapping[str, Chosen]]
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What an ab is asked to do. arms: the reference, and the other. settle: an arm's families, from flags.
-    margin: in points. pairs: the most that are asked; decided: whether a verdict ends it before."""
+    """What an ab is asked to do. arms: the reference, and the other. settle: what flags choose.
+    margin: in points. pairs: the most that are asked; decided: whether a verdict ends it before. weigh:
+    whether the reference's answers are also given to both arms, to be weighed."""
 
     arms: tuple[Arm, Arm]
     flags: Mapping[str, Any]
@@ -58,6 +59,7 @@ class Asked:
     margin: float = 2.0
     pairs: int = PAIRS
     decided: bool = False
+    weigh: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.margin <= 100:
@@ -87,11 +89,13 @@ def parse_until(typed: str | None) -> tuple[int, bool]:
 
 @dataclass(slots=True)
 class Ab:
-    """An ab on disk. ways: for each arm and `again`, by the preset's families, what its settings come to."""
+    """An ab on disk. ways: for each arm and `again`, by the preset's families, what its settings come to;
+    weighing: the same where given answers are weighed, if they are."""
 
     asked: Asked
     folder: Families
     ways: Mapping[str, Mapping[str, Resolved]]
+    weighing: Mapping[str, Mapping[str, Resolved]]
     _read: dict[str, RunFolder] = field(default_factory=dict)
 
     @classmethod
@@ -103,9 +107,11 @@ class Ab:
         ways = {arm.name: _resolved(asked, arm, seed, arm.name) for arm in asked.arms}
         first = next(iter(ways.values()))
         ways[AGAIN] = _resolved(asked, asked.arms[0], seed, AGAIN) if _salt(asked) else first
+        weighing = weighing_ways(ways) if asked.weigh else {}
         names = tuple(f"{arm}-{family}" for arm in ways for family in first)
+        names += tuple(f"{arm}-{family}{WEIGHED}" for arm in weighing for family in first)
         path = path or fresh_folder(next(iter(first.values())).settings, "ab")
-        made = cls(asked, Families(path, "ab", names), ways)
+        made = cls(asked, Families(path, "ab", names), ways, weighing)
         if before is not None:
             _check_fixed(made, before)
         made.check_prompts()
@@ -137,7 +143,14 @@ class Ab:
 
     def experiment(self, arm: str, family: str, numbers: Iterable[int]) -> Experiment:
         """The trials of some haystacks: each has one of the lengths, in turn, and all depths."""
-        resolved = self.ways[arm][family]
+        return self._made(self.ways[arm][family], numbers)
+
+    def weighed(self, arm: str, family: str, numbers: Iterable[int]) -> Experiment | None:
+        """The same, with what the reference answered as the answer that is weighed; None without any."""
+        said = self.records(self.asked.arms[0].name, family)
+        return with_answers(self._made(self.weighing[arm][family], numbers), said)
+
+    def _made(self, resolved: Resolved, numbers: Iterable[int]) -> Experiment:
         lengths, depths = resolved.grid.lengths, resolved.grid.depths
         each = [(number, Grid((lengths[number % len(lengths)],), depths)) for number in numbers]
         return replace(prepare_haystacks(resolved, each), grid=resolved.grid)
@@ -156,22 +169,6 @@ class Ab:
                     f"'{reference}' and '{other}' would get other prompts: their vocabularies or templates "
                     f"differ. Give one --tokenizer and one --template for both."
                 )
-
-    def most(self) -> tuple[int, float | None]:
-        """What it can cost at most, in tokens and dollars; None where a price is not known."""
-        tokens, usd = 0, 0.0 if all(_priced(self.ways[arm.name]) for arm in self.asked.arms) else None
-        for arm, ways in self.ways.items():
-            share = self.haystacks
-            if arm == AGAIN:
-                share = min(share, _YARDSTICK) + max(0, share - _YARDSTICK) // 4
-            for resolved in ways.values():
-                grid, most = resolved.grid, resolved.settings.most_tokens
-                mean = sum(grid.lengths) / len(grid.lengths)
-                count = share * len(grid.depths)
-                tokens += ceil(count * mean)
-                price = Prices.of(resolved.settings).usd(ceil(mean), 0, most)
-                usd = None if usd is None or price is None else usd + count * price
-        return tokens, usd
 
     def begin(self) -> None:
         """Make the folder. Raises NeedlemapError where it holds something else."""
@@ -195,7 +192,12 @@ class Ab:
     def trios(self) -> list[Trio]:
         """All that was asked so far."""
         arms = [*(arm.name for arm in self.asked.arms), AGAIN]
-        return trios({family: [self.records(arm, family) for arm in arms] for family in self.families})
+        return trios(
+            {
+                family: [self.records(arm, f"{family}{kind}") for kind in ("", WEIGHED) for arm in arms]
+                for family in self.families
+            }
+        )
 
     def records(self, arm: str, family: str) -> list[Record]:
         """What one arm was asked of one family so far."""
@@ -219,7 +221,7 @@ def _resolved(asked: Asked, arm: Arm, seed: int, name: str) -> dict[str, Resolve
     if salt := _salt(asked):
         flags["request"] = {**flags["request"], SALT: f"{salt}-{name}"}
     found = {}
-    for rank, (name, settings) in enumerate(asked.settle(flags).items()):
+    for rank, (name, settings) in enumerate(only_model(asked.settle(flags)).families.items()):
         if settings.mode in GRID_MODES or settings.seek is not None or settings.until:
             raise SettingsError("ab asks haystacks one by one: leave mode, seek and until out.")
         if settings.order == "listed":
@@ -246,10 +248,6 @@ def _check_fixed(made: Ab, before: AbFile) -> None:
     if [arm.name for arm in before.arms] != [arm.name for arm in asked.arms]:
         names = " and ".join(arm.name for arm in before.arms)
         raise NeedlemapError(f"'{path}' has the arms {names}. Type these, or give another folder with -o.")
-
-
-def _priced(ways: Mapping[str, Resolved]) -> bool:
-    return all(Prices.of(each.settings).usd(1000, 0, 1) is not None for each in ways.values())
 
 
 @dataclass(slots=True)
@@ -297,6 +295,8 @@ class Asking:
                 Random(f"{ab.seed}:{number}:{family}").shuffle(order)
                 for arm in order:
                     await self._take(turns[arm], arm, family, range(number, stop))
+                for arm in order if ab.weighing else ():
+                    await self._take(turns[arm], arm, family, range(number, stop), weigh=True)
             number = stop
             self.tell(judged := judge_arms(ab.trios(), ab.asked.margin / 100))
 
@@ -305,14 +305,18 @@ class Asking:
         first = self.ab.ways[AGAIN].values()
         return max(number // _PART, *(ceil(each.workers / len(each.grid.depths)) for each in first))
 
-    async def _take(self, turns: Turns, arm: str, family: str, numbers: Iterable[int]) -> None:
+    async def _take(
+        self, turns: Turns, arm: str, family: str, numbers: Iterable[int], *, weigh: bool = False
+    ) -> None:
         """Ask one arm one family's haystacks, unless a limit was met or it answers no more."""
-        wanted = [number for number in numbers if arm != AGAIN or number < _YARDSTICK or number % 4 == 0]
+        wanted = [number for number in numbers if arm != AGAIN or number < YARDSTICK or number % 4 == 0]
         if not wanted or self._limited or self._server(arm) in self._gone:
             return
-        folder = self.ab.folder.folder(f"{arm}-{family}")
-        session = Session.open(self.ab.experiment(arm, family, wanted), folder)
-        outcome = await turns.take(f"{arm}-{family}", session)
+        name = f"{arm}-{family}{WEIGHED if weigh else ''}"
+        made = (self.ab.weighed if weigh else self.ab.experiment)(arm, family, wanted)
+        if made is None:
+            return
+        outcome = await turns.take(name, Session.open(made, self.ab.folder.folder(name)))
         if outcome is not None:
             self._look(self._server(arm), outcome)
 

@@ -1,7 +1,7 @@
 """Servers of an ab that are started for it: each by a command that was typed, on a port of this machine.
 
-A command is never read from a folder, and never kept in one: only its address is, so that an ab goes on with
-the same prompts' keys. What a server says goes into a log beside the arms' folders.
+A command is never read from a folder, and never kept in one. What a server says goes into a log beside the
+arms' folders.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from pydantic_core import to_json
 
@@ -27,11 +26,8 @@ _MOST_BYTES = 1_000_000
 _LOADING = (502, 503)
 
 
-def command_arms(
-    typed: Sequence[str], model: str, before: Sequence[Arm] = ()
-) -> tuple[list[Arm], dict[str, list[str]]]:
-    """The arms of commands NAME='...', and by name each command's words. before: arms of an earlier start,
-    whose ports are taken again. Raises SettingsError."""
+def command_arms(typed: Sequence[str], model: str) -> tuple[list[Arm], dict[str, list[str]]]:
+    """The arms of commands NAME='...', and by name each command's words. Raises SettingsError."""
     arms, commands = list[Arm](), dict[str, list[str]]()
     for each in typed:
         name, _, command = each.partition("=")
@@ -44,8 +40,7 @@ def command_arms(
                 f"--arm-command wants NAME='COMMAND ... {PORT} ...', as --arm-command "
                 f"q8='llama-server -m model.gguf --cache-type-k q8_0 --port {PORT}'."
             )
-        found = [urlsplit(arm.base_url).port for arm in before if arm.name == name and arm.base_url]
-        port = found[0] if found and found[0] else free_port()
+        port = free_port()
         commands[name] = [word.replace(PORT, str(port)) for word in words]
         arms.append(Arm.of(f"{name}=http://{HOST}:{port}/v1", model))
     return arms, commands

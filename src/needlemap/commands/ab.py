@@ -6,23 +6,24 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 from time import monotonic
 
 from rich.console import Console
 from rich.table import Table
 
-from needlemap.asking.ab import Ab, Asked, Asking
+from needlemap.asking.ab import YARDSTICK, Ab, Asked, Asking
 from needlemap.asking.started import command_arms, started
 from needlemap.commands.check import CheckFace
 from needlemap.commands.termination import Ending, terminable
 from needlemap.errors import SettingsError
-from needlemap.files import is_regular
 from needlemap.maps.arms import Judged, Trio
-from needlemap.records.ab import FILE, Arm, read_ab
+from needlemap.records.ab import AGAIN, Arm
 from needlemap.reports.arms import CELL_HEAD, FAMILY_HEAD, ArmsReport, Row
 from needlemap.reports.junit import OF_CODE, Case, write_junit
 from needlemap.reports.live import View
+from needlemap.settings.prices import Prices, summed
 from needlemap.text.printable import counted, dollars, short, show
 
 EVERY_S = 5.0  # between two lines of progress
@@ -47,11 +48,10 @@ class Typed:
 
 
 def typed_arms(
-    typed: Sequence[str], commands: Sequence[str], model: str, out: Path | None
+    typed: Sequence[str], commands: Sequence[str], model: str
 ) -> tuple[tuple[Arm, Arm], dict[str, list[str]]]:
     """Both arms, and the commands that start some of them. Raises SettingsError."""
-    before = read_ab(out).arms if out is not None and is_regular(out / FILE) else []
-    begun, words = command_arms(commands, model, before)
+    begun, words = command_arms(commands, model)
     arms = [*(Arm.of(each, model) for each in typed), *begun]
     if len(arms) != 2:
         raise SettingsError("ab has two arms, the reference first: --arm NAME=URL|MODEL --arm NAME=URL|MODEL")
@@ -88,9 +88,25 @@ def _asked(asked: Asked, typed: Typed, ending: Ending) -> int:
     return report.code(undecided_passes=typed.on_undecided == "pass")
 
 
+def most_of(ab: Ab) -> tuple[int, float | None]:
+    """What it can cost at most, in tokens and dollars; None where a price is not known."""
+    tokens, prices = 0, list[float | None]()
+    for arm, ways in [*ab.ways.items(), *ab.weighing.items()]:
+        share = ab.haystacks
+        if arm == AGAIN:
+            share = min(share, YARDSTICK) + max(0, share - YARDSTICK) // 4
+        for resolved in ways.values():
+            grid, settings = resolved.grid, resolved.settings
+            mean, count = sum(grid.lengths) / len(grid.lengths), share * len(grid.depths)
+            price = Prices.of(settings).usd(ceil(mean), 0, settings.most_tokens)
+            tokens += ceil(count * mean)
+            prices.append(None if price is None else count * price)
+    return tokens, summed(prices)
+
+
 def most_line(ab: Ab) -> str:
     """What it asks, and costs at most."""
-    tokens, usd = ab.most()
+    tokens, usd = most_of(ab)
     names = " and ".join(arm.name for arm in ab.asked.arms)
     price = "" if usd is None else f", {dollars(usd)} dollars"
     until = "until a verdict" if ab.asked.decided else "whatever the verdict"
@@ -103,7 +119,7 @@ def most_line(ab: Ab) -> str:
 def plan_ab(asked: Asked, as_json: bool) -> None:
     """What would be asked, and what that costs at most; nothing is asked."""
     ab = Ab.of(asked)
-    tokens, usd = ab.most()
+    tokens, usd = most_of(ab)
     if as_json:
         row = {"arms": [arm.name for arm in asked.arms], "families": ab.families, "pairs": asked.pairs}
         row |= {"haystacks": ab.haystacks * len(ab.families), "tokens": tokens, "usd": usd}

@@ -274,6 +274,9 @@ ArmCommands = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=COMMAND", help="An arm whose server is started, '... {port} ...', and ended."),
 ]
+Weigh = Annotated[
+    bool, typer.Option("--weigh", help="Also ask both arms how likely they find the reference's answers.")
+]
 AbMargin = Annotated[float, typer.Option(help="The loss in points that does not matter, fixed beforehand.")]
 Until = Annotated[
     str | None,

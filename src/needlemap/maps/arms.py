@@ -22,6 +22,7 @@ from needlemap.maps.difference import CEILING, mcnemar
 from needlemap.maps.sequential import Gate, Haystacks, Word, of_haystacks
 
 if TYPE_CHECKING:
+    from needlemap.models.base import Way
     from needlemap.records.record import Record
 
 RUNAWAY = ("length", "max_tokens")  # how an answer finishes that goes on and on
@@ -36,13 +37,14 @@ BLOCKS = (16, 64, 128)
 @dataclass(frozen=True, slots=True)
 class Trio:
     """One prompt: the reference's record, the other arm's, and the reference's second one; None where it was
-    not asked."""
+    not asked. weighed: in the same order what each thinks of the reference's answer, where it was given."""
 
     family: str
     place: Place
     first: Record | None
     second: Record | None
     again: Record | None = None
+    weighed: tuple[Record | None, ...] = (None, None, None)
 
     @property
     def scores(self) -> tuple[float | None, float | None]:
@@ -73,7 +75,24 @@ class Trio:
     @property
     def nats(self) -> float | None:
         """How much likelier the other arm finds the reference's answer, in nats a token."""
-        return moved(self.first, self.second)
+        return self._moved(self.second, self.weighed[1])
+
+    @property
+    def own_nats(self) -> float | None:
+        """How much likelier the reference finds it when it is asked again."""
+        return self._moved(self.again, self.weighed[2])
+
+    @property
+    def way(self) -> Way | None:
+        """How the other arm's log-probabilities came about; None without any."""
+        told = [each.logprobs for each in (self.weighed[1], self.second) if each and each.logprobs]
+        return told[0].way if told and self.nats is not None else None
+
+    def _moved(self, record: Record | None, weighed: Record | None) -> float | None:
+        one, other = (each and each.logprobs for each in (self.weighed[0], weighed))
+        if one and other and one.tokens == other.tokens:
+            return other.mean - one.mean
+        return moved(self.first, record)
 
     @property
     def position(self) -> int | None:
@@ -110,12 +129,14 @@ def moved(first: Record | None, second: Record | None) -> float | None:
 
 def trios(families: Mapping[str, Sequence[Iterable[Record]]]) -> list[Trio]:
     """All prompts in the order of the haystacks. families: by name the records of the reference, of the
-    other arm, and of the reference's second asking."""
+    other arm, and of the reference's second asking, and then the same of weighed answers, if any."""
     made = []
     for rank, (name, arms) in enumerate(families.items()):
         found = [{place_of(each): each for each in latest_records(records)} for records in arms]
-        for place in set().union(*found):
-            made.append((place[0], rank, Trio(name, place, *(each.get(place) for each in found))))
+        for place in set().union(*found[:3]):
+            first, second, again, *weighed = (each.get(place) for each in found)
+            told = tuple(weighed) or (None, None, None)
+            made.append((place[0], rank, Trio(name, place, first, second, again, told)))
     return [trio for *_, trio in sorted(made, key=lambda row: (row[0], row[1], row[2].place))]
 
 
@@ -248,7 +269,7 @@ def tripwire(found: Iterable[Trio]) -> Tripwire | None:
     """The tripwire of some prompts; None where log-probabilities are not there."""
     found = list(found)
     theirs = [nats for each in found if (nats := each.nats) is not None]
-    own = [nats for each in found if (nats := moved(each.first, each.again)) is not None]
+    own = [nats for each in found if (nats := each.own_nats) is not None]
     return Tripwire.of(theirs, own)
 
 

@@ -17,6 +17,7 @@ from needlemap.files import is_regular, read_regular
 FILE = "ab.json"
 SCHEMA = 1
 AGAIN = "again"  # the reference's second asking
+WEIGHED = "-weighed"  # behind the name of a family whose answers are given
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,30}")
 
 

@@ -21,7 +21,8 @@ from needlemap.maps.arms import (
     tripwire,
     worst_of,
 )
-from needlemap.records.ab import AGAIN, read_ab
+from needlemap.models.base import Way
+from needlemap.records.ab import AGAIN, WEIGHED, read_ab
 from needlemap.reports.labels import length_labels, p_label, points, score_label
 from needlemap.secrets import hidden
 from needlemap.settings.grid import percent
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
     from needlemap.records.loaded import Loaded
     from needlemap.records.record import Record
 
+WAYS: Mapping[Way, str] = {
+    "generated": "of each answer as it was written, to the first other token, with the runner-up there",
+    "walk": "of the whole answer, given behind its prompt",
+    "echo": "of the whole answer, by the server's log-probabilities of a prompt that holds it",
+    "steps": "of the whole answer, which the server is made to say token by token",
+}
 CODES = {"no worse": 0, "worse": 1, "undecided": 4}
 Row = tuple[str, ...]
 
@@ -128,8 +135,9 @@ class ArmsReport:
     def _nats_lines(self) -> list[str]:
         wire = self.tripwire
         if wire is None:
-            return [f"log-probabilities: none from {' and '.join(self._silent())}"]
-        what = "of each answer as it was written, to the first other token, with the runner-up there"
+            silent = " and ".join(self._silent())
+            return [f"log-probabilities: none from {silent}; --weigh asks for them, where models tell any"]
+        what = "; ".join(WAYS[way] for way in self._ways())
         told = (
             f"{wire.beyond} of {wire.n} answers move by over {wire.usual:.2g} nats a token, which "
             f"{wire.again_beyond} of {wire.again_n} do when {self.names[0]} is asked again; median "
@@ -137,6 +145,10 @@ class ArmsReport:
         )
         word = "moved: look at the worst prompts" if wire.tripped else "not moved"
         return [f"log-probabilities: {word}; {told} ({what})"]
+
+    def _ways(self) -> list[Way]:
+        """How the log-probabilities of the other arm came about."""
+        return list(dict.fromkeys(way for each in self.found if (way := each.way) is not None))
 
     def _silent(self) -> list[str]:
         """Which arms tell no log-probabilities; both, where they have none in common."""
@@ -211,7 +223,7 @@ class ArmsReport:
             "more_haystacks": judged.new.more,
             "these_prompts": {"verdict": gate.word, "decided_after": gate.after},
             "saturated": judged.saturated,
-            "log_probabilities": None if wire is None else _wire_plain(wire),
+            "log_probabilities": None if wire is None else _wire_plain(wire) | {"ways": self._ways()},
             "families": [dict(zip(FAMILY_HEAD, row, strict=True)) for row in self.family_rows()],
             "map": [_cell_plain(at, *found) for at, found in changes_by_cell(self.found).items()],
             "worst": [_worst_plain(self.names, trio) for trio in worst_of(self.found)],
@@ -225,7 +237,11 @@ def arms_sheet(path: Path, read: Mapping[str, Loaded | None], places: Mapping[st
     first, second = (arm.name for arm in file.arms)
     records = {name: run.records for name, run in read.items() if run is not None}
     families = {
-        family: [records.get(f"{arm}-{family}", ()) for arm in (first, second, AGAIN)]
+        family: [
+            records.get(f"{arm}-{family}{kind}", ())
+            for kind in ("", WEIGHED)
+            for arm in (first, second, AGAIN)
+        ]
         for family in file.families
     }
     report = ArmsReport.of((first, second), trios(families), file.margin, 0)
