@@ -120,7 +120,7 @@ def _test(each: FamilyComparison, adjusted_p: float) -> str:
     """Interval, n and p; nothing of means of nobody knows how many answers."""
     if not each.counted:
         return ""
-    return f"{interval(each.overall)}  n={each.overall.n}  p={p_label(adjusted_p)}"
+    return f"{interval(each.overall)}  n={each.overall.n:,}  p={p_label(adjusted_p)}"
 
 
 def _tested(comparison: FamilyComparison) -> list[str]:
@@ -221,7 +221,7 @@ def _lengths(lengths: Sequence[LengthDifference]) -> list[str]:
     head = f"by length (p by Holm's correction over {len(lengths)}; intervals of one length each):"
     rows = [
         f"  {labels[each.length_tokens]:>{wide}}  {_row(each.difference)} "
-        f"{interval(each.difference)}  n={each.difference.n}  p={p_label(each.adjusted_p)}"
+        f"{interval(each.difference)}  n={each.difference.n:,}  p={p_label(each.adjusted_p)}"
         for each in lengths
     ]
     return [head, *rows] if rows else []
@@ -242,7 +242,7 @@ def _cells(comparison: FamilyComparison) -> list[str]:
     most = sorted(changed, key=_by_change)[:EXPLORED]
     places = {depth: f" at {label}" if len(depths) > 1 else "" for depth, label in depths.items()}
     shown = [
-        f"{lengths[c.length_tokens]}{places[c.depth]} {points(c.change)} (n={c.n}, p={p_label(c.p)})"
+        f"{lengths[c.length_tokens]}{places[c.depth]} {points(c.change)} (n={c.n:,}, p={p_label(c.p)})"
         for c in most
     ]
     return [f"cells that changed most (exploration, not corrected): {', '.join(shown)}"]

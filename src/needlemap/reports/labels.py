@@ -174,7 +174,7 @@ def overall_label(map: Map) -> str:
 
 def n_label(n: int, *, counted: bool) -> str:
     """How much a score rests on: 'n=20', or '3 means' where nobody knows of how many answers."""
-    return f"n={n}" if counted else f"{n} mean{'s' * (n != 1)}"
+    return f"n={n:,}" if counted else f"{n:,} mean{'s' * (n != 1)}"
 
 
 def all_failures(map: Map) -> dict[str, int]:

@@ -78,7 +78,7 @@ def _few_lines(cube: Cube, clusters: int) -> list[str]:
 
 def _all_prompts_lines(cube: Cube, mean: ClusterMean) -> list[str]:
     unit = "haystack" if any(cube.lengths) else "sample"
-    line = f"all prompts: {_score(mean)} (n={mean.n}, {counted(mean.clusters, unit)}"
+    line = f"all prompts: {_score(mean)} (n={mean.n:,}, {counted(mean.clusters, unit)}"
     if mean.standard_error is not None and mean.design_effect is not None:
         error = f"standard error {score_label(mean.standard_error)}"
         return [f"{line}, {error} by {unit}, design effect {mean.design_effect:.1f})"]

@@ -98,18 +98,6 @@ function runReadings(run) {
   ].filter(Boolean);
 }
 
-function unitOf(effective) {
-  if (effective.value.startsWith("-")) return ""; // no value, and why
-  return effective.rule.startsWith("auc") ? " %" : " tokens";
-}
-
-function overallNote(overall) {
-  if (!overall.n) return null;
-  if (overall.low === null) return `${counted(overall.n, "mean")}\nover an unknown number of answers`;
-  const haystacks = overall.clusters ? `, ${counted(overall.clusters, "haystack")}` : "";
-  return `${interval(overall.low, overall.high)}\nn=${count(overall.n)}${haystacks}`;
-}
-
 function cacheNote(totals) {
   const share = (tokens, word) =>
     totals.prompt_tokens ? `${Math.round((100 * tokens) / totals.prompt_tokens)} % ${word}` : null;

@@ -19,10 +19,17 @@ function drawPane() {
 function closedPane() {
   put(
     at("cell"),
-    el("p", { class: "soft" }, "Choose a cell of the map to read what was asked and answered there."),
+    el("p", { class: "soft" }, "Choose a cell of the map to read what was asked and answered there.", sharing()),
     ...(lowest() ?? []),
   );
   showTrial(null);
+}
+
+// Why cells hold more trials than were asked, where they do.
+function sharing() {
+  const { run } = shownView();
+  const inCells = run ? run.cells.n.reduce((sum, n, at) => sum + n + run.cells.missing[at], 0) : 0;
+  return run && inCells > run.totals.trials ? " A prompt that several cells share stands in each of them." : "";
 }
 
 // Where to begin to read: the cells of least score or greatest loss.

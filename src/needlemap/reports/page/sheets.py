@@ -6,8 +6,9 @@ table (runs side by side, a suite's families) looks and works alike. A run's own
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from needlemap.reports.labels import (
 )
 from needlemap.reports.page.curves import Columns, by_length, effective_row
 from needlemap.reports.page.trials import share
-from needlemap.reports.paired import Names, compare_runs
+from needlemap.reports.paired import compare_runs
 from needlemap.reports.seek import sought_sheet
 from needlemap.reports.summary import FAMILY_RULES, NO_MEAN, mean_length_lines, mean_of, scores_of
 from needlemap.secrets import hidden
@@ -227,14 +228,8 @@ def _compared(cast: Cast) -> dict[str, Any] | None:
         comparison, names = compare_runs(first.families, second.families, both)
     except NeedlemapError as error:
         return {"refused": hidden(str(error))}
-    said = Names(
-        hidden(names.first),
-        hidden(names.second),
-        hidden(names.differ),
-        families=names.families,
-        only_first=names.only_first,
-        only_second=names.only_second,
-    )
+    a, b, differ = map(hidden, (names.first, names.second, names.differ))
+    said = replace(names, first=a, second=b, differ=differ, notes=())
     text = comparison_text(comparison, said).splitlines()
     return {"refused": None, "text": text, "json": comparison_json(comparison, said)}
 
@@ -263,6 +258,7 @@ def _several(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
 def _check(cast: Cast, at: int, path: Path) -> Sheet:
     """A row a probe; the finding's way of asking is a click away."""
     findings, places = read_check(path).findings, cast.places(at)
+    lengths = sorted({length for run in cast.subjects[at].runs for length in run.map.lengths})
     rows = [
         {
             "to": ["run", places[each.worst.way]] if each.worst and each.worst.way in places else None,
@@ -271,11 +267,13 @@ def _check(cast: Cast, at: int, path: Path) -> Sheet:
         }
         for each in findings
     ]
-    states = [each.state for each in findings]
-    found = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
+    found = ", ".join(
+        f"{count} {state}" for state, count in sorted(Counter(each.state for each in findings).items())
+    )
     known = [(each.probe, fault) for each in findings for fault in each.known]
     looks = [f"{probe} looks like: {each.name} ({each.link}). Try: {each.tried}." for probe, each in known]
     return {
+        "lengths": [[length, length_labels([length])[length]] for length in lengths],  # ways differ by a few
         "says": found,
         "readings": [["Check", found or "not ended yet", "probes", "main"]],
         "table": {"head": ["Probe", "Verdict", "n"], "rows": rows},
@@ -285,7 +283,8 @@ def _check(cast: Cast, at: int, path: Path) -> Sheet:
 
 def _suite(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
     """A row and a curve a family, and their mean."""
-    subject, suite = cast.subjects[at], f"suite {cast.subjects[at].families.suite}"
+    subject, named = cast.subjects[at], cast.subjects[at].families.suite
+    suite = named if named in ("ab", "check") else f"suite {named}"
     scores, places = scores_of(subject.read), cast.places(at)
     means = scores.means()
     effective = scores.effective(parse_rule(rules[0]))

@@ -250,6 +250,18 @@ function restsOn(run, number) {
   return counted(number, run.counted ? "trial" : "mean");
 }
 
+function unitOf(effective) {
+  if (effective.value.startsWith("-")) return ""; // no value, and why
+  return effective.rule.startsWith("auc") ? " %" : " tokens";
+}
+
+function overallNote(overall) {
+  if (!overall.n) return null;
+  if (overall.low === null) return `${counted(overall.n, "mean")}\nover an unknown number of answers`;
+  const haystacks = overall.clusters ? `, ${counted(overall.clusters, "haystack")}` : "";
+  return `${interval(overall.low, overall.high)}\nn=${count(overall.n)}${haystacks}`;
+}
+
 function maybe(value, word) {
   return value === null || value === undefined ? null : word(value);
 }
