@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, comb, inf, sqrt
+from math import ceil, inf, sqrt
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -33,8 +33,10 @@ def mcnemar(lost: int, gained: int) -> float:
     >>> mcnemar(6, 0)
     0.03125
     """
-    n = lost + gained
-    tail = sum(comb(n, k) for k in range(min(lost, gained) + 1))
+    n, tail, ways = lost + gained, 0, 1
+    for k in range(min(lost, gained) + 1):
+        tail += ways
+        ways = ways * (n - k) // (k + 1)  # of k + 1 out of n
     return min(1.0, float(2 * tail / 2**n))
 
 
