@@ -114,7 +114,7 @@ depths = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1))
 hidden = st.lists(st.tuples(st.sampled_from(NEEDLES), depths), min_size=1, max_size=3)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(
     language=st.sampled_from(["english", "chinese"]),
     words=st.tuples(
@@ -164,7 +164,7 @@ def before(prompt: Prompt, number: int = 0) -> str:
     return prompt.context_text.encode()[: prompt.needles[number].byte].decode().rstrip(" ")
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(
     language=st.sampled_from(["english", "chinese"]),
     hide=st.lists(depths, min_size=1, max_size=4),
@@ -387,7 +387,7 @@ def test_a_chosen_position_moves_the_needles_behind_it_and_loses_no_text():
 moving = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=2, max_size=6)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(hide=moving, unit=st.booleans(), share=st.floats(0, 1))
 def test_needles_that_move_along_and_those_that_stay_never_cross_nor_double_the_text(hide, unit, share):
     tokenizer = load("cl100k_base")

@@ -223,9 +223,11 @@ def keys_sent(server: Any) -> set[str]:
     return {asked["key_sha256"] for asked in server.log()}
 
 
-@pytest.mark.parametrize("inside", [False, True], ids=["plain", "in a running loop"])
 @pytest.mark.parametrize("method", ["gpt4", "substring_match"])
-@pytest.mark.parametrize("given", ["argument", "environment", "both", "padded"])
+@pytest.mark.parametrize(
+    ("given", "inside"),  # inside: a running loop
+    [("argument", False), ("argument", True), ("environment", True), ("both", False), ("padded", False)],
+)
 @pytest.mark.parametrize("kind", [OpenAIEvaluator, AnthropicEvaluator])
 def test_a_key_reaches_the_model_and_the_judge_and_nothing_else(
     wire: Any,

@@ -131,7 +131,7 @@ def only(item: Item, answer: str) -> Score:
 @pytest.mark.parametrize("kind", ["word", "number", "uuid"])
 @pytest.mark.parametrize("language", ["english", "chinese"])
 def test_a_denial_with_a_value_of_the_kind_that_is_asked_for_is_a_false_answer(task, kind, language):
-    for item in absent(items(task, value=kind, key=kind, uuid_digits=16, language=language))[:20]:
+    for item in absent(items(task, value=kind, key=kind, uuid_digits=16, language=language))[:8]:
         made_up = Values(kind, {"word": 0, "number": 7, "uuid": 16}[kind], language).draw(Random(1))
         for said in {made_up, made_up.replace("-", " ") if kind == "word" else made_up}:
             score = only(item, f"{item.reference.none}, 或 {said}")
@@ -142,7 +142,7 @@ def test_a_denial_with_a_value_of_the_kind_that_is_asked_for_is_a_false_answer(t
 @pytest.mark.parametrize("kind", ["word", "number", "uuid"])
 def test_a_denial_may_say_which_keys_there_are(kind):
     """They look like values where both are of one kind, and are none."""
-    for item in absent(items(Multikey, value=kind, key=kind)):
+    for item in absent(items(Multikey, value=kind, key=kind))[:12]:
         said = f"None: the text has {', '.join(hidden_keys(item))}."
         for text in (said, said.replace("-", " ") if kind == "word" else said):
             assert (only(item, text).share, only(item, text).why["invented"]) == (1, [])
@@ -162,7 +162,7 @@ def test_a_denial_may_say_whose_the_values_of_the_text_are(task):
 def test_a_denial_with_anybodys_name_is_a_false_answer(language):
     """Whose name stands in the text was taken from it, any other one of ours was made up."""
     people = knowledge(language).names
-    for item in absent(items(Latent, language=language, distractors=1))[:20]:
+    for item in absent(items(Latent, language=language, distractors=1))[:8]:
         told = [name for name in people if any(name in needle.text for needle in item.needles)]
         assert set(item.reference.decoys) == set(told)
         for name in people:

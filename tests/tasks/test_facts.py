@@ -110,7 +110,7 @@ def read(support: int, depth: float) -> list[tuple[list[str], str]]:
     return [([place for place in walks(one) if place in known], one.reference.answer) for one in made]
 
 
-READ = 500  # items for each guess
+READ = 250  # items for each guess
 
 
 @pytest.mark.parametrize("shortcut", SHORTCUTS)

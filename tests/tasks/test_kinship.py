@@ -120,7 +120,7 @@ def ends(facts: list[tuple[str, str]], side: int) -> list[str]:
     return [fact[side] for fact in facts if fact[side] not in others]
 
 
-READ = 250  # items for each guess
+READ = 120  # items for each guess
 
 
 @cache
