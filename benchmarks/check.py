@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from time import process_time
@@ -27,7 +28,7 @@ from table import rounded, show
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "gallery"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "real_servers"))
-from mutants import MUTANTS, SOUND, asked, examined
+from mutants import MUTANTS, NOISE, SOUND, asked, examined
 
 from conftest import Served, Servers  # of tests/real_servers
 from needlemap.probes.registry import PROBES
@@ -42,7 +43,9 @@ KNOWS = {  # the one kind of fact that the model of tests/real_servers was train
     "keywords": ["{number}"],
     "draw": {"city": ["Berlin", "Oslo", "Paris", "Madrid", "Rome", "Lima"], "number": "1000:9999"},
 }
-MOST_REAL = 24  # clean runs of real servers
+MOST_REAL = 10  # clean runs of real servers
+TURNS = (*SOUND, *["noisy"] * 6)  # kinds of clean runs, in turn
+WORKERS = 2
 
 
 def main() -> None:
@@ -79,24 +82,29 @@ def main() -> None:
 def clean(count: int, folder: Path) -> tuple[Counter[str], Counter[str]]:
     """Checks of servers that nothing is wrong with: how many, and how many of them blame one, by kind."""
     runs, alarms = Counter[str](), Counter[str]()
-    with real_servers(folder) as served:
+    with real_servers(folder) as served, ProcessPoolExecutor(WORKERS) as pool:
         real = min(MOST_REAL, count // 4) if served else 0
-        for number in range(count):
-            kinds = served if number < real else SOUND
-            name = list(kinds)[number % len(kinds)]
-            flags, make = kinds[name]
-            findings = asked(flags, folder / f"clean-{number}", make=make)
-            failing = [f"{each.probe}: {each.said}" for each in findings if each.state == "fail"]
-            runs[name] += 1
-            alarms[name] += bool(failing)
-            print(
-                f"{number + 1} of {count}, {name}: {failing or 'nobody blamed'}", file=sys.stderr, flush=True
-            )
+        names = [list(served)[number % len(served)] for number in range(real)]
+        names += [TURNS[number % len(TURNS)] for number in range(count - real)]
+        flags = [served.get(name, {}) for name in names]
+        places = [folder / f"clean-{number}" for number in range(count)]
+        for number, found in enumerate(pool.map(blamed, names, flags, range(count), places)):
+            runs[names[number]] += 1
+            alarms[names[number]] += bool(found)
+            print(f"{number + 1} of {count}, {names[number]}: {found}", file=sys.stderr, flush=True)
     return runs, alarms
 
 
+def blamed(name: str, flags: Mapping[str, Any], number: int, folder: Path) -> list[str]:
+    """What a check of a sound server blames it for. flags: of a real one."""
+    NOISE.seed(number)
+    own, make = SOUND.get(name, (flags, None))
+    findings = asked(own, folder, make=make)
+    return [f"{each.probe}: {each.said}" for each in findings if each.state == "fail"]
+
+
 @contextmanager
-def real_servers(folder: Path) -> Iterator[dict[str, tuple[Mapping[str, Any], None]]]:
+def real_servers(folder: Path) -> Iterator[dict[str, dict[str, Any]]]:
     """Flags of real servers by their names, where there are any; they end with the block."""
     binary, llama = (os.environ.get(f"NEEDLEMAP_{name}", "") for name in ("LLAMA_SERVER", "GGUF_CONVERTER"))
     if not binary or not TRAINED.is_dir():
@@ -117,7 +125,7 @@ def real_servers(folder: Path) -> Iterator[dict[str, tuple[Mapping[str, Any], No
     home = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "home")}
     try:
         served["transformers serve"] = started.start(str(TRAINED), *serve, **home)
-        yield {name: (flags_of(each), None) for name, each in served.items()}
+        yield {name: flags_of(each) for name, each in served.items()}
     finally:
         started.end()
 

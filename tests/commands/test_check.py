@@ -60,6 +60,16 @@ def test_each_size_has_prompts_that_are_met_cold_and_warm_then(check, needlemap)
                 assert met[0] < 16 < 0.4 * row["prompt_tokens"] < met[1]
 
 
+def test_needles_stand_at_the_end_of_a_block_and_around_it(check, needlemap):
+    check("--probe", "edges")
+    for length, block in ((160, 64), (256, 16)):
+        rows = needlemap.records(f"c/edges-{length}")
+        starts = sorted({row["prompt"]["positions"][0] for row in rows if row["repeat"] == 0})
+        assert len(starts) == 16
+        assert starts[-1] - starts[0] == 15
+        assert any(start % block == 0 for start in starts[1:-1]), "nothing stands before the haystack"
+
+
 def test_a_limit_that_may_end_a_check_leaves_its_order_as_it_is(check, needlemap):
     (nats,) = check("--probe", "nats", "--minutes", "10", "--limit-tokens", "1M")["probes"]
     assert nats["state"] == "pass"

@@ -20,7 +20,7 @@ from needlemap.files import is_regular, make_folder, plain_name
 from needlemap.models.base import Traits
 from needlemap.probes.base import BESIDE, FILE, Answers, CheckFile, Finding, Worst, kind_of, read_check
 from needlemap.probes.registry import PROBES, examined, level
-from needlemap.probes.ways import Way, sizes_of, ways
+from needlemap.probes.ways import Around, Way, sizes_of, ways
 from needlemap.records.families import Families, begin_families, fresh_folder
 from needlemap.records.folder import RunFolder, write_json
 from needlemap.records.record import Record
@@ -86,7 +86,8 @@ class Check:
         first = _settled(asked, {}, seed)
         path = path or fresh_folder(first, "check")
         answer = first.max_answer_tokens
-        plan = ways(sizes_of(asked.most, answer), asked.load, answer, asked.context)
+        sizes = sizes_of(asked.most, answer)
+        plan = ways(sizes, asked.load, answer, _around(asked, sizes[0], seed), asked.context)
         if traits.serial:
             asked = replace(asked, probes=tuple(name for name in asked.probes if name != "load"))
             plan = tuple(_one_by_one(way) for way in plan if "load" not in way.probes)
@@ -178,6 +179,16 @@ def _settled(asked: Asked, own: Mapping[str, Any], seed: int) -> Settings:
     """The settings of one way of asking."""
     flags = {**asked.flags, **own, "seed": seed, "collisions": "warn"}  # they are the same in every way
     return configure(None, {**_logprobs(str(flags.get("model", ""))), **flags})
+
+
+def _around(asked: Asked, length: int, seed: int) -> Around:
+    """What a prompt holds beside its haystack."""
+    one = {"lengths": [length], "depths": [50.0], "repeats": 1}
+    prompt = prepare(_settled(asked, one, seed)).trials[0].prompt
+    number, first, _ = prompt.context
+    before = [span for message in prompt.messages[:number] for span in message.spans]
+    before += prompt.messages[number].spans[:first]
+    return Around(length - prompt.haystack_tokens, sum(map(len, before)))
 
 
 def _logprobs(model: str) -> dict[str, bool]:

@@ -25,6 +25,8 @@ _BEFORE = {
 }  # tokens that the prompt before them is shorter, which warms them
 _LAST = 8  # prompts that end with the last tokens of a context
 _BEHIND = 2  # tokens of haystack behind a needle near the end, at least: a block of a cache covers both
+_BLOCKS = (8192, 2048, 64, 16)  # tokens of chunks, pages and blocks
+_NEAR = 0.2  # share of a prompt that may follow the end of a block
 _SIXTEENTH = 16
 _SHORT = 24  # prompts that are as short as can be
 _SPARE = 64  # tokens that a prompt needs beside its haystack, at the least
@@ -49,6 +51,14 @@ _COUNTS = (
     Counts(6, 3, 2, 3, 4, 8, 6),
     Counts(2, 1, 1, 1, 4, 4, 2),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What stands around a haystack: so many tokens of a length, and before it in the prompt."""
+
+    tokens: int
+    head: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +88,14 @@ def sizes_of(most: int, answer_tokens: int) -> tuple[int, int, int]:
 
 
 def ways(
-    sizes: tuple[int, int, int], load: int, answer_tokens: int, context: int | None = None
+    sizes: tuple[int, int, int], load: int, answer_tokens: int, around: Around, context: int | None = None
 ) -> tuple[Way, ...]:
     """All ways of asking, in their order. load: prompts at a time where there is load. context: tokens of
     prompt and answer that the server says it takes."""
     found = _short(sizes[0], answer_tokens)
     for length, counts in zip(sizes, _COUNTS, strict=True):
         found += _plain(length, counts)
-        found += _combs(length, counts, length - answer_tokens - _SPARE)
+        found += _combs(length, counts, around)
         found += _warmed(length, counts)
         found += _under_load(length, counts, load)
     return (*found, *_ends(sizes[-1], context, answer_tokens))
@@ -119,20 +129,33 @@ def _short(size: int, answer_tokens: int) -> list[Way]:
     return [Way(f"short-{number}-{length}", size, ("same", "stop"), short) for number in (1, 2, 3)]
 
 
-def _combs(length: int, counts: Counts, room: int) -> list[Way]:
+def _combs(length: int, counts: Counts, around: Around) -> list[Way]:
     """Sixteen consecutive lengths with the needle near the end, so that what a cache holds of each ends just
     behind the needle; some of them without a cache; and sixteen consecutive places of a needle."""
-    lengths = [length - number for number in reversed(range(COMB))]
+    lengths, room = [length - number for number in reversed(range(COMB))], length - around.tokens
     near = round(100 - 100 * _BEHIND / room, 6)
-    places = [round(near - 100 * number / room, 6) for number in reversed(range(COMB))]
     comb = {"lengths": lengths, "depths": [near], "repeats": counts.teeth}
     cold = {"lengths": lengths[:: counts.every], "depths": [near], "repeats": counts.cold, "mode": "cold"}
+    places = [round(100 * (place + 0.5) / room, 6) for place in _places(room, around.head)]
     edges = {"lengths": [length], "depths": places, "placement": "token", "repeats": counts.edges}
     return [
         Way(f"comb-{length}", length, ("comb", "cache"), {**comb, "concurrency": 1}),
         Way(f"cold-{length}", length, ("cache",), {**cold, "concurrency": 1}),
         Way(f"edges-{length}", length, ("edges",), {**edges, "concurrency": 1}),
     ]
+
+
+def _places(room: int, head: int) -> list[int]:
+    """Sixteen consecutive haystack tokens around the end of a block of the prompt: the largest block that has
+    one near enough to the haystack's end, so that little is computed behind it.
+
+    >>> _places(7_650, 20)[7:10], _places(127_600, 20)[8] + 20
+    ([6123, 6124, 6125], 122880)
+    """
+    last = room + head - COMB
+    ends = [last // block * block for block in _BLOCKS if last - last // block * block <= last * _NEAR]
+    first = max(0, ends[0] - head - COMB // 2)
+    return list(range(first, first + COMB))
 
 
 def _warmed(length: int, counts: Counts) -> list[Way]:
