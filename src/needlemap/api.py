@@ -167,15 +167,16 @@ class _Progress(ShowingFace):
 
 
 @_for_python()
-def compare(a: Run | str | Path, b: Run | str | Path, *, margin: float = 2.0) -> Compared:
-    """B against A on the same trials, paired: difference, interval, verdict. Each a run or its folder.
+def compare(a: Run | str | Path, b: Run | str | Path, *, margin: float = 2.0, metric: str = "") -> Compared:
+    """B against A on the same trials, paired: difference, interval, verdict. Each a run, its folder, or a log
+    of Inspect or lm-evaluation-harness.
 
     Of several families each is compared, and their mean decides. margin: the loss in points that does not
-    matter. Raises NeedlemapError when the two asked something else.
+    matter. metric: of logs with several. Raises NeedlemapError when the two asked something else.
     """
     from needlemap.reports.compared import compared
 
-    return compared(_folder(a), _folder(b), margin)
+    return compared(_folder(a), _folder(b), margin, metric)
 
 
 @_for_python()

@@ -24,14 +24,14 @@ Host = Callable[..., Any]
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    """Runs a script of this folder with its arguments as JSON; what it prints last, as JSON too."""
+    """Runs what it is given in one process, by a script of this folder; what came of each."""
 
-    def run(script: str, **arguments: Any) -> Any:
+    def run(script: str, *runs: dict[str, Any]) -> Any:
         package, remedy = HARNESSES[script.removeprefix("in_")]
         if find_spec(package) is None:
             pytest.skip(f"no {package} here: pip install '{remedy}'")
         done = subprocess.run(
-            [sys.executable, "-W", "ignore", str(HERE / f"{script}.py"), json.dumps(arguments)],
+            [sys.executable, "-W", "ignore", str(HERE / f"{script}.py"), json.dumps({"runs": runs})],
             capture_output=True,
             text=True,
             cwd=tmp_path,

@@ -1,6 +1,6 @@
-"""Runs a task in Inspect with a model that answers as it is told; prints what it was asked.
+"""Runs tasks in Inspect with a model that answers as it is told; prints what came of each.
 
-Arguments: task (a name, or '' for sums), args, answers (by a part of the prompt), folder, format.
+Arguments: runs, each with task ('' for sums), args, answers (by a part of the prompt), folder, format.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import includes, match
 from inspect_ai.solver import generate
 
-TYPED = json.loads(sys.argv[1])
-ASKED: list[list[tuple[str, str]]] = []
+RUNS = json.loads(sys.argv[1])["runs"]
 
 
 @task
@@ -25,24 +24,34 @@ def sums() -> Task:
     return Task(dataset=samples, solver=generate(), scorer=[match(), includes()])
 
 
-def answer(messages: list[Any], *_: Any) -> ModelOutput:
-    ASKED.append([(message.role, message.text) for message in messages])
-    said = next((words for part, words in TYPED["answers"].items() if part in messages[-1].text), "no")
-    output = ModelOutput.from_content("mockllm/model", said)
-    output.usage = ModelUsage(
-        input_tokens=1, output_tokens=1, total_tokens=2
-    )  # else it counts, by the network
-    return output
+class Told:
+    """Answers by what a prompt holds. asked: all that it was asked."""
+
+    def __init__(self, answers: dict[str, str]) -> None:
+        self.answers = answers
+        self.asked: list[list[tuple[str, str]]] = []
+
+    def __call__(self, messages: list[Any], *_: Any) -> ModelOutput:
+        self.asked.append([(message.role, message.text) for message in messages])
+        said = next((words for part, words in self.answers.items() if part in messages[-1].text), "no")
+        output = ModelOutput.from_content("mockllm/model", said)
+        output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)  # else it asks the network
+        return output
 
 
-(log,) = eval(
-    TYPED["task"] or sums(),
-    model=get_model("mockllm/model", custom_outputs=answer),
-    task_args=TYPED.get("args", {}),
-    log_dir=TYPED["folder"],
-    log_format=TYPED.get("format", "eval"),
-    max_samples=1,
-    display="none",
-)
-scores = {each.id: next(iter(each.scores.values())).value for each in log.samples or []}
-print(json.dumps({"status": log.status, "log": log.location, "asked": ASKED, "scores": scores}))
+def run(typed: dict[str, Any]) -> dict[str, Any]:
+    told = Told(typed["answers"])
+    (log,) = eval(
+        typed["task"] or sums(),
+        model=get_model("mockllm/model", custom_outputs=told),
+        task_args=typed.get("args", {}),
+        log_dir=typed["folder"],
+        log_format=typed.get("format", "eval"),
+        max_samples=1,
+        display="none",
+    )
+    scores = {each.id: next(iter(each.scores.values())).value for each in log.samples or []}
+    return {"status": log.status, "log": log.location, "asked": told.asked, "scores": scores}
+
+
+print(json.dumps([run(typed) for typed in RUNS]))

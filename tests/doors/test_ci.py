@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -70,7 +71,9 @@ def test_a_change_that_loses_fails_its_step_and_the_summary_shows_where(steps):
     codes, summary = steps("baseline/random", *NAMES)
     assert codes == [0, 1, 0]
     assert "verdict: pr is worse than base by more than 20 points" in summary
-    assert "| 20% | -100.0 | -100.0 |" in summary
+    assert re.search(
+        r"^\| 20% \| -\d+\.\d \| -\d+\.\d \|$", summary, re.MULTILINE
+    )  # random answers may be right
 
 
 def test_what_runs_strangers_code_is_asked_for_by_name(workflow):

@@ -68,26 +68,33 @@ def some_right(lines: list[dict[str, Any]]) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("family", ["multikey", "trace"])
+def by_id(lines: list[dict[str, Any]], scores: list[float]) -> dict[str, float]:
+    """Scores as shares by a sample's id."""
+    ids = [f"{line['length']}-{line['depth']:g}-{line['repeat']}" for line in lines]
+    return dict(zip(ids, [score / 100 for score in scores], strict=True))
+
+
 def test_inspect_asks_the_bytes_that_the_command_writes_and_scores_as_it_does(
-    family, host, by_command, needlemap, tmp_path
+    host, by_command, needlemap, tmp_path
 ):
-    lines = by_command("--task", family)
+    lines = by_command("--task", "multikey")
     answers = some_right(lines)
-    found = host("in_inspect", task=f"needlemap/{family}", args=GRID, answers=answers, folder="logs")
-    assert found["status"] == "success"
+    given = {"task": "needlemap/multikey", "args": GRID, "answers": answers, "folder": "logs"}
+    traced = {"task": "needlemap/trace", "args": {**GRID, "repeats": 1}, "answers": {}, "folder": "more"}
+    found, other = host("in_inspect", given, traced)
+    assert found["status"] == other["status"] == "success"
     assert hashes(found["asked"]) == hashes(map(messages, lines))
     assert len(found["asked"]) == len(lines)
-    ours = by_scorer(needlemap, tmp_path, lines, answers) if family == "multikey" else None
-    if ours is not None:
-        ids = [f"{line['length']}-{line['depth']:g}-{line['repeat']}" for line in lines]
-        assert found["scores"] == dict(zip(ids, [score / 100 for score in ours], strict=True))
-        assert 0 < sum(found["scores"].values()) < len(lines)
+    assert found["scores"] == by_id(lines, by_scorer(needlemap, tmp_path, lines, answers))
+    assert 0 < sum(found["scores"].values()) < len(lines)
+    assert hashes(other["asked"]) < hashes(map(messages, by_command("--task", "trace")))
 
 
 def test_a_log_of_inspect_holds_recipes_and_no_context_and_makes_a_map(host, by_command, needlemap, tmp_path):
     lines = by_command("--task", "multikey")
-    found = host("in_inspect", task="needlemap/multikey", args=GRID, answers={}, folder="logs")
+    (found,) = host(
+        "in_inspect", {"task": "needlemap/multikey", "args": GRID, "answers": {}, "folder": "logs"}
+    )
     log = tmp_path / found["log"]
     import_module("zipfile_zstd")  # which Inspect brings, and teaches zipfile how it packs
     with zipfile.ZipFile(log) as packed:
@@ -102,22 +109,27 @@ def test_a_log_of_inspect_holds_recipes_and_no_context_and_makes_a_map(host, by_
     assert "(n=12, 0 missing)" in shown
 
 
-@pytest.mark.parametrize("chat", [False, True])
 def test_the_harness_asks_the_bytes_that_the_command_writes_and_scores_as_it_does(
-    chat, host, by_command, needlemap, task_files, tmp_path
+    host, by_command, needlemap, task_files, tmp_path
 ):
-    lines = by_command("--task", "multikey", *(() if chat else TEXT))
-    answers, names = some_right(lines), ["needlemap_multikey"]
-    given = {"tasks": names, "include": task_files, "metadata": {"needlemap": GRID}, "chat": chat}
-    found = host("in_lm_eval", **given, answers=answers)
-    asked = [json.loads(each) for each in found["asked"]] if chat else found["asked"]
-    assert hashes(asked) == hashes(map(messages, lines) if chat else (line["prompt"] for line in lines))
-    ours = by_scorer(needlemap, tmp_path, lines, answers)
-    ids = [f"{line['length']}-{line['depth']:g}-{line['repeat']}" for line in lines]
-    assert found["scores"]["needlemap_multikey"] == dict(
-        zip(ids, [score / 100 for score in ours], strict=True)
+    text, chat = by_command("--task", "multikey", *TEXT), by_command("--task", "multikey")
+    given = {"tasks": ["needlemap_multikey"], "include": task_files, "metadata": {"needlemap": GRID}}
+    answers = [some_right(lines) for lines in (text, chat)]
+    plain, talked = host(
+        "in_lm_eval",
+        {**given, "answers": answers[0], "chat": False},
+        {**given, "answers": answers[1], "chat": True, "gen_kwargs": {"max_gen_toks": 50}},
     )
-    assert 0 < sum(ours) < 100 * len(lines)
+    greedy = {"until": [], "do_sample": False, "temperature": 0.0}
+    assert [plain["how"][0], talked["how"][0]] == [{**greedy, "max_gen_toks": n} for n in (300, 50)]
+    with pytest.raises(AssertionError, match="max_length=900 would cut the beginning of prompts off"):
+        host("in_lm_eval", {**given, "answers": {}, "metadata": {"needlemap": GRID, "max_length": 900}})
+    assert hashes(plain["asked"]) == hashes(line["prompt"] for line in text)
+    assert hashes(map(json.loads, talked["asked"])) == hashes(map(messages, chat))
+    for found, lines, said in ((plain, text, answers[0]), (talked, chat, answers[1])):
+        ours = by_id(lines, by_scorer(needlemap, tmp_path, lines, said))
+        assert found["scores"]["needlemap_multikey"] == ours
+        assert 0 < sum(ours.values()) < len(lines)
 
 
 def test_every_family_has_a_task_file_that_the_harness_reads(task_files):

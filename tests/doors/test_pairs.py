@@ -31,18 +31,20 @@ def exact(first: list[bool], second: list[bool]) -> float:
     return float(mcnemar(table, exact=True).pvalue)
 
 
-@pytest.mark.parametrize("format", ["eval", "json"])
-def test_two_logs_of_inspect_compare_as_statsmodels_does(host, tmp_path, format):
-    logs = [
-        tmp_path / host("in_inspect", task="", answers=answers, folder=folder, format=format)["log"]
-        for folder, answers in (("a", FIRST), ("b", SECOND))
+def test_two_logs_of_inspect_compare_as_statsmodels_does_packed_or_as_json(host, tmp_path):
+    arms = [
+        {"task": "", "answers": answers, "folder": f"{format}-{arm}", "format": format}
+        for format in ("eval", "json")
+        for arm, answers in (("a", FIRST), ("b", SECOND))
     ]
-    found = compare(*logs)
+    logs = [tmp_path / each["log"] for each in host("in_inspect", *arms)]
     questions = [f"What is {n} and {n}?" for n in range(60)]
     wanted = exact([each in FIRST for each in questions], [each in SECOND for each in questions])
-    assert found.n == 60
-    assert found.p == pytest.approx(wanted, abs=1e-12)
-    assert 0.0001 < found.p < 1
+    assert 0.0001 < wanted < 0.9
+    for first, second in (logs[:2], logs[2:], (logs[0], logs[3])):
+        found = compare(first, second)
+        assert found.n == 60
+        assert found.p == pytest.approx(wanted, abs=1e-12)
 
 
 def test_two_outputs_of_the_harness_compare_as_statsmodels_does(host, tmp_path):
@@ -54,14 +56,10 @@ def test_two_outputs_of_the_harness_compare_as_statsmodels_does(host, tmp_path):
     (tmp_path / "tasks" / "quiz.yaml").write_text(QUIZ.format(data=data))
     right = {q: f" {'abc'[n % 3]}" for n, q in enumerate(questions)}
     arms = {"a": {q: right[q] for q in questions[9:]}, "b": {q: right[q] for q in questions[:31]}}
-    for arm, answers in arms.items():
-        host(
-            "in_lm_eval",
-            tasks=["quiz"],
-            include=str(tmp_path / "tasks"),
-            answers=answers,
-            out=str(tmp_path / arm),
-        )
+    shared = {"tasks": ["quiz"], "include": str(tmp_path / "tasks")}
+    host(
+        "in_lm_eval", *({**shared, "answers": each, "out": str(tmp_path / arm)} for arm, each in arms.items())
+    )
     hits = [[answers.get(q, " a") == right[q] for q in questions] for answers in arms.values()]
     found = compare(tmp_path / "a", tmp_path / "b")
     assert found.n == 60

@@ -35,7 +35,8 @@ from needlemap.version import __version__
 TOKENIZER = "o200k_base"
 PRESET = "preset"  # the family whose settings are those of a preset: -T name=latent-hard
 PREFIX = "needlemap_"  # of the families' names in lm-evaluation-harness
-_TASK_FILE = "task: {}\ntag: needlemap\nclass: !function needlemap.interop.lm_eval_tasks.Family\n"
+_TASK_FILE = "task: {}\nclass: !function needlemap.interop.lm_eval_tasks.Family\n"
+_TAG = "tag: needlemap\n"  # of all that need no more than their names
 _NEEDED = ("multi", "published")  # tasks that say nothing without texts of the user's
 _TEXT = {"api": "completions"}  # what makes a prompt one plain text
 
@@ -128,7 +129,8 @@ def _id(trial: Trial) -> str:
 def write_task_files(folder: Path) -> Path:
     """The folder, with a task file a family in it. Raises NeedlemapError."""
     for name in hosted_tasks():
-        write_report(folder / f"{PREFIX}{name}.yaml", _TASK_FILE.format(PREFIX + name).encode())
+        text = _TASK_FILE.format(PREFIX + name) + _TAG * (name != PRESET)
+        write_report(folder / f"{PREFIX}{name}.yaml", text.encode())
     return folder
 
 

@@ -8,12 +8,14 @@ writes; it needs `pip install 'needlemap[lm-eval]'`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from lm_eval.api.instance import Instance
 from lm_eval.api.metrics import mean
-from lm_eval.api.task import Task
+from lm_eval.api.task import Task, TaskConfig
 
 from needlemap.asking.run import run_coroutine
 from needlemap.errors import SettingsError
@@ -21,6 +23,18 @@ from needlemap.interop.hosted import PREFIX, Hosted, hosted
 from needlemap.interop.logs import OURS
 
 SCORE = "score"
+_GREEDY = {"until": [], "do_sample": False, "temperature": 0.0}  # an answer may have several paragraphs
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """No warnings meanwhile."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 class Family(Task):
@@ -31,18 +45,22 @@ class Family(Task):
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         given = dict(config or {})
-        given.pop("class", None)
-        super().__init__(config=given)
+        told = dict(given.get("metadata") or {})  # what --metadata and --model_args say
+        with _silent():  # of a default that is replaced in the next line
+            super().__init__()
+        self._config = TaskConfig(task=given.get("task"), generation_kwargs=dict(_GREEDY), metadata=told)
         self._family = str(given.get("task", "")).removeprefix(PREFIX)
-        self._given = dict((given.get("metadata") or {}).get(OURS) or {})
+        self._given, self._most = dict(told.get(OURS) or {}), told.get("max_length")
         self._chat = False
+        self._made: Hosted | None = None
 
     def download(self, *_: Any, **__: Any) -> None:
         """There is nothing to load: prompts are made."""
 
     @property
     def _hosted(self) -> Hosted:
-        return hosted(self._family, self._given, chat=self._chat)
+        self._made = self._made or hosted(self._family, self._given, chat=self._chat)
+        return self._made
 
     def has_training_docs(self) -> bool:
         return False
@@ -75,11 +93,21 @@ class Family(Task):
         return str(doc["reference"])
 
     def build_all_requests(self, *, apply_chat_template: bool = False, **more: Any) -> None:
-        """All requests. Raises SettingsError for what would change our prompts."""
+        """All requests. Raises SettingsError for what would change our prompts, or cut them."""
         if more.get("system_instruction") or self.config.num_fewshot:
             raise SettingsError("needlemap's prompts take no examples and no system instruction of others.")
-        self._chat = bool(apply_chat_template)
+        self._chat, self._made = bool(apply_chat_template), None
+        self._refuse_cut(self._most)
         super().build_all_requests(apply_chat_template=apply_chat_template, **more)
+
+    def _refuse_cut(self, most: object) -> None:
+        family = self._hosted
+        longest = max(trial.prompt.tokens for trial in family.trials.values()) + family.settings.most_tokens
+        if isinstance(most, int) and longest > most:
+            raise SettingsError(
+                f"max_length={most} would cut the beginning of prompts off, which with their answers take "
+                f"{longest:,} tokens. Give a larger one in --model_args, or shorter lengths."
+            )
 
     def fewshot_context(
         self, doc: Mapping[str, Any], *_: Any, chat_template: Callable[..., Any] | None = None, **__: Any
@@ -92,9 +120,8 @@ class Family(Task):
 
     def construct_requests(self, doc: Mapping[str, Any], ctx: Any, **more: Any) -> list[Any]:
         """One request; the harness's --gen_kwargs win."""
-        settings = self._hosted.settings
-        usual = {"until": [], "max_gen_toks": settings.most_tokens, "do_sample": False, "temperature": 0.0}
-        asked = (ctx, {**usual, **(self.config.generation_kwargs or {})})
+        room = {"max_gen_toks": self._hosted.settings.most_tokens}
+        asked = (ctx, {**room, **(self.config.generation_kwargs or {})})
         known = {"metadata": more.get("metadata")}
         return [Instance(request_type=self.OUTPUT_TYPE, doc=doc, arguments=asked, idx=0, **known)]
 

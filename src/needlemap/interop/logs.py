@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from needlemap.errors import NeedlemapError, did_you_mean
-from needlemap.files import MOST_BYTES
+from needlemap.files import MOST_BYTES, read_regular
 from needlemap.interop.row import UNIT, Row
 from needlemap.settings.grid import MOST_TRIALS
 from needlemap.settings.units import MOST, MOST_TOKENS
@@ -32,7 +32,6 @@ _MOST_WHOLE = 8 << 30  # bytes of all samples of a log, unpacked
 _SHOWN = 500  # characters of an input that are kept
 _WORDS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _NO_METRIC = ("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics")
-_BAD = (ValueError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +54,27 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One file. model, task: as it names them. notes: what a reader should know of it."""
+    """One file. model, task: as it names them. notes: what a reader should know of it. lower: metrics of
+    which less is better."""
 
     tool: str
     model: str
     task: str
     samples: Sequence[Sample]
     notes: tuple[str, ...] = ()
+    lower: tuple[str, ...] = ()
 
     def rows(self, metric: str = "") -> tuple[list[Row], list[str]]:
         """A row a sample by one metric, and what else is to be said. Raises NeedlemapError for a metric that
-        the log has not."""
+        the log has not, or of which less is better."""
         names = list(dict.fromkeys(name for sample in self.samples for name in sample.scores))
         if not names and any(not sample.error for sample in self.samples):
             raise NeedlemapError(f"{self.task}: no sample has a score that is a number.")
         if metric and metric not in names:
             raise NeedlemapError(f"{self.task}: no metric '{metric}'. {did_you_mean(metric, names)}")
         chosen = metric or next(iter(names), "score")
+        if chosen.partition(",")[0] in self.lower:
+            raise NeedlemapError(f"{self.task}: of {chosen} less is better. Name another: --metric NAME")
         others = ", ".join(name for name in names if name != chosen)
         several = [f"{self.task}: scored by {chosen}; --metric takes {others} too"] if others else []
         rows = [_row(sample, self, chosen) for sample in self.samples]
@@ -139,14 +142,24 @@ def is_inspect(data: bytes) -> bool:
 
 
 def read_harness(data: bytes, file: Path) -> Log:
-    """The samples of a file that `--log_samples` wrote; its folder names the model. Raises NeedlemapError."""
-    samples = [
-        _harness_sample(_object(line, f"{file.name}, line {number}"), f"{file.name}, line {number}")
-        for number, line in enumerate(data.split(b"\n"), 1)
-        if line.strip()
-    ]
-    task = file.stem.removeprefix("samples_").rpartition("_")[0] or file.stem
-    return Log(HARNESS, file.absolute().parent.name, task, _joined(samples))
+    """The samples of a file that `--log_samples` wrote. Raises NeedlemapError."""
+    places = {number: f"{file.name}, line {number}" for number in range(1, data.count(b"\n") + 2)}
+    rows = zip(places.values(), data.split(b"\n"), strict=True)
+    samples = _joined(_harness_sample(_object(row, place), place) for place, row in rows if row.strip())
+    task, _, date = file.stem.removeprefix("samples_").rpartition("_")
+    about = _beside(file.with_name(f"results_{date}.json"))
+    better = about.get("higher_is_better")
+    mine = better.get(task) if isinstance(better, dict) else None
+    lower = [name for name, more in mine.items() if more is False] if isinstance(mine, dict) else []
+    model = _shown(about.get("model_name")) or file.absolute().parent.name
+    return Log(HARNESS, model, task or file.stem, samples, lower=tuple(lower))
+
+
+def _beside(file: Path) -> dict[str, Any]:
+    """What the harness says of a whole evaluation, if it lies beside the samples."""
+    with suppress(OSError, NeedlemapError):
+        return _object(read_regular(file), file.name)
+    return {}
 
 
 def _joined(samples: Iterable[Sample]) -> list[Sample]:
@@ -299,7 +312,7 @@ def _score(value: Any) -> float | None:
 def _object(data: bytes, place: str) -> dict[str, Any]:
     try:
         value = json.loads(data)
-    except _BAD as error:
+    except (ValueError, RecursionError) as error:
         raise NeedlemapError(f"{place}: not readable as JSON ({error}).") from None
     if not isinstance(value, dict):
         raise NeedlemapError(f"{place}: no JSON object.")

@@ -143,7 +143,10 @@ def scale_of(rows: Iterable[Row], given: Scale | None) -> Scale:
     scale = given or (told.pop() if told else _seen([row.native or 0.0 for row in scored]))
     for row in scored:
         if not scale[0] <= (row.native or 0.0) <= scale[1]:
-            raise NeedlemapError(f"{row.place}: score {row.native:g} is outside {_label(scale)}.")
+            raise NeedlemapError(
+                f"{row.place}: score {row.native:g} is outside {_label(scale)}. Say the scale: needlemap "
+                f"import FILE --scale LOWEST:HIGHEST -o RUN"
+            )
     return scale
 
 

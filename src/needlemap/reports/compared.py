@@ -132,10 +132,10 @@ class Compared:
         return self.plot().with_text(self.text)
 
 
-def compared(first: str | Path, second: str | Path, margin: float = MARGIN) -> Compared:
-    """Compare two run folders, or logs of other tools. margin: in points. Raises NeedlemapError when they
-    cannot be paired."""
+def compared(first: str | Path, second: str | Path, margin: float = MARGIN, metric: str = "") -> Compared:
+    """Compare two run folders, or logs of other tools. margin: in points. metric: of logs with several.
+    Raises NeedlemapError when they cannot be paired."""
     both = families_of(first), families_of(second)
-    read = load_any(*both)
+    read = load_any(*both, metric=metric)
     comparison, names = compare_runs(*both, read, margin)
     return Compared(comparison, names, tuple(run for two in read.values() for run in two))

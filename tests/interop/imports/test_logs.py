@@ -118,6 +118,8 @@ def test_of_several_scores_the_first_counts_and_a_flag_names_another(tmp_path, n
     log = inspect(tmp_path / "a.eval", [sample(1, scores=both)])
     assert scores(log) == [1.0]
     assert scores(log, "judge/style") == [0.25]
+    other = inspect(tmp_path / "b.eval", [sample(1, scores={**both, "judge": {"value": {"style": 0.75}}})])
+    assert compare(log, other, metric="judge/style").difference == 50.0
     shown = needlemap("report", str(log))
     assert "sums: scored by match; --metric takes judge/style, judge/facts too" in shown.stderr
     refused = needlemap("report", str(log), "--metric", "mach", code=2)
@@ -135,6 +137,33 @@ def test_samples_of_the_harness_pair_by_document_each_filter_with_metrics_of_its
     assert scores(log, "acc,loose") == [1.0, 1.0]
     (run,) = load_results(tmp_path / "out", Said())
     assert (run.map.model, run.map.task) == ("my-model", "gsm")
+
+
+def test_what_lies_beside_samples_names_the_model_and_the_metrics_of_which_less_is_better(tmp_path):
+    log = harness(tmp_path / "out" / "org__m" / "samples_quiz_T1.jsonl", [{}, {"acc": 0.0}])
+    beside = {"model_name": "org/m", "higher_is_better": {"quiz": {"acc": False, "acc_norm": True}}}
+    (log.parent / "results_T1.json").write_text(json.dumps(beside))
+    (run,) = load_results(log, Said(metric="acc_norm"))
+    assert run.map.model == "org/m"
+    with pytest.raises(NeedlemapError, match="quiz: of acc less is better"):
+        load_results(log, Said())
+
+
+@pytest.mark.parametrize(
+    "beside", ["[1]", "{", '{"higher_is_better": 3}', '{"higher_is_better": {"quiz": 7}}']
+)
+def test_whatever_lies_beside_samples_they_are_read(tmp_path, beside):
+    log = harness(tmp_path / "samples_quiz_T1.jsonl", [{}])
+    (tmp_path / "results_T1.json").write_text(beside)
+    assert scores(log) == [1.0]
+
+
+def test_a_score_that_is_no_share_says_how_to_import_it(tmp_path, needlemap):
+    log = harness(tmp_path / "samples_bleu_T1.jsonl", [{"acc": 31.5}, {"acc": 40.0}])
+    refused = needlemap("report", str(log), code=2)
+    assert "score 31.5 is outside 0..1. Say the scale: needlemap import FILE --scale" in refused.stderr
+    needlemap("import", str(log), "--scale", "0:100", "-o", str(tmp_path / "run"))
+    assert "overall 35.8" in needlemap("report", str(tmp_path / "run")).stdout
 
 
 def test_a_folder_with_several_tasks_is_compared_task_by_task(tmp_path, needlemap):
