@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 from time import monotonic
@@ -14,11 +15,12 @@ from rich.console import Console
 from rich.table import Table
 
 from needlemap.asking.ab import YARDSTICK, Ab, Asked, Asking
-from needlemap.asking.started import command_arms, started
 from needlemap.commands.check import CheckFace
 from needlemap.commands.termination import Ending, terminable
 from needlemap.errors import SettingsError
+from needlemap.files import make_folder
 from needlemap.maps.arms import Judged, Trio
+from needlemap.models.started import PORT, served_model, started
 from needlemap.records.ab import AGAIN, Arm
 from needlemap.reports.arms import CELL_HEAD, FAMILY_HEAD, ArmsReport, Row
 from needlemap.reports.junit import OF_CODE, Case, write_junit
@@ -32,13 +34,13 @@ UNDECIDED = ("fail", "pass")
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What a user typed beside the settings. commands: by arm, the words that start its server."""
+    """What a user typed beside the settings. commands: by arm, what starts its server."""
 
     out: Path | None
     on_undecided: str
     as_json: bool
     junit: Path | None = None
-    commands: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    commands: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.on_undecided not in UNDECIDED:
@@ -49,23 +51,47 @@ class Typed:
 
 def typed_arms(
     typed: Sequence[str], commands: Sequence[str], model: str
-) -> tuple[tuple[Arm, Arm], dict[str, list[str]]]:
-    """Both arms, and the commands that start some of them. Raises SettingsError."""
-    begun, words = command_arms(commands, model)
-    arms = [*(Arm.of(each, model) for each in typed), *begun]
+) -> tuple[tuple[Arm, Arm], dict[str, str]]:
+    """Both arms, and the commands that start some of them, which get their addresses then. Raises
+    SettingsError."""
+    begun, arms = dict[str, str](), [Arm.of(each, model) for each in typed]
+    for each in commands:
+        name, _, command = each.partition("=")
+        if PORT not in command:
+            raise SettingsError(
+                f"--arm-command wants NAME='COMMAND ... {PORT} ...', as --arm-command "
+                f"q8='llama-server -m model.gguf --cache-type-k q8_0 --port {PORT}'."
+            )
+        arms.append(Arm.of(f"{name}=http://127.0.0.1/v1", model))
+        begun[name] = command
     if len(arms) != 2:
         raise SettingsError("ab has two arms, the reference first: --arm NAME=URL|MODEL --arm NAME=URL|MODEL")
-    return (arms[0], arms[1]), words
+    return (arms[0], arms[1]), begun
 
 
 def ab_command(asked: Asked, typed: Typed) -> int:
     """Ask until the verdict, and tell it; the exit code: 0 no worse, 1 worse, 4 undecided."""
-    with terminable() as ending:
+    with terminable() as ending, ExitStack() as stack:
         try:
-            with started(asked.arms, typed.commands, typed.out or Path()):
-                return _asked(asked, typed, ending)
-        except KeyboardInterrupt:  # while a server was started or ended
+            first, second = (_reached(arm, typed, stack) for arm in asked.arms)
+            return _asked(replace(asked, arms=(first, second)), typed, ending)
+        except KeyboardInterrupt:  # while a server was started
             return ending.code
+
+
+def _reached(arm: Arm, typed: Typed, stack: ExitStack) -> Arm:
+    """An arm whose server is there."""
+    if arm.name in typed.commands and typed.out is not None:
+        make_folder(typed.out)
+        log = typed.out / f"server-{arm.name}.log"
+        server = started(typed.commands[arm.name], log, name=f"Arm '{arm.name}'")
+        arm = replace(arm, base_url=stack.enter_context(server))
+    return _named(arm)
+
+
+def _named(arm: Arm) -> Arm:
+    """An arm with the model that its server lists first, where none was typed."""
+    return arm if arm.model else replace(arm, model=f"openai/{served_model(arm.base_url)}")
 
 
 def _asked(asked: Asked, typed: Typed, ending: Ending) -> int:
@@ -118,7 +144,8 @@ def most_line(ab: Ab) -> str:
 
 def plan_ab(asked: Asked, as_json: bool) -> None:
     """What would be asked, and what that costs at most; nothing is asked."""
-    ab = Ab.of(asked)
+    first, second = map(_named, asked.arms)
+    ab = Ab.of(replace(asked, arms=(first, second)))
     tokens, usd = most_of(ab)
     if as_json:
         row = {"arms": [arm.name for arm in asked.arms], "families": ab.families, "pairs": asked.pairs}

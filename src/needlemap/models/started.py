@@ -21,7 +21,7 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.files import open_regular
+from needlemap.files import open_inside, open_regular
 from needlemap.http.server import NO_KEY, check_address, key_of
 from needlemap.secrets import scrub
 
@@ -33,20 +33,24 @@ _SAID = 600  # characters of a log that an error shows
 
 
 @contextmanager
-def started(command: str, log: Path, base_url: str | None = None) -> Iterator[str]:
+def started(command: str, log: Path, base_url: str | None = None, name: str = "The command") -> Iterator[str]:
     """Start a server and wait until it answers; its base URL. It ends with the block.
 
-    command: with {port}, which becomes a free one. base_url: by default http://127.0.0.1:{port}/v1. Raises
-    NeedlemapError where it ends or does not answer in time, with the end of its log.
+    command: with {port}, which becomes a free one. log: a file in a folder that is there. base_url: by
+    default http://127.0.0.1:{port}/v1. name: what errors call it. Raises NeedlemapError where it ends or does
+    not answer in time, with the end of its log.
     """
     if PORT not in command and base_url is None:
         raise SettingsError(f"A command to start needs {PORT}, or the address that it serves: '{command}'")
     port = str(free_port())
     url = (base_url or f"http://127.0.0.1:{PORT}/v1").replace(PORT, port)
     check_address(url)
-    words = [part.replace(PORT, port) for part in shlex.split(command)]
-    with log.open("wb") as output, running(words, output) as process:
-        wait(process, partial(_is_up, url), "The command", log)
+    try:
+        words = [part.replace(PORT, port) for part in shlex.split(command)]
+    except ValueError as error:
+        raise SettingsError(f"'{command}' is no command: {error}.") from None
+    with open_inside(log, "ab") as output, running(words, output) as process:
+        wait(process, partial(_is_up, url), name, log)
         yield url
 
 

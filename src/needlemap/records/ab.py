@@ -23,7 +23,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,30}")
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One side. model: BACKEND/NAME. base_url: where it is served, '' for one that needs no address."""
+    """One side. model: BACKEND/NAME, '' where only its server knows. base_url: where it is served, '' for one
+    that needs no address."""
 
     name: str
     model: str
@@ -41,8 +42,6 @@ class Arm:
             )
         if "://" not in value:
             return cls(name, value)
-        if not model:
-            raise SettingsError(f"Which model does arm '{name}' serve? Give --model openai/NAME.")
         return cls(name, model, value)
 
 
