@@ -253,14 +253,15 @@ class Record(BaseModel):
         return self.model_dump_json(by_alias=True, exclude_defaults=False).encode() + b"\n"
 
 
-def costs_of(records: Iterable[Record]) -> dict[str, float | None]:
-    """What records cost together, to six decimals; None where none of them says.
+def costs_of(records: Iterable[Record], names: Iterable[str] = ()) -> dict[str, float | None]:
+    """What records cost together, to six decimals; None where none of them says. names: of some costs, else
+    all.
 
     usd: of the model's answers, and of what was sent and could not be read. seconds: of latency, which
     overlaps between lanes.
     """
     rows = list(records)
-    sums = {name: summed(map(read, rows), of_known=True) for name, read in _COSTS.items()}
+    sums = {name: summed(map(_COSTS[name], rows), of_known=True) for name in names or _COSTS}
     return {name: None if found is None else round(found, 6) for name, found in sums.items()}
 
 

@@ -77,10 +77,10 @@ def outcome_lines(records: Sequence[Record], skipped: int = 0, *, one: bool = Fa
     if set(whole) <= {SCORED}:
         return []
     lines = ["outcomes: " + " · ".join(f"{count} {name}" for name, count in whole.items())]
-    answered = [record for record in records if record.outcome in THE_MODELS]
+    ends = [(0 if one else record.repeat, record.outcome) for record in records]
+    answered = [(at, outcome) for at, outcome in ends if outcome in THE_MODELS]
     for said, names in _TOLD.items():
-        found = [(0 if one else record.repeat, float(record.outcome in names)) for record in answered]
-        rate = Rate.of(found)
+        rate = Rate.of([(at, float(outcome in names)) for at, outcome in answered])
         if rate is not None and rate.hits:
             low, high = (f"{100 * end:.1f}" for end in (rate.low, rate.high))
             share = f"{rate.hits:g}/{rate.n} = {100 * rate.share:.1f} % [{low}, {high}] of the answers"
@@ -245,7 +245,8 @@ def judge_lines(records: Iterable[Record]) -> list[str]:
 
 def cache_lines(records: Iterable[Record], *, remote: bool = False) -> list[str]:
     """Cached tokens beside the plan's promise."""
-    costs = costs_of(record for record in records if record.latency_s is not None and not record.rescored)
+    asked = (record for record in records if record.latency_s is not None and not record.rescored)
+    costs = costs_of(asked, ("prompt_tokens", "cached_tokens", "planned_tokens"))
     cached, promise = costs["cached_tokens"], costs["planned_tokens"]
     if cached is None:
         if not (remote and promise):
