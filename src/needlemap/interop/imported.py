@@ -99,9 +99,10 @@ def _run(name: str, key: tuple[str, str, str], part: list[tuple[Source, Row]], s
     rows = [row for _, row in part]
     scale = scale_of(rows, said.scale)
     numbered, moved = _numbered(rows)
-    shared = _Shared(key[0], scale, _one((row.scorer for row in rows), SCORERS.get(scale, MODE)))
-    records = tuple(shared.record(row, repeat) for row, repeat in numbered)
     sources = dict.fromkeys((source.tool, source.name, source.sha256) for source, _ in part)
+    scorer = _one((row.scorer for row in rows), SCORERS.get(scale, MODE))
+    shared = _Shared(key[0], scale, scorer, tuple(sha256 for _, _, sha256 in sources))
+    records = tuple(shared.record(row, repeat) for row, repeat in numbered)
     return Imported(name, _about(shared, rows, records, list(sources), said), records, scale, moved)
 
 
@@ -125,15 +126,17 @@ def _numbered(rows: Iterable[Row]) -> tuple[list[tuple[Row, int]], int]:
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """What all records of a run have."""
+    """What all records of a run have. files: hashes of what it was read from."""
 
     model: str
     scale: Scale
     scorer: str
+    files: tuple[str, ...]
 
     def record(self, row: Row, repeat: int) -> Record:
         identity = [MODE, self.model, row.task, row.series, row.length, row.depth_percent, repeat]
-        identity += [row.version, row.asked] if row.asked else []
+        if row.asked:  # a model's name does not say that two logs are of the same experiment
+            identity += [row.version, row.asked, *self.files]
         depth = row.depth_percent / 100
         realised = None if row.realised is None else row.realised / 100
         prompt = PromptRecord(sha256=row.asked, tokens=row.prompt_tokens or 0, haystack_tokens=0)

@@ -56,10 +56,12 @@ class FirstDifference:
 
 @dataclass(frozen=True, slots=True)
 class ChangedAnswer:
-    """One prompt that two runs answered otherwise. difference: None where the second gave no answer."""
+    """One prompt that two runs answered otherwise. difference: None where the second gave no answer.
+    question: what was asked, which tells samples of logs apart."""
 
     place: Place
     difference: FirstDifference | None
+    question: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,7 @@ def pair_answers(
     rows = sorted(pairs.values(), key=lambda row: (order.get(row[2].key, len(order)), row[0]))
     said = [row for row in rows if row[1].answer is not None and not _is_weighed(row[1])]
     changed = [
-        ChangedAnswer(place, None if other.answer is None else _difference(one, other, cut))
+        ChangedAnswer(place, None if other.answer is None else _difference(one, other, cut), one.question)
         for place, one, other in said
         if one.answer != other.answer
     ]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from needlemap.maps.answers import AnswerPairs, ChangedAnswer, NatsChange
     from needlemap.maps.cube import Place
 
+_ASKED = 60  # characters of a sample's input
 SHOWN = 5  # changed answers
 _TIE_NATS = 0.05  # two tokens so close are as good as equally likely: rounding decides
 
@@ -36,6 +37,8 @@ def answers_lines(found: AnswerPairs, shown: int = SHOWN) -> list[str]:
     lines = [f"first answers that differ, in the order asked ({min(shown, found.differing)} shown):"]
     for each in found.changed[:shown]:
         lines += _changed_lines(each)
+    if not any(found.by_length):  # samples of a log, which has neither
+        return lines if found.changed else []
     by_length = {label: found.by_length[at] for at, label in length_labels([*found.by_length]).items()}
     by_depth = {label: found.by_depth[at] for at, label in depth_labels([*found.by_depth]).items()}
     lines += [f"differ by length: {_counts(by_length)}", f"differ by depth: {_counts(by_depth)}"]
@@ -54,6 +57,8 @@ def place_label(place: Place) -> str:
 
 def _changed_lines(changed: ChangedAnswer) -> list[str]:
     place, apart = place_label(changed.place), changed.difference
+    if not changed.place[1]:
+        place = f"sample {changed.question[:_ASKED]!r}"
     if apart is None:
         return [f"  {place}: B gave no answer"]
     token = "" if apart.token is None else f", at token {apart.token + 1}"

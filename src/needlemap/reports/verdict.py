@@ -125,11 +125,11 @@ def margin_label(margin: float) -> str:
 @dataclass(frozen=True, slots=True)
 class Sequential:
     """gate: of the pairs. second: B's mean, a missing answer being wrong. haystacks: what the whole ones say
-    of new ones."""
+    of new ones; None of samples of a log, each of which is its own."""
 
     gate: Gate
     second: float
-    haystacks: Haystacks
+    haystacks: Haystacks | None
 
     @property
     def asked(self) -> str:
@@ -154,8 +154,10 @@ class Sequential:
             f"B lost {gate.lost}, gained {gate.gained}{missing}",
             f"{failed:<{wide}}  {_odds(gate.worse)} to 1; said from {1 / WORSE_ALPHA:.0f} to 1 on",
             f"{passed}  {_odds(gate.no_worse)} to 1; said from {1 / NO_WORSE_ALPHA:.0f} to 1 on",
-            f"of new haystacks: {found.word} after {counted(found.n, 'whole haystack')}{_cost(found)}",
         ]
+        if found is not None:
+            whole = counted(found.n, "whole haystack")
+            lines.append(f"of new haystacks: {found.word} after {whole}{_cost(found)}")
         if gate.floored:
             lines.append(
                 "warning: the reference is at the floor: nothing could be lost, so nothing is proved"
@@ -198,7 +200,8 @@ class Sequential:
             "missing": gate.missing,
             "bet_worse": _won(gate.worse),
             "bet_no_worse": _won(gate.no_worse),
-            "new_haystacks": {
+            "new_haystacks": found
+            and {
                 "verdict": found.word,
                 "haystacks": found.n,
                 "bet_no_worse": _won(found.bet),
@@ -217,10 +220,13 @@ def judge_runs(runs: Sequence[tuple[Loaded, Loaded]], margin: float) -> Sequenti
     pairs, gate = gate_pairs(families), Gate(margin)
     for pair in pairs:
         gate.add(pair.first, pair.second)
-    one = any(one_haystack(first.about) or "imported" in first.about for first, _ in runs)
-    means = [] if one else whole_haystacks(families, pairs)
     second = sum(pair.second or 0.0 for pair in pairs) / max(1, len(pairs))
-    return Sequential(gate, second, of_haystacks(means, margin))
+    lengths = {place[1] for first, _ in families for place in first}
+    if lengths == {0}:  # samples of a log
+        return Sequential(gate, second, None)
+    unknown = any(record.prompt is None for first, _ in runs for record in first.records[:1])
+    one = unknown or any(one_haystack(first.about) for first, _ in runs)
+    return Sequential(gate, second, of_haystacks([] if one else whole_haystacks(families, pairs), margin))
 
 
 def _cost(found: Haystacks) -> str:

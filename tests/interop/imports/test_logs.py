@@ -65,7 +65,8 @@ def test_a_zip_and_json_of_inspect_read_alike(tmp_path):
     plain = tmp_path / "y.json"
     plain.write_text(json.dumps({**HEAD, "samples": samples}))
     (one,), (other,) = (load_results(path, Said()) for path in (packed, plain))
-    assert one.records == other.records
+    same = [[each.model_copy(update={"key": ""}) for each in run.records] for run in (one, other)]
+    assert same[0] == same[1]
     assert [record.score for record in one.records] == [1.0, 0.0, 0.5]
     assert one.records[0].answer == "four"
     assert (one.map.model, one.map.task, one.map.scorer) == ("mockllm/model", "sums", "match")
@@ -79,6 +80,22 @@ def test_samples_pair_by_id_in_whatever_order_and_those_of_one_log_alone_are_cou
     assert found.to_json()["only_b"] == 4
     assert "20 pairs; 4 trials of B alone" in found.text
     assert "haystack" not in found.text
+
+
+def test_samples_whose_answers_differ_are_named_by_their_input_and_a_gate_speaks_of_samples(
+    tmp_path, needlemap
+):
+    first = inspect(tmp_path / "a.eval", [sample(f"s{n}") for n in range(20)])
+    other = [sample(f"s{n}", "I", output={"completion": "five"}) for n in range(20)]
+    second = inspect(tmp_path / "b.eval", other)
+    said = needlemap("compare", str(first), str(second), "--answers").stdout
+    assert "answers: 0 of 20 pairs identical, 20 differ (100.0 %)" in said
+    assert "sample 'What is s" in said
+    assert "length 0" not in said
+    assert "differ by" not in said
+    gated = needlemap("compare", str(first), str(second), "--sequential").stdout
+    assert "verdict: worse (decided after" in gated
+    assert "haystack" not in gated
 
 
 def test_another_input_under_the_same_id_is_refused(tmp_path):
