@@ -10,6 +10,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.maps.clusters import expanded_interval, weights
+from needlemap.maps.cube import cube_of
 from needlemap.maps.curves import falling
 from needlemap.maps.effective import effective_length, outward, parse_rule, parse_rules, rule_values
 
@@ -210,3 +211,20 @@ def test_the_interval_of_the_worst_depth_holds_the_truth(cube, random):
         found = effective_length(cube(scores.astype(float).tolist(), lengths), parse_rule("worst-depth:85"))
         held.append(found.low <= 4_000 <= found.high)
     assert np.mean(held) >= 0.9
+
+
+def test_single_cells_that_agree_up_to_a_cliff_do_not_make_every_length_doubtful(random):
+    """As of an imported map: 15 cells a length, all right up to 12k but for a miss here and there."""
+    lengths = tuple(round(1000 * 2 ** (at / 2)) for at in range(15))
+    low_ends = []
+    for _ in range(10):
+        places = {
+            (0, length, at / 14): float(random.random() < (0.985 if length < 12_000 else 0.01))
+            for length in lengths
+            for at in range(15)
+        }
+        single = replace(cube_of(places, set(places)), one_haystack=True)
+        found = effective_length(single, parse_rule("absolute:85"))
+        assert found.low <= 12_000 <= found.high
+        low_ends.append(found.low)
+    assert min(low_ends) >= 5_600

@@ -2,9 +2,8 @@
 
 The curve is fitted as falling up to the first length that is clearly below the threshold (`curves.falling`),
 so that noise on a plateau is no fall and a clear dip is one. The interval reaches to tested lengths, as
-nobody looked between them. No surface is fitted, and nothing extrapolated. Of several families it is their
-mean: every family counts the same, and repeats are drawn for all of them together, since those of one number
-share a haystack wherever families use the same one.
+nobody looked between them. Of several families it is their mean: every family counts the same, and repeats
+are drawn for all of them together, since those of one number share a haystack where families use the same.
 """
 
 from __future__ import annotations
@@ -182,8 +181,9 @@ class FamilyScores:
             [scores.reshape(*scores.shape[:2], -1) for scores in self._scores(rule)], axis=2
         )
         means = [cluster_mean(self._clusters(pooled[:, at])) for at in range(len(self.lengths))]
-        up = np.array([mean.high - mean.score for mean in means if mean and mean.high is not None])
-        return Fit((~np.isnan(pooled)).sum(axis=(0, 2)), SURE * up)
+        whole = self._one  # single cells that all agree show no doubt upward, and may yet dip by chance
+        up = [(mean.high or 0.0) - ((mean.low or 0.0) if whole else mean.score) for mean in means if mean]
+        return Fit((~np.isnan(pooled)).sum(axis=(0, 2)), (1.0 if whole else SURE) * np.array(up))
 
     def _clusters(self, scores: Array) -> Array:
         """Scores (repeats, trials) by what is independent: haystacks, or where there is one, cells."""
@@ -210,7 +210,7 @@ class FamilyScores:
         if rule.kind == "worst-depth":
             return None
         drawn = [
-            column(cells, weights(len(cells), self._draws, self._seed + at), order=order)
+            column(cells, weights(len(cells), self._draws, self._seed + at), order=np.roll(order, 97 * at))
             for at, cells in enumerate(self._cells())
         ]
         return np.stack(drawn, axis=1)
