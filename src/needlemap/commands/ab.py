@@ -163,11 +163,11 @@ def plan_ab(asked: Asked, as_json: bool) -> None:
 def told(ab: Ab, found: Sequence[Trio], typed: Typed) -> ArmsReport:
     """Print and keep what was found."""
     names = ab.asked.arms[0].name, ab.asked.arms[1].name
-    report = ArmsReport.of(names, found, ab.asked.margin, ab.asked.pairs)
+    report = ArmsReport.of(names, found, ab.asked.margin, ab.asked.pairs, stops=ab.asked.decided)
+    code = report.code(undecided_passes=typed.on_undecided == "pass")
     ab.keep(report.plain())
-    show_report(report, ab.folder.path, typed.as_json)
+    show_report(report, ab.folder.path, code if typed.as_json else None)
     if typed.junit is not None:
-        code = report.code(undecided_passes=typed.on_undecided == "pass")
         state = "skipped" if code == 0 and report.judged.word == "undecided" else OF_CODE[code]
         text = "\n".join([*report.lines(), *report.worst_lines()])
         write_junit(
@@ -176,12 +176,12 @@ def told(ab: Ab, found: Sequence[Trio], typed: Typed) -> ArmsReport:
     return report
 
 
-def show_report(report: ArmsReport, path: Path, as_json: bool) -> None:
-    """Verdict, tables, worst prompts; or one JSON document."""
+def show_report(report: ArmsReport, path: Path, code: int | None = None) -> None:
+    """Verdict, tables, worst prompts; with an exit code one JSON document instead."""
     worst = report.worst_lines()
     again = f"needlemap replay {path} --worst --arm {report.names[1]}"
-    if as_json:
-        row = {"ab": str(path), "code": report.code(), **report.plain(), "replay": again if worst else ""}
+    if code is not None:
+        row = {"ab": str(path), "code": code, **report.plain(), "replay": again if worst else ""}
         show(json.dumps(row, indent=1, ensure_ascii=False))
         return
     show("\n".join(report.lines()))

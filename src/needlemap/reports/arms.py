@@ -21,6 +21,7 @@ from needlemap.maps.arms import (
     tripwire,
     worst_of,
 )
+from needlemap.maps.difference import holm
 from needlemap.models.base import Way
 from needlemap.records.ab import AGAIN, WEIGHED, read_ab
 from needlemap.reports.labels import length_labels, p_label, points, score_label
@@ -38,6 +39,7 @@ WAYS: Mapping[Way, str] = {
     "echo": "of the whole answer, by the server's log-probabilities of a prompt that holds it",
     "steps": "of the whole answer, which the server is made to say token by token",
 }
+ALL = "all families"
 CODES = {"no worse": 0, "worse": 1, "undecided": 4}
 Row = tuple[str, ...]
 
@@ -45,18 +47,27 @@ Row = tuple[str, ...]
 @dataclass(frozen=True, slots=True)
 class ArmsReport:
     """All that is known of two arms. names: of the reference and the other. most: pairs that it may ask, 0
-    where nobody knows."""
+    where nobody knows; stops: whether a verdict ends it before."""
 
     names: tuple[str, str]
     found: Sequence[Trio]
     judged: Judged
     tripwire: Tripwire | None
     most: int
+    stops: bool = False
 
     @classmethod
-    def of(cls, names: tuple[str, str], found: Sequence[Trio], margin: float, most: int) -> ArmsReport:
+    def of(
+        cls,
+        names: tuple[str, str],
+        found: Sequence[Trio],
+        margin: float,
+        most: int = 0,
+        *,
+        stops: bool = False,
+    ) -> ArmsReport:
         """From what was asked. margin: in points."""
-        return cls(names, found, judge_arms(found, margin / 100), tripwire(found), most)
+        return cls(names, found, judge_arms(found, margin / 100), tripwire(found), most, stops)
 
     @property
     def verdict(self) -> str:
@@ -74,8 +85,9 @@ class ArmsReport:
 
     @property
     def saved(self) -> int:
-        """Pairs that a verdict made needless."""
-        return max(0, self.most - self.judged.prompts) if self.judged.word != "undecided" else 0
+        """Pairs that a verdict made needless, where it ends the asking."""
+        ended = self.stops and self.judged.word != "undecided"
+        return max(0, self.most - self.judged.prompts) if ended else 0
 
     def code(self, *, undecided_passes: bool = False) -> int:
         """The exit code: 0 no worse, 1 worse, 4 undecided if that fails."""
@@ -110,8 +122,8 @@ class ArmsReport:
         ]
 
     def _saved_line(self) -> list[str]:
-        most = f"at most {self.most:,} pairs, {self.saved:,} saved by the verdict"
-        return [f"asked {self.judged.prompts:,} of {most}"] if self.most else []
+        saved = f", {self.saved:,} saved by the verdict" if self.stops else ""
+        return [f"asked {self.judged.prompts:,} of at most {self.most:,} pairs{saved}"] if self.most else []
 
     def _warnings(self) -> list[str]:
         judged, found = self.judged, list[str]()
@@ -158,14 +170,25 @@ class ArmsReport:
         ]
         return [name for name, told in zip(self.names, tells, strict=True) if not told] or list(self.names)
 
-    def family_rows(self) -> list[Row]:
-        """A row a family, and one of all: pairs, means, difference in points, lost, gained, p."""
+    def changes(self) -> dict[str, FamilyChange]:
+        """What became of each family, and of all where they are several."""
         families = list(dict.fromkeys(each.family for each in self.found))
         pairs = [each for each in self.found if each.is_pair]
-        found = {name: [each for each in pairs if each.family == name] for name in families}
-        if len(families) > 1:
-            found["all"] = pairs
-        return [_family_row(name, FamilyChange.of(own)) for name, own in found.items() if own]
+        found = {name: own for name in families if (own := [each for each in pairs if each.family == name])}
+        if len(found) > 1:
+            found[ALL] = pairs
+        return {name: FamilyChange.of(own) for name, own in found.items()}
+
+    def family_rows(self) -> list[Row]:
+        """A row a family, and one of all: pairs, means, difference in points, lost, gained, p."""
+        return [_family_row(name, change, p) for name, (change, p) in self._tested().items()]
+
+    def _tested(self) -> dict[str, tuple[FamilyChange, float]]:
+        """Families with p as it is beside the other families' (Holm 1979); that of all stands for itself."""
+        changes = self.changes()
+        own = {name: change.p for name, change in changes.items() if name != ALL}
+        adjusted = dict(zip(own, holm(list(own.values())), strict=True))
+        return {name: (change, adjusted.get(name, change.p)) for name, change in changes.items()}
 
     def cell_rows(self) -> list[Row]:
         """The difference map: a row a cell, in points and in nats a token."""
@@ -201,7 +224,9 @@ class ArmsReport:
         if found.token is None:
             return f"behind {found.before!r}: {first} {found.first!r}, {second} {found.second!r}"
         said = f"{first} {_choices(found.first_token)}, {second} {_choices(found.second_token)}"
-        at = "" if trio.position is None else f", position {trio.position:,} ({_blocks(trio.position)})"
+        place = trio.position
+        blocks = "" if place is None else ", ".join(f"{place % size} mod {size}" for size in BLOCKS)
+        at = "" if place is None else f", position {place:,} ({blocks})"
         return f"token {found.token + 1}{at}: {said}"
 
     def plain(self) -> dict[str, Any]:
@@ -224,7 +249,7 @@ class ArmsReport:
             "these_prompts": {"verdict": gate.word, "decided_after": gate.after},
             "saturated": judged.saturated,
             "log_probabilities": None if wire is None else _wire_plain(wire) | {"ways": self._ways()},
-            "families": [dict(zip(FAMILY_HEAD, row, strict=True)) for row in self.family_rows()],
+            "families": [_family_plain(name, *found) for name, found in self._tested().items()],
             "map": [_cell_plain(at, *found) for at, found in changes_by_cell(self.found).items()],
             "worst": [_worst_plain(self.names, trio) for trio in worst_of(self.found)],
         }
@@ -244,7 +269,7 @@ def arms_sheet(path: Path, read: Mapping[str, Loaded | None], places: Mapping[st
         ]
         for family in file.families
     }
-    report = ArmsReport.of((first, second), trios(families), file.margin, 0)
+    report = ArmsReport.of((first, second), trios(families), file.margin)
     rows: list[Row] = [
         (row[0], "all", "all", row[1], row[4], row[5], row[6], "") for row in report.family_rows()
     ]
@@ -273,9 +298,15 @@ def _tells(record: Record | None) -> bool:
     return record is not None and record.logprobs is not None
 
 
-def _family_row(name: str, change: FamilyChange) -> Row:
+def _family_row(name: str, change: FamilyChange, p: float) -> Row:
     means = score_label(change.first), score_label(change.second), points(change.second - change.first)
-    return (name, f"{change.n:,}", *means, str(change.lost), str(change.gained), p_label(change.p))
+    return (name, f"{change.n:,}", *means, str(change.lost), str(change.gained), p_label(p))
+
+
+def _family_plain(name: str, change: FamilyChange, p: float) -> dict[str, Any]:
+    first, second = (round(100 * share, 4) for share in (change.first, change.second))
+    counts = {"pairs": change.n, "lost": change.lost, "gained": change.gained, "p": p}
+    return {"family": name, "reference": first, "other": second, **counts}
 
 
 def _choices(token: Token | None) -> str:
@@ -286,10 +317,6 @@ def _choices(token: Token | None) -> str:
     return own if token.other is None else f"{own} (then {token.other!r} {token.other_nats:.2f})"
 
 
-def _blocks(position: int) -> str:
-    return ", ".join(f"{position % size} mod {size}" for size in BLOCKS)
-
-
 def _wire_plain(wire: Tripwire) -> dict[str, Any]:
     names = ("n", "again_n", "usual", "beyond", "again_beyond", "median", "again_median", "mean")
     return {"tripped": wire.tripped, **{name: _rounded(getattr(wire, name)) for name in names}}
@@ -297,9 +324,8 @@ def _wire_plain(wire: Tripwire) -> dict[str, Any]:
 
 def _cell_plain(at: tuple[str, int, float], change: FamilyChange, nats: float | None) -> dict[str, Any]:
     family, length, depth = at
-    apart = round(100 * (change.second - change.first), 4)
-    place: dict[str, Any] = {"family": family, "length": length, "depth": percent(depth)}
-    return place | {"pairs": change.n, "points": apart, "nats": _rounded(nats)}
+    place: dict[str, Any] = {"family": family, "length": length, "depth": percent(depth), "pairs": change.n}
+    return place | {"points": round(100 * (change.second - change.first), 4), "nats": _rounded(nats)}
 
 
 def _worst_plain(names: tuple[str, str], trio: Trio) -> dict[str, Any]:
