@@ -165,5 +165,6 @@ def test_tests_of_one_model_have_names_without_its_name_twice(typed, tmp_path):
     assert [path.name for path in folders] == ["good-7b-CDME-accuracy-gen", "good-7b-CDME-score-gen"]
     typed("report", *folders, "-o", "both.svg")
     drawn = (tmp_path / "both.svg").read_text()
-    assert "good-7b@CDME-accuracy-gen" in drawn
+    assert ">A: CDME-accuracy-gen" in drawn
     assert "good-7b@good-7b" not in drawn
+    assert drawn.count("good-7b") == 1, "once, for both"
