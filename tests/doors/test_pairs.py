@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,3 +67,38 @@ def test_two_outputs_of_the_harness_compare_as_statsmodels_does(host, tmp_path):
     assert found.n == 60
     assert found.p == pytest.approx(exact(*hits), abs=1e-12)
     assert Path(found.runs[0].path).name == "a"
+
+
+BOMB = """
+import json, resource, sys, zipfile
+import zipfile_zstd
+from pathlib import Path
+from needlemap.errors import NeedlemapError
+from needlemap.interop.sources import read
+
+file = Path(sys.argv[1])
+with zipfile.ZipFile(file, "w", compression=93) as packed:
+    packed.writestr("header.json", json.dumps({"status": "success", "eval": {"model": "m", "task": "t"}}))
+    with packed.open("samples/1_epoch_1.json", "w") as sample:
+        for _ in range(1200):
+            sample.write(b" " * (1 << 20))
+data = bytearray(file.read_bytes())
+size = data.rfind(b"PK" + bytes((1, 2))) + 24
+data[size : size + 4] = (1000).to_bytes(4, "little")  # the zip says that it is small
+file.write_bytes(data)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    read([file])
+except NeedlemapError as error:
+    print(error)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def test_a_log_of_50_kb_that_unpacks_to_more_than_a_gigabyte_takes_little_memory(tmp_path):
+    pytest.importorskip("zipfile_zstd", reason="no inspect_ai here: pip install 'needlemap[inspect]'")
+    command = [sys.executable, "-c", BOMB, str(tmp_path / "bomb.eval")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    said, grown_mb = done.stdout.splitlines()
+    assert "not readable as a log of Inspect" in said
+    assert int(grown_mb) < 300

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,7 +29,9 @@ from needlemap.settings.units import MOST, MOST_TOKENS
 
 INSPECT, HARNESS = "Inspect", "lm-evaluation-harness"
 OURS = "needlemap"  # the field of a sample's metadata, or of a document, that says what it is a trial of
+_SAMPLE = re.compile(r"samples/.+\.json", re.DOTALL)
 _MOST_WHOLE = 8 << 30  # bytes of all samples of a log, unpacked
+_PIECE = 4096  # bytes: zipfile unpacks all that it is asked for at once, and zstd packs a gigabyte into this
 _SHOWN = 500  # characters of an input that are kept
 _WORDS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _NO_METRIC = ("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics")
@@ -208,7 +211,7 @@ def read_inspect(opened: IO[bytes], file: Path) -> Log:
         import zipfile_zstd  # noqa: F401
     try:
         with zipfile.ZipFile(opened) as packed:
-            names = [info for info in packed.infolist() if _is_sample(info.filename)]
+            names = [info for info in packed.infolist() if _SAMPLE.fullmatch(info.filename)]
             if len(names) > MOST_TRIALS or sum(info.file_size for info in names) > _MOST_WHOLE:
                 raise NeedlemapError(
                     f"{file.name}: {len(names):,} samples, larger than any log that is read."
@@ -224,10 +227,6 @@ def read_inspect(opened: IO[bytes], file: Path) -> Log:
         raise NeedlemapError(f"{file.name}: not readable as a log of Inspect ({error}).") from None
 
 
-def _is_sample(name: str) -> bool:
-    return name.startswith("samples/") and name.endswith(".json")
-
-
 def _head(packed: zipfile.ZipFile, name: str) -> dict[str, Any]:
     """What a log says of itself: of one that was not finished, what it began with."""
     names = set(packed.namelist())
@@ -239,8 +238,10 @@ def _head(packed: zipfile.ZipFile, name: str) -> dict[str, Any]:
 
 def _member(packed: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> dict[str, Any]:
     """A file of a zip as JSON. Raises NeedlemapError for one that is too large, whatever the zip says."""
+    data = bytearray()
     with packed.open(info) as opened:
-        data = opened.read(MOST_BYTES + 1)
+        while len(data) <= MOST_BYTES and (piece := opened.read(_PIECE)):
+            data += piece
     if len(data) > MOST_BYTES:
         raise NeedlemapError(f"{name}: {info.filename} is larger than {MOST_BYTES >> 20} MB.")
     return _object(data, f"{name}: {info.filename}")
@@ -309,7 +310,7 @@ def _score(value: Any) -> float | None:
     return None
 
 
-def _object(data: bytes, place: str) -> dict[str, Any]:
+def _object(data: bytes | bytearray, place: str) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
