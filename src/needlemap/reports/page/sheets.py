@@ -245,14 +245,15 @@ def _refusals(cast: Cast, differences: Sequence[Mapping[str, Any]]) -> list[str]
 
 
 def _several(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
-    """A suite, without means where it seeks; of a check its probes, of an ab its verdict, before the ways."""
+    """A suite; what a seek, a check or an ab asked has no mean, and comes after what was found."""
     path, read = cast.subjects[at].families.path, cast.subjects[at].read
     sheet = _suite(cast, at, rules)
+    alone = sheet | {"curves": sheet["curves"][1:]}  # without their mean
     if sought := sought_sheet(read, cast.places(at)):
-        return sheet | sought | {"curves": sheet["curves"][1:]}
+        return alone | sought
     if is_regular(path / AB_FILE):
-        return sheet | arms_sheet(path, read, cast.places(at))
-    return sheet | (_check(cast, at, path) if is_regular(path / FILE) else {})
+        return alone | arms_sheet(path, read, cast.places(at))
+    return alone | _check(cast, at, path) if is_regular(path / FILE) else sheet
 
 
 def _check(cast: Cast, at: int, path: Path) -> Sheet:
