@@ -28,7 +28,8 @@ from table import rounded, show
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "gallery"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "real_servers"))
-from mutants import MUTANTS, NOISE, SOUND, asked, examined
+from faults import NOISE
+from mutants import MUTANTS, SOUND, asked, examined
 
 from conftest import Served, Servers  # of tests/real_servers
 from needlemap.probes.registry import PROBES
@@ -53,6 +54,7 @@ def main() -> None:
     parser.add_argument("--clean", type=int, default=200, help="Clean runs.")
     parser.add_argument("--smoke", action="store_true", help="One mutant's probe, one clean run.")
     parser.add_argument("--no-mutants", action="store_true", help="Clean runs alone.")
+    parser.add_argument("--keep", type=Path, help="Leave the mutants' checks in this folder.")
     options = parser.parse_args()
     chosen = [mutant for mutant in MUTANTS if not options.smoke or mutant.name in QUICK]
     rows, found, slowest = [], 0, 0.0
@@ -60,7 +62,7 @@ def main() -> None:
         for mutant in [] if options.no_mutants else chosen:
             began = process_time()
             probes = (mutant.probe,) if options.smoke else tuple(PROBES)
-            findings = examined(mutant, Path(folder) / mutant.name, probes)
+            findings = examined(mutant, (options.keep or Path(folder)) / mutant.name, probes)
             failing = [each.probe for each in findings if each.state == "fail"]
             took = process_time() - began
             slowest, found = max(slowest, took), found + (mutant.probe in failing)

@@ -115,6 +115,8 @@ def test_a_server_that_dies_ends_in_words_with_what_is_known(needlemap):
         "check", "--model", "openai/m", "--base-url", "http://127.0.0.1:9/v1", *flags, "-o", "c", code=4
     )
     assert "not all was asked" in ended.stderr
+    assert "left untested:\n  160 tokens: cache, comb, cut, distance, " in ended.stderr
+    assert "\n  400 tokens: " in ended.stderr
     assert "undecided" in ended.stdout
 
 

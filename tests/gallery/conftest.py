@@ -1,4 +1,4 @@
-"""The gallery's mutants can be imported, also by the name that `python/mutants:...` gives them."""
+"""The gallery's mutants can be imported, also by the name that `python/faults:...` gives them."""
 
 from __future__ import annotations
 

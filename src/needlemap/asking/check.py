@@ -120,9 +120,9 @@ class Check:
         """A look at it, at the alpha that is left for that."""
         found = self.records()
         size = sum(map(len, found.values()))
-        if self.looks[-1:] != [size]:
+        if size and self.looks[-1:] != [size]:
             self.looks.append(size)
-        return Answers(found, level(len(self.probes), len(self.looks)), self.asked.promised)
+        return Answers(found, level(len(self.probes), len(self.looks) or 1), self.asked.promised)
 
     def framing(self) -> int | None:
         """Tokens that the server counts beside those of our own count; None if not always as many."""
@@ -228,7 +228,7 @@ def _write(check: Check, findings: Sequence[Finding]) -> None:
 class Asking:
     """A check under way. tell: hears of each probe that finds something. make, elsewhere: the
     model, and the reference. told: probes that were heard of. built: prompts of the last way, of each model.
-    stopped: why not all was asked."""
+    left: ways that were not asked to their end. stopped: why not."""
 
     check: Check
     face: Face
@@ -237,6 +237,7 @@ class Asking:
     elsewhere: MakeModel = make_model
     told: set[str] = field(default_factory=set)
     built: dict[bool, Experiment] = field(default_factory=dict)
+    left: list[Way] = field(default_factory=list)
     stopped: str = ""
 
     async def run(self) -> list[Finding]:
@@ -250,8 +251,6 @@ class Asking:
             for length in dict.fromkeys(way.length_tokens for way in self.check.plan):
                 await self._size(length, turns, others)
                 self._look()
-                if self.stopped:
-                    break
         finally:
             await turns.close()
             await others.close()
@@ -262,17 +261,28 @@ class Asking:
     async def _size(self, length: int, turns: Turns, others: Turns) -> None:
         """All ways of one length that any undecided probe still needs."""
         for way in self.check.plan:
-            if way.length_tokens != length or self.stopped or not self._needed(way):
+            if way.length_tokens != length or not self._needed(way):
                 continue
             settings = self.check.settings[way.name]
-            if kind_of(way.name) in ENDS:
+            if kind_of(way.name) in ENDS and not self.stopped:
                 if (framing := self.check.framing()) is None:
                     continue
                 settings = settings.model_copy(update={"framing_tokens": framing})
-            await self._take(way.name, settings, turns)
+            if not self.stopped:
+                await self._take(way.name, settings, turns)
             beside = f"{BESIDE}{way.name}"
             if beside in self.check.elsewhere and not self.stopped:
                 await self._take(beside, self.check.elsewhere[beside], others)
+            if self.stopped:
+                self.left.append(way)
+
+    def untested(self) -> list[str]:
+        """What a check that was stopped left untested, size by size, in words."""
+        found = dict[int, set[str]]()
+        for way in self.left:
+            wanted = set(way.probes or self.check.probes) & set(self.check.probes)
+            found.setdefault(way.length_tokens, set()).update(wanted)
+        return [f"{length:,} tokens: {', '.join(sorted(names))}" for length, names in found.items()]
 
     def _needed(self, way: Way) -> bool:
         wanted = [name for name in way.probes if name in self.check.probes]

@@ -53,6 +53,7 @@ def check_command(asked: Asked, out: Path | None, as_json: bool, junit: Path | N
     if asking.stopped:
         rest = f" To go on: the same command with -o {path}"
         show(f"needlemap: not all was asked: {asking.stopped.rstrip('.')}.{rest}", file=sys.stderr)
+        show("\n".join(["left untested:", *(f"  {line}" for line in asking.untested())]), file=sys.stderr)
     return code_of(findings)
 
 
