@@ -11,6 +11,7 @@ import sys
 import tomllib
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -27,22 +28,31 @@ class Claims:
     def __init__(self, command: Any) -> None:
         self.command, self.folder = command, command.folder
 
-    def __call__(self, body: str, *flags: str) -> str:
-        """What pytest prints of one test with this body."""
-        (self.folder / "test_it.py").write_text(f"def test_it(needle_server):\n    {body}\n")
-        environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "200"}
+    def __call__(self, *bodies: str, flags: tuple[str, ...] = ()) -> list[tuple[str, str]]:
+        """What became of tests with these bodies, in one session: pass, failure or skipped, and its words."""
+        tests = [f"def test_{at}(needle_server):\n    {body}\n" for at, body in enumerate(bodies)]
+        (self.folder / "test_it.py").write_text("\n".join(tests))
+        alone = {"PYTEST_ADDOPTS": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         command = [sys.executable, "-m", "pytest", "-q", "-p", PLUGIN, "-p", "no:cacheprovider", "test_it.py"]
-        basetemp = ("--basetemp", str(self.folder / "temporary"))
+        written = ("--basetemp", str(self.folder / "temporary"), "--junitxml", str(self.folder / "out.xml"))
         done = subprocess.run(
-            [*command, *basetemp, "-rs", *flags],
+            [*command, *written, *flags],
             cwd=self.folder,
-            env=environment,
+            env={**os.environ, **alone},
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=250,
         )
         assert done.returncode in (0, 1), done.stdout + done.stderr
-        return done.stdout
+        return [told(case) for case in ElementTree.parse(self.folder / "out.xml").iter("testcase")]
+
+
+def told(case: ElementTree.Element) -> tuple[str, str]:
+    """A test case's outcome and words."""
+    for part in case:
+        if part.tag in ("failure", "error", "skipped"):
+            return part.tag, f"{part.get('message')}\n{part.text}"
+    return "pass", ""
 
 
 @pytest.fixture(scope="module")
@@ -57,46 +67,49 @@ BM25 = ("--needle-model", "baseline/bm25")
 LESS = "needle_server('baseline/bm25', model_options={'window': 300})"
 
 
-def test_a_claim_that_holds_passes_and_one_of_its_lengths_may_be_asked(tests):
-    assert "1 passed" in tests("needle_server.assert_no_worse('golden/bm25', margin=5)", *BM25)
-    assert "1 passed" in tests("needle_server.assert_same_answers('golden/bm25', lengths='900')", *BM25)
-
-
-def test_a_failure_shows_the_verdict_the_map_and_a_command_that_shows_the_prompt(tests):
-    said = tests(f"{LESS}.assert_no_worse('golden/bm25')")
-    assert "1 failed" in said
-    assert "needlemap: worse (beside golden/bm25, margin 2 points)" in said
-    assert "verdict: worse (the whole 95 % interval is a loss" in said
-    assert re.search(r"^ +500 +900$", said, re.M)  # the map
-    assert re.search(r"^ +50% +\d+ +\d+ *$", said, re.M)
-    (typed,) = re.findall(r"^see the first answer that differs: needlemap (replay .*)$", said, re.M)
+def test_claims_pass_fail_and_are_undecided(tests):
+    """96 pairs are enough for a margin of 5 points, and too few for 1."""
+    same, some = (
+        "assert_no_worse('golden/bm25', margin=5)",
+        "assert_same_answers('golden/bm25', lengths='900')",
+    )
+    unsure = "needle_server.assert_no_worse('golden/bm25', margin=1{})"
+    found = tests(
+        f"needle_server.{same}",
+        f"needle_server.{some}",
+        f"{LESS}.assert_no_worse('golden/bm25')",
+        f"{LESS}.assert_same_answers('golden/bm25')",
+        f"{LESS}.assert_same_answers('golden/bm25', percent=100)",
+        unsure.format(""),
+        unsure.format(", on_undecided='pass'"),
+        unsure.format(", on_undecided='skip'"),
+        flags=BM25,
+    )
+    outcomes = ["pass", "pass", "failure", "failure", "pass", "failure", "pass", "skipped"]
+    assert [outcome for outcome, _ in found] == outcomes
+    worse, changed, undecided = found[2][1], found[3][1], found[5][1]
+    assert "needlemap: worse (beside golden/bm25, margin 2 points)" in worse
+    assert "verdict: worse (the whole 95 % interval is a loss" in worse
+    assert re.search(r"^ +500 +900$", worse, re.M)  # the map
+    assert re.search(r"^ +50% +\d+ +\d+ *$", worse, re.M)
+    (typed,) = re.findall(r"^see the first answer that differs: needlemap (replay .*)$", worse, re.M)
     assert "the same bytes as recorded" in tests.command(*shlex.split(typed)).stderr
-    assert "Traceback" not in said
-
-
-def test_answers_that_change_fail_by_their_share(tests):
-    said = tests(f"{LESS}.assert_same_answers('golden/bm25')")
-    assert re.search(r"needlemap: verdict on answers: fail \(\d+\.\d % differ, 0 % may\)", said)
-    assert "first answers that differ, in the order asked (5 shown):" in said
-    assert "1 passed" in tests(f"{LESS}.assert_same_answers('golden/bm25', percent=100)")
-
-
-def test_undecided_fails_unless_the_test_says_otherwise(tests):
-    claim = "needle_server.assert_no_worse('golden/bm25', margin=1{})"  # 96 pairs are too few for 1 point
-    said = tests(claim.format(""), *BM25)
-    assert "needlemap: cannot tell (beside golden/bm25, margin 1 points)" in said
-    assert "1 failed" in said
-    assert "1 passed" in tests(claim.format(", on_undecided='pass'"), *BM25)
-    assert "1 skipped" in tests(claim.format(", on_undecided='skip'"), *BM25)
+    assert "Traceback" not in worse
+    assert re.search(r"needlemap: verdict on answers: fail \(\d+\.\d % differ, 0 % may\)", changed)
+    assert "first answers that differ, in the order asked (5 shown):" in changed
+    assert "needlemap: cannot tell (beside golden/bm25, margin 1 points)" in undecided
 
 
 def test_a_check_passes_or_shows_its_probes(tests):
-    asked = "needle_server('demo/retriever', max_answer_tokens=24).assert_checked(max_length='250', {})"
-    assert "1 passed" in tests(asked.format("probes=('cut', 'stop')"))
-    weak = "needle_server(max_answer_tokens=24).assert_checked(max_length='900', {})"
-    said = tests(weak.format("probes=('cut', 'distance')"), "--needle-model", "python/nothing:answers")
-    assert "needlemap: check undecided: " in said
-    assert re.search(r"^cut +undecided +n=\d+", said, re.M)
+    asked = "needle_server({}max_answer_tokens=24).assert_checked(max_length='{}', probes=('cut', '{}'))"
+    found = tests(
+        asked.format("'demo/retriever', ", 250, "stop"),
+        asked.format("", 900, "distance"),
+        flags=("--needle-model", "python/nothing:answers"),
+    )
+    assert [outcome for outcome, _ in found] == ["pass", "failure"]
+    assert "needlemap: check undecided: " in found[1][1]
+    assert re.search(r"^cut +undecided +n=\d+", found[1][1], re.M)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -108,32 +121,39 @@ def _nothing(tests: Claims) -> None:
     )
 
 
-def test_a_command_starts_a_server_which_ends_with_the_session(tests):
-    """The server's model is the first that it lists; its answers are right, and not BM25's."""
+def test_a_command_starts_one_server_which_ends_with_the_session(tests):
+    """Its model is the first that it lists; its answers are right."""
     command = f"{sys.executable} {WIRE} --port {{port}}"
-    said = tests("needle_server.assert_no_worse('golden/bm25', margin=5)", "--needle-command", command)
-    assert "1 passed" in said
-    body = f"asked = needle_server(command={command!r})._flags(); assert asked == {{}}"
-    (port,) = re.findall(r"'base_url': 'http://127.0.0.1:(\d+)/v1', 'model': 'openai/wire'", tests(body)) or [
-        ""
-    ]
-    assert port
+    claim = "needle_server.assert_no_worse('golden/bm25', margin=5)"
+    shown = "assert needle_server._flags() == {}"
+    found = tests(claim, shown, shown, flags=("--needle-command", command))
+    assert [outcome for outcome, _ in found] == ["pass", "failure", "failure"]
+    ports = {re.findall(r"'base_url': 'http://127.0.0.1:(\d+)/v1'", said)[0] for _, said in found[1:]}
+    assert len(ports) == 1
+    assert "'model': 'openai/wire'" in found[1][1]
     with socket.socket() as line:
-        assert line.connect_ex(("127.0.0.1", int(port))) != 0
+        assert line.connect_ex(("127.0.0.1", int(ports.pop()))) != 0
 
 
 def test_what_cannot_be_asked_fails_in_words(tests):
-    claim = "needle_server.assert_no_worse('golden/{}')"
-    assert "needle_server has nobody to ask: give pytest --needle-model" in tests(claim.format("bm25"))
-    missing = tests(claim.format("none"), *BM25)
-    assert "needlemap: No run at 'golden/none'" in missing
-    ended = tests(claim.format("bm25"), "--needle-command", "sh -c 'echo no such weights; exit 3' {port}")
-    assert "The command ended before it answered. It said: no such weights" in ended
-    absent = tests(claim.format("bm25"), "--needle-command", "no-such-server {port}")
-    assert "'no-such-server' cannot be started: No such file or directory." in absent
-    portless = tests(claim.format("bm25"), "--needle-command", "my-server")
-    assert "A command to start needs {port}, or the address that it serves" in portless
-    for said in (missing, ended, absent, portless):
+    ends = "sh -c 'echo no such weights; exit 3' {port}"
+    claim = "{}.assert_no_worse('golden/{}')"
+    words = {
+        claim.format("needle_server", "bm25"): "needle_server has nobody to ask: give pytest --needle-model",
+        claim.format("needle_server('baseline/bm25')", "none"): "needlemap: No run at 'golden/none'",
+        claim.format(f"needle_server(command={ends!r})", "bm25"): (
+            "The command ended before it answered. It said: no such weights"
+        ),
+        claim.format("needle_server(command='no-such-server {port}')", "bm25"): (
+            "'no-such-server' cannot be started: No such file or directory."
+        ),
+        claim.format("needle_server(command='my-server')", "bm25"): (
+            "A command to start needs {port}, or the address that it serves"
+        ),
+    }
+    for (outcome, said), wanted in zip(tests(*words), words.values(), strict=True):
+        assert outcome == "failure"
+        assert wanted in said
         assert "Traceback" not in said
         assert "During handling" not in said
 

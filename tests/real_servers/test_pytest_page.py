@@ -41,7 +41,7 @@ def page(llama, needlemap, checkpoint, gguf):
         done = subprocess.run(
             [*command, "--basetemp", str(folder / "temporary"), "--needle-command", served],
             cwd=folder,
-            env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            env={**os.environ, "PYTEST_ADDOPTS": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             capture_output=True,
             text=True,
             timeout=250,
