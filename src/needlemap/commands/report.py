@@ -226,6 +226,7 @@ def _draw(runs: Sequence[Loaded], look: Look) -> None:
     for run in runs:
         if text := seek_text(run):
             show(text)
+            show_wrapped([run.smoothed.line] if look.smooth else [])
             continue
         show_map(run.map, look.palette, anywhere=look.map)
         show_wrapped(summary_lines(run.cube, look.rules_or(RULES)))
