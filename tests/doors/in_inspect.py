@@ -51,7 +51,9 @@ def run(typed: dict[str, Any]) -> dict[str, Any]:
         display="none",
     )
     scores = {each.id: next(iter(each.scores.values())).value for each in log.samples or []}
-    return {"status": log.status, "log": log.location, "asked": told.asked, "scores": scores}
+    metrics = sorted(log.results.scores[0].metrics) if log.results else []
+    found = {"status": log.status, "log": log.location, "asked": told.asked, "scores": scores}
+    return {**found, "metrics": metrics}
 
 
 print(json.dumps([run(typed) for typed in RUNS]))

@@ -76,7 +76,7 @@ def run(typed: dict[str, Any]) -> dict[str, Any]:
         name: {each["doc"].get("id"): each.get("score") for each in rows}
         for name, rows in found["samples"].items()
     }
-    return {"asked": told.asked, "how": told.how, "scores": scores}
+    return {"asked": told.asked, "how": told.how, "scores": scores, "results": found["results"]}
 
 
 print(json.dumps([run(typed) for typed in RUNS]))

@@ -80,14 +80,21 @@ def test_inspect_asks_the_bytes_that_the_command_writes_and_scores_as_it_does(
     lines = by_command("--task", "multikey")
     answers = some_right(lines)
     given = {"task": "needlemap/multikey", "args": GRID, "answers": answers, "folder": "logs"}
-    traced = {"task": "needlemap/trace", "args": {**GRID, "repeats": 1}, "answers": {}, "folder": "more"}
+    traced = {
+        "task": "needlemap/trace",
+        "args": {**GRID, "depths": 50, "repeats": 5},
+        "answers": {},
+        "folder": "more",
+    }
     found, other = host("in_inspect", given, traced)
     assert found["status"] == other["status"] == "success"
     assert hashes(found["asked"]) == hashes(map(messages, lines))
     assert len(found["asked"]) == len(lines)
     assert found["scores"] == by_id(lines, by_scorer(needlemap, tmp_path, lines, answers))
     assert 0 < sum(found["scores"].values()) < len(lines)
-    assert hashes(other["asked"]) < hashes(map(messages, by_command("--task", "trace")))
+    more = by_command("--task", "trace", "--depths", "50", "--repeats", "5")
+    assert hashes(other["asked"]) == hashes(map(messages, more))
+    assert (found["metrics"], other["metrics"]) == (["mean"], ["mean", "stderr"])
 
 
 def test_a_log_of_inspect_holds_recipes_and_no_context_and_makes_a_map(host, by_command, needlemap, tmp_path):
@@ -130,6 +137,9 @@ def test_the_harness_asks_the_bytes_that_the_command_writes_and_scores_as_it_doe
         ours = by_id(lines, by_scorer(needlemap, tmp_path, lines, said))
         assert found["scores"]["needlemap_multikey"] == ours
         assert 0 < sum(ours.values()) < len(lines)
+        result = found["results"]["needlemap_multikey"]
+        assert result["score,none"] == pytest.approx(sum(ours.values()) / len(lines))
+        assert result["score_stderr,none"] == "N/A"
 
 
 def test_every_family_has_a_task_file_that_the_harness_reads(task_files):

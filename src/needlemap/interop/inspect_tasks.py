@@ -30,6 +30,7 @@ from inspect_ai.solver import Generate, TaskState, solver
 
 from needlemap.interop.hosted import hosted, hosted_tasks
 from needlemap.interop.logs import OURS
+from needlemap.maps.clusters import FEWEST
 
 HAYSTACK = "haystack"  # what samples share, so that their scores are no independent ones
 _ROLES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
@@ -79,7 +80,7 @@ class Judge:
 
 
 ask = solver(name="ask")(Ask)
-score = scorer(metrics=[mean(), stderr(cluster=HAYSTACK)], name="score")(Judge)
+score = scorer(metrics=[mean()], name="score")(Judge)
 
 
 class Family:
@@ -103,10 +104,12 @@ class Family:
             for id, trial in family.trials.items()
         ]
         settings = family.settings
+        errors = [stderr(cluster=HAYSTACK)] if settings.repeats >= FEWEST else []  # of one haystack it is 0
         return Task(
             dataset=MemoryDataset(samples, name=f"needlemap {self._name}"),
             solver=ask(self._name, typed),
             scorer=score(self._name, typed),
+            metrics=[mean(), *errors],
             config=GenerateConfig(max_tokens=settings.most_tokens, temperature=settings.temperature),
         )
 
