@@ -127,8 +127,8 @@ def ab(
     **flags: Any,
 ) -> None:
     """Tell whether a changed engine is no worse. Two arms get the same prompts, until a verdict."""
-    from needlemap.asking.ab import Asked, parse_until
-    from needlemap.commands.ab import Typed, ab_command, plan_ab, typed_arms
+    from needlemap.asking.ab import Asked
+    from needlemap.commands.ab import Typed, ab_command, parse_until, plan_ab, typed_arms
 
     if out is not None:
         _check_origin(out, trust_run)

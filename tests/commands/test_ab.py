@@ -205,6 +205,7 @@ def test_its_page_opens_with_the_verdict_and_leads_to_the_other_arm(ab, needlema
     assert rows[0][:6] == ["passkey", "all", "all", "8", rows[0][4], str(found["lost"])]
     assert [row[1:3] for row in rows[1:]] == [["300", "20"], ["300", "70"], ["400", "20"], ["400", "70"]]
     assert {row["to"][1] for row in sheet["table"]["rows"]} == {[*read].index("new-passkey")}
+    assert f"{found['lost']} lost" in needlemap("report", "ab").stdout
     needlemap("report", "ab", "-o", "ab.html")
     assert "repeat 0" in (needlemap.folder / "ab.html").read_text()
 
@@ -241,6 +242,11 @@ def test_a_margin_is_fixed_beforehand(ab, needlemap):
     arms = ("--arm", "ref=baseline/bm25", "--arm", "new=baseline/random")
     ended = needlemap("ab", "passkey", *arms, *FLAGS, "--margin", "5", code=2)
     assert "has a margin of 2 points, fixed beforehand" in ended.stderr
+    for flags in (("--lengths", "300"), ("--seed", "7")):
+        assert (
+            "other lengths, depths or seed"
+            in needlemap("ab", "passkey", *arms, *FLAGS, *flags, code=2).stderr
+        )
 
 
 @pytest.mark.parametrize(

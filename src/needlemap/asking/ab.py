@@ -39,7 +39,6 @@ from needlemap.trials.resolve import Resolved, resolve
 
 MOST = 20_000  # pairs, where nothing else ends it
 PAIRS = 200  # without --until
-DECIDED = "decided"
 SALT = "cache_salt"  # vLLM's request field: prompts of other salts share no cache
 _PART = 16  # a block is this part of what was asked before, so that whatever drifts meets both arms
 YARDSTICK = 100  # haystacks of a family that the reference is asked twice of; then one in four
@@ -70,21 +69,6 @@ class Asked:
             raise SettingsError(f"Both arms are named '{self.arms[0].name}'. Give each a name of its own.")
         if "base_url" in self.flags:
             raise SettingsError("--base-url is one address, and each arm has its own: --arm NAME=URL.")
-
-
-def parse_until(typed: str | None) -> tuple[int, bool]:
-    """The most pairs, and whether a verdict ends it before. Raises SettingsError.
-
-    >>> parse_until("decided"), parse_until("500"), parse_until(None)
-    ((20000, True), (500, False), (200, False))
-    """
-    if typed is None:
-        return PAIRS, False
-    if typed == DECIDED:
-        return MOST, True
-    if not typed.isdecimal() or not 0 < int(typed) <= MOST:
-        raise SettingsError(f"--until '{typed}': give '{DECIDED}', or a number of pairs up to {MOST:,}.")
-    return int(typed), False
 
 
 @dataclass(slots=True)
@@ -130,6 +114,10 @@ class Ab:
     @property
     def _first(self) -> Mapping[str, Resolved]:
         return self.ways[self.asked.arms[0].name]
+
+    def grids(self) -> list[tuple[list[int], list[float]]]:
+        """Lengths and depths of each family."""
+        return [(list(each.grid.lengths), list(each.grid.depths)) for each in self._first.values()]
 
     @property
     def depths(self) -> int:
@@ -185,6 +173,7 @@ class Ab:
             margin=asked.margin,
             arms=list(asked.arms),
             families=list(self.families),
+            grids=self.grids(),
             findings=Findings.model_validate(findings),
         )
         write_json(self.folder.path / FILE, json.loads(file.model_dump_json()))
@@ -248,6 +237,8 @@ def _check_fixed(made: Ab, before: AbFile) -> None:
     if [arm.name for arm in before.arms] != [arm.name for arm in asked.arms]:
         names = " and ".join(arm.name for arm in before.arms)
         raise NeedlemapError(f"'{path}' has the arms {names}. Type these, or give another folder with -o.")
+    if before.grids != made.grids() or asked.flags.get("seed", before.seed) != before.seed:
+        raise NeedlemapError(f"'{path}' has other lengths, depths or seed. Give another folder with -o.")
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from time import monotonic
 from rich.console import Console
 from rich.table import Table
 
-from needlemap.asking.ab import YARDSTICK, Ab, Asked, Asking
+from needlemap.asking.ab import MOST, PAIRS, YARDSTICK, Ab, Asked, Asking
 from needlemap.commands.check import CheckFace
 from needlemap.commands.termination import Ending, terminable
 from needlemap.errors import SettingsError
@@ -30,6 +30,7 @@ from needlemap.text.printable import counted, dollars, short, show
 
 EVERY_S = 5.0  # between two lines of progress
 UNDECIDED = ("fail", "pass")
+DECIDED = "decided"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,21 @@ class Typed:
             raise SettingsError(f"--on-undecided '{self.on_undecided}' is neither 'fail' nor 'pass'.")
         if self.commands and self.out is None:
             raise SettingsError("--arm-command keeps what servers say: name a folder with -o.")
+
+
+def parse_until(typed: str | None) -> tuple[int, bool]:
+    """The most pairs, and whether a verdict ends it before. Raises SettingsError.
+
+    >>> parse_until("decided"), parse_until("500"), parse_until(None)
+    ((20000, True), (500, False), (200, False))
+    """
+    if typed is None:
+        return PAIRS, False
+    if typed == DECIDED:
+        return MOST, True
+    if not typed.isdecimal() or not 0 < int(typed) <= MOST:
+        raise SettingsError(f"--until '{typed}': give '{DECIDED}', or a number of pairs up to {MOST:,}.")
+    return int(typed), False
 
 
 def typed_arms(

@@ -15,15 +15,17 @@ from pathlib import Path
 from rich.console import Console
 
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.files import is_run_folder
+from needlemap.files import is_regular, is_run_folder
 from needlemap.interop.imported import Imported, Said, imported, load_results, refuse_taken, write
 from needlemap.interop.row import context_title
 from needlemap.interop.sources import is_other_tools, read
 from needlemap.maps.effective import RULES, parse_rules
+from needlemap.records.ab import FILE as AB_FILE
 from needlemap.records.families import Families, families_of
 from needlemap.records.golden import FORMAT as GOLDEN
 from needlemap.records.golden import freeze
 from needlemap.records.loaded import Loaded, load_map, load_run
+from needlemap.reports.arms import arms_report
 from needlemap.reports.closing import cache_lines, ended_lines
 from needlemap.reports.figures.canvas import FIGURES, KINDS
 from needlemap.reports.figures.figure import check_style, draw, figure_of
@@ -177,8 +179,12 @@ def _print_json(runs: Sequence[Path], look: Look, elsewhere: object) -> None:
 
 
 def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> None:
-    """Print the table of a run with several families, or what each of them sought."""
+    """Print the table of a run with several families, or what each of them sought, or an ab's verdict."""
     read = read_families(families)
+    if is_regular(families.path / AB_FILE):
+        report = arms_report(families.path, read)
+        show("\n".join([*report.lines(), *report.worst_lines()]))
+        return
     show(families_sought(families.suite, read) or "\n".join(family_lines(families.suite, read, rules)))
 
 

@@ -71,6 +71,7 @@ class AbFile(BaseModel):
     margin: float
     arms: list[Arm]
     families: list[str]
+    grids: list[tuple[list[int], list[float]]] = []  # by family: lengths in tokens, depths as shares
     findings: Findings = Findings()
 
 

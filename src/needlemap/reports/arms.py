@@ -31,7 +31,6 @@ from needlemap.text.printable import counted
 
 if TYPE_CHECKING:
     from needlemap.records.loaded import Loaded
-    from needlemap.records.record import Record
 
 WAYS: Mapping[Way, str] = {
     "generated": "of each answer as it was written, to the first other token, with the runner-up there",
@@ -147,8 +146,7 @@ class ArmsReport:
     def _nats_lines(self) -> list[str]:
         wire = self.tripwire
         if wire is None:
-            silent = " and ".join(self._silent())
-            return [f"log-probabilities: none from {silent}; --weigh asks for them, where models tell any"]
+            return ["log-probabilities: none that both arms tell; --weigh asks for them"]
         what = "; ".join(WAYS[way] for way in self._ways())
         told = (
             f"{wire.beyond} of {wire.n} answers move by over {wire.usual:.2g} nats a token, which "
@@ -161,14 +159,6 @@ class ArmsReport:
     def _ways(self) -> list[Way]:
         """How the log-probabilities of the other arm came about."""
         return list(dict.fromkeys(way for each in self.found if (way := each.way) is not None))
-
-    def _silent(self) -> list[str]:
-        """Which arms tell no log-probabilities; both, where they have none in common."""
-        tells = [
-            any(_tells(each.first) for each in self.found),
-            any(_tells(each.second) for each in self.found),
-        ]
-        return [name for name, told in zip(self.names, tells, strict=True) if not told] or list(self.names)
 
     def changes(self) -> dict[str, FamilyChange]:
         """What became of each family, and of all where they are several."""
@@ -255,30 +245,30 @@ class ArmsReport:
         }
 
 
-def arms_sheet(path: Path, read: Mapping[str, Loaded | None], places: Mapping[str, int]) -> dict[str, Any]:
-    """What a page opens with: a row a family, then a row a cell. places: of the arms' families among its
-    runs."""
+def arms_report(path: Path, read: Mapping[str, Loaded | None]) -> ArmsReport:
+    """What is known of an ab by its records. read: its families by name. Raises NeedlemapError."""
     file = read_ab(path)
     first, second = (arm.name for arm in file.arms)
     records = {name: run.records for name, run in read.items() if run is not None}
+    kinds = [(arm, kind) for kind in ("", WEIGHED) for arm in (first, second, AGAIN)]
     families = {
-        family: [
-            records.get(f"{arm}-{family}{kind}", ())
-            for kind in ("", WEIGHED)
-            for arm in (first, second, AGAIN)
-        ]
-        for family in file.families
+        family: [records.get(f"{arm}-{family}{kind}", ()) for arm, kind in kinds] for family in file.families
     }
-    report = ArmsReport.of((first, second), trios(families), file.margin)
-    rows: list[Row] = [
-        (row[0], "all", "all", row[1], row[4], row[5], row[6], "") for row in report.family_rows()
-    ]
+    return ArmsReport.of((first, second), trios(families), file.margin)
+
+
+def arms_sheet(path: Path, read: Mapping[str, Loaded | None], places: Mapping[str, int]) -> dict[str, Any]:
+    """What a page opens with: a row a family, then a row a cell. places: of the arms' families among its
+    runs."""
+    report = arms_report(path, read)
+    wide, margin = report.family_rows(), f"margin {100 * report.judged.margin:g} points"
+    rows: list[Row] = [(row[0], "all", "all", row[1], *row[4:7], "") for row in wide]
     rows += [(*row[:4], row[4], "", "", row[5]) for row in report.cell_rows()]
     head = ["Family", "Length", "Depth", "Pairs", "Points", "Lost", "Gained", "Nats a token"]
     return {
         "says": report.judged.word,
-        "readings": [["Verdict", report.judged.word, f"margin {file.margin:g} points", "main"]],
-        "table": {"head": head, "rows": [_sheet_row(second, places, row) for row in rows]},
+        "readings": [["Verdict", report.judged.word, margin, "main"]],
+        "table": {"head": head, "rows": [_sheet_row(report.names[1], places, row) for row in rows]},
         "lines": [hidden(line) for line in (*report.lines(), *report.worst_lines())],
     }
 
@@ -292,10 +282,6 @@ def _sheet_row(arm: str, places: Mapping[str, int], row: Row) -> dict[str, Any]:
 
 FAMILY_HEAD = ("family", "pairs", "reference", "other", "points", "lost", "gained", "p")
 CELL_HEAD = ("family", "length", "depth", "pairs", "points", "nats")
-
-
-def _tells(record: Record | None) -> bool:
-    return record is not None and record.logprobs is not None
 
 
 def _family_row(name: str, change: FamilyChange, p: float) -> Row:
