@@ -7,7 +7,7 @@ scorer. It prints nothing but progress. `arun` is `run` for whoever has an event
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -167,16 +167,24 @@ class _Progress(ShowingFace):
 
 
 @_for_python()
-def compare(a: Run | str | Path, b: Run | str | Path, *, margin: float = 2.0, metric: str = "") -> Compared:
+def compare(
+    a: Run | str | Path,
+    b: Run | str | Path,
+    *,
+    margin: float = 2.0,
+    labels: Sequence[str] = (),
+    metric: str = "",
+) -> Compared:
     """B against A on the same trials, paired: difference, interval, verdict. Each a run, its folder, or a log
     of Inspect or lm-evaluation-harness.
 
     Of several families each is compared, and their mean decides. margin: the loss in points that does not
-    matter. metric: of logs with several. Raises NeedlemapError when the two asked something else.
+    matter. labels: what to call the two, as ("f16", "q4"); B is then not A made again. metric: of logs with
+    several. Raises NeedlemapError when the two asked something else.
     """
     from needlemap.reports.compared import compared
 
-    return compared(_folder(a), _folder(b), margin, metric)
+    return compared(_folder(a), _folder(b), margin, labels, metric)
 
 
 @_for_python()

@@ -165,4 +165,7 @@ def test_python_says_the_same(runs):
     found = needlemap.compare(runs.folder / "a", runs.folder / "ends")
     assert found.answers == {"n": 20, "identical": 10, "differing": 10, "unanswered": 0}
     assert "first answers that differ" in found.answers_text
+    assert "the same experiment twice" in found.text
+    named = needlemap.compare(runs.folder / "a", runs.folder / "ends", labels=("f16", "q4"))
+    assert "the same experiment twice" not in named.text
     assert len(found.to_json()["answers"]["changed"]) == 10

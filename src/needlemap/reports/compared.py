@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,10 +133,16 @@ class Compared:
         return self.plot().with_text(self.text)
 
 
-def compared(first: str | Path, second: str | Path, margin: float = MARGIN, metric: str = "") -> Compared:
-    """Compare two run folders, or logs of other tools. margin: in points. metric: of logs with several.
-    Raises NeedlemapError when they cannot be paired."""
+def compared(
+    first: str | Path,
+    second: str | Path,
+    margin: float = MARGIN,
+    labels: Sequence[str] = (),
+    metric: str = "",
+) -> Compared:
+    """Compare two run folders, or logs of other tools. margin: in points. labels: other names of the two.
+    metric: of logs with several. Raises NeedlemapError when they cannot be paired."""
     both = families_of(first), families_of(second)
-    read = load_any(*both, metric=metric)
+    read = load_any(*both, labels, metric)
     comparison, names = compare_runs(*both, read, margin)
     return Compared(comparison, names, tuple(run for two in read.values() for run in two))
