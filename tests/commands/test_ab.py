@@ -218,6 +218,12 @@ def test_the_plan_says_what_it_costs_at_most_and_asks_nothing(needlemap):
     assert not any(needlemap.folder.iterdir())
 
 
+def test_many_depths_of_a_haystack_are_told_to_be_dear(needlemap):
+    arms = ("--arm", "a=baseline/bm25", "--arm", "b=baseline/bm25", "--tokenizer", "cl100k_base", "--plan")
+    said = [needlemap("ab", "passkey", *arms, "--depths", depths).stdout for depths in ("10,60", "0:100:11")]
+    assert ["asked at 11 depths" in each for each in said] == [False, True]
+
+
 def test_each_family_and_haystack_has_a_text_of_its_own(needlemap):
     (needlemap.folder / "two.yaml").write_text(
         "settings: {lengths: [300], depths: [50]}\nfamilies:\n"

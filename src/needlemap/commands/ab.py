@@ -31,6 +31,7 @@ from needlemap.text.printable import counted, dollars, short, show
 EVERY_S = 5.0  # between two lines of progress
 UNDECIDED = ("fail", "pass")
 DECIDED = "decided"
+FEW_DEPTHS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def _asked(asked: Asked, typed: Typed, ending: Ending) -> int:
     ab = Ab.of(asked, typed.out)
     path, quiet = ab.folder.path, bool(asked.flags.get("quiet"))
     if not quiet:
-        show(most_line(ab), file=sys.stderr, flush=True)
+        show("\n".join([most_line(ab), *_many_depths(ab)]), file=sys.stderr, flush=True)
     with AbFace(ab.folder) as face:
         asking = Asking(ab, face, Progress(quiet))
         try:
@@ -158,6 +159,13 @@ def most_line(ab: Ab) -> str:
     )
 
 
+def _many_depths(ab: Ab) -> list[str]:
+    """A word on families whose haystacks are asked at many depths, for one bet each."""
+    most = max(len(each.grid.depths) for each in ab.ways[AGAIN].values())
+    told = f"note: a haystack is one bet, and is asked at {most} depths; few decide sooner: --depths 10,60"
+    return [told] if most > FEW_DEPTHS else []
+
+
 def plan_ab(asked: Asked, as_json: bool) -> None:
     """What would be asked, and what that costs at most; nothing is asked."""
     first, second = map(_named, asked.arms)
@@ -173,7 +181,7 @@ def plan_ab(asked: Asked, as_json: bool) -> None:
         for family, found in ab.ways[asked.arms[0].name].items()
     ]
     _table(("family", "lengths, one a haystack", "depths"), rows)
-    show(most_line(ab))
+    show("\n".join([most_line(ab), *_many_depths(ab)]))
 
 
 def told(ab: Ab, found: Sequence[Trio], typed: Typed) -> ArmsReport:
