@@ -8,6 +8,7 @@ are put together again, since kept as windows they would be most of the page.
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ _NOWHERE = (None, 0, 0, 0)  # of what stands around no needle
 def joined(windows: Sequence[Window]) -> tuple[list[str], dict[Window, View]]:
     """Passages, and where in them each window that is not empty is found again, letter for letter."""
     distinct = [window for window in dict.fromkeys(windows) if any(window)]
-    following = _following(distinct)
+    following = _following(distinct) if distinct else {}
     passages: list[str] = []
     views: dict[Window, View] = {}
     for chain in _chains(following, len(distinct)):
@@ -141,10 +142,11 @@ def _following(windows: Sequence[Window]) -> Following:
     anchors: dict[str, list[int]] = defaultdict(list)
     for at, (before, _) in enumerate(windows):
         anchors[_anchor(before)].append(at)
+    ends = re.compile(f"[{re.escape(''.join({anchor[-1] for anchor in anchors}))}]")
     following: Following = {}
     taken: set[int] = set()
     for at in range(len(windows)):
-        found = next(_candidates(at, windows, anchors, taken), None)
+        found = next(_candidates(at, windows, anchors, ends, taken), None)
         if found is not None:
             following[at] = found
             taken.add(found[0])
@@ -152,13 +154,18 @@ def _following(windows: Sequence[Window]) -> Following:
 
 
 def _candidates(
-    at: int, windows: Sequence[Window], anchors: Mapping[str, Sequence[int]], taken: Container[int]
+    at: int,
+    windows: Sequence[Window],
+    anchors: Mapping[str, Sequence[int]],
+    ends: re.Pattern[str],
+    taken: Container[int],
 ) -> Iterator[tuple[int, int]]:
-    """Windows that go on where one is, and by how many letters; the nearest first."""
+    """Windows that go on where one is, and by how many letters; the nearest first. ends: the last letters of
+    anchors, mostly those that end a sentence."""
     before, after = windows[at]
-    text, found = _anchor(before) + after, anchors.get
-    for step in (step for step in range(len(after) + 1) if found(text[step : step + ANCHOR])):
-        for other in anchors[text[step : step + ANCHOR]]:
+    text = _anchor(before) + after
+    for step in (end.end() - ANCHOR for end in ends.finditer(text, ANCHOR - 1)):
+        for other in anchors.get(text[step : step + ANCHOR], ()):
             new = other not in taken and (step > 0 or other > at)
             if new and _goes_on(windows[at], windows[other], step):
                 yield other, step
