@@ -97,6 +97,19 @@ def test_inspect_asks_the_bytes_that_the_command_writes_and_scores_as_it_does(
     assert (found["metrics"], other["metrics"]) == (["mean"], ["mean", "stderr"])
 
 
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        (("-T", "lenghts=1k,2k"), "Unknown setting 'lenghts'"),
+        (("-T", "lengths=1k,2k", "-T", "scorer=logprob"), "Scorer 'logprob' asks a model"),
+    ],
+)
+def test_what_is_typed_wrong_at_inspects_own_command_is_said_in_words(inspect, typed, words):
+    shown = inspect("eval", "needlemap/multikey", *typed, "--model", "mockllm/model", "--display", "plain")
+    assert words in " ".join(shown.split())
+    assert "Traceback" not in shown
+
+
 def test_a_log_of_inspect_holds_recipes_and_no_context_and_makes_a_map(host, by_command, needlemap, tmp_path):
     lines = by_command("--task", "multikey")
     (found,) = host(

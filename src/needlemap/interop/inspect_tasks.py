@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inspect_ai import Task, task
+from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.event import ModelEvent
 from inspect_ai.log import Transcript, transcript
@@ -28,6 +29,7 @@ from inspect_ai.model import (
 from inspect_ai.scorer import Score, Target, mean, scorer, stderr
 from inspect_ai.solver import Generate, TaskState, solver
 
+from needlemap.errors import NeedlemapError
 from needlemap.interop.hosted import hosted, hosted_tasks
 from needlemap.interop.logs import OURS
 from needlemap.maps.clusters import FEWEST
@@ -91,9 +93,12 @@ class Family:
         self.__name__ = name
 
     def __call__(self, **given: Any) -> Task:
-        """The task. given: any setting of a run. Raises NeedlemapError for whatever the user can mend."""
+        """The task. given: any setting of a run. Raises PrerequisiteError for whatever the user can mend."""
         typed = {name: value for name, value in given.items() if name not in _THEIRS}
-        family = hosted(self._name, typed)
+        try:
+            family = hosted(self._name, typed)
+        except NeedlemapError as error:
+            raise PrerequisiteError(str(error)) from None  # which Inspect shows in words
         samples = [
             Sample(
                 id=id,
