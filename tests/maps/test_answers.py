@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from needlemap.maps.answers import AROUND, Token, first_difference, pair_answers
+from needlemap.maps.answers import AROUND, CUT, Token, first_difference, pair_answers
 from needlemap.maps.cube import prompts_of
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
 
@@ -136,3 +136,12 @@ def test_answers_that_were_given_are_no_answers_but_have_nats():
     assert (found.n, found.differing) == (0, 0)
     assert (found.nats.n, found.nats.mean, found.nats.largest) == (8, 0.5, 0.5)
     assert pairs_of(weighed(-1.5), weighed(-1.0, tokens=4)).nats is None  # another vocabulary's tokens
+
+
+def test_the_first_changed_answers_are_cut_into_tokens_where_none_were_kept():
+    places = [(repeat, 100, 0.0) for repeat in range(CUT + 2)]
+    first, second = ([record(place, answer) for place in places] for answer in ("a b", "a c"))
+    cut = lambda text: tuple(map(Token, text.split()))  # noqa: E731
+    found = pair_answers(prompts_of(first), prompts_of(second), second, cut)
+    assert found.changed[0].difference.second_token == Token("c")
+    assert [each.difference.token for each in found.changed] == [1] * CUT + [None] * 2

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from needlemap.records.record import Record
 
 T = TypeVar("T", int, float)
+CUT = 50  # changed answers that are cut into tokens where none were kept: a millisecond a long one
 AROUND = 40  # characters shown on either side of a difference
 WEIGHS = "logprob"  # the scorer that gives a model its answer: nothing is said then
 
@@ -165,7 +166,7 @@ def pair_answers(
     cut: Callable[[str], Sequence[Token]] | None = None,
 ) -> AnswerPairs:
     """The answers of two runs to the same prompts. asked: the second run's records, in the order asked. cut:
-    a text into tokens, for answers whose own were not kept.
+    a text into tokens, for the first answers whose own were not kept.
 
     A prompt that several cells share makes one pair, at its first place; of one that was asked again the
     first answer counts.
@@ -178,10 +179,10 @@ def pair_answers(
     }
     rows = sorted(pairs.values(), key=lambda row: (order.get(row[2].key, len(order)), row[0]))
     said = [row for row in rows if row[1].answer is not None and not _is_weighed(row[1])]
+    unlike = [row for row in said if row[1].answer != row[2].answer]
     changed = [
-        ChangedAnswer(place, None if other.answer is None else _difference(one, other, cut), one.question)
-        for place, one, other in said
-        if one.answer != other.answer
+        ChangedAnswer(place, _difference(one, other, cut if at < CUT else None), one.question)
+        for at, (place, one, other) in enumerate(unlike)
     ]
     return AnswerPairs(len(said), tuple(changed), tuple(row[0] for row in said), nats_change(rows))
 
@@ -189,6 +190,9 @@ def pair_answers(
 def _difference(
     one: Record, other: Record, cut: Callable[[str], Sequence[Token]] | None
 ) -> FirstDifference | None:
+    """Where two answers part; None where the second is none."""
+    if other.answer is None:
+        return None
     texts = one.answer or "", other.answer or ""
     tokens: tuple[Sequence[Token], Sequence[Token]] = tokens_of(one.logprobs), tokens_of(other.logprobs)
     if cut is not None and not all(tokens):
