@@ -47,7 +47,7 @@ class Counts:
 
 
 _COUNTS = (
-    Counts(14, 5, 3, 5, 2, 32, 12),
+    Counts(14, 5, 3, 5, 2, 32, 16),
     Counts(6, 3, 2, 3, 4, 8, 6),
     Counts(2, 1, 1, 1, 4, 4, 2),
 )

@@ -40,7 +40,7 @@ _LEAST_VALUE = 3  # characters: shorter ones stand in any text
 _FAR = 0.5  # share of answers by which near and far must differ to be said
 LEAST_NATS = 0.02  # a token: margins that move by less are no finding
 ROUNDED_NATS = 0.25  # a token: two steps of bfloat16 between 16 and 32, where logits lie
-TIMES = 3  # what equal askings differ by is no finding below so many times as much
+TIMES = 2  # what equal askings differ by is no finding below so many times as much
 
 
 def cache(answers: Answers) -> Finding:
