@@ -153,4 +153,16 @@ def test_its_page_opens_with_the_probes(check, needlemap):
     (sheet,) = make_sheets(cast, [], ("absolute:85",))
     assert [row["cells"][0] for row in sheet["table"]["rows"]] == ["stop", "cut"]
     assert sheet["says"] == "2 pass"
-    assert sheet["lines"][0].endswith("answers never ended, 0 of 72 behind the shortest prompts")
+    _, state, n, effect, tokens, (said, *_) = sheet["table"]["rows"][0]["cells"]
+    assert state[0] == "pass"
+    assert effect[0].startswith("+0 [-")
+    assert tokens[0].endswith("k")
+    assert said == f"0 of {n[0]} answers never ended, 0 of 72 behind the shortest prompts"
+
+
+def test_each_probe_has_an_effect_with_its_interval_and_tokens_and_time(check):
+    for each in check()["probes"]:
+        effect = each["effect"]
+        assert effect["low"] <= effect["value"] <= effect["high"], each["probe"]
+        assert each["tokens"] > 0
+        assert each["seconds"] > 0

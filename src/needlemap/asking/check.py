@@ -23,7 +23,7 @@ from needlemap.probes.registry import PROBES, examined, level
 from needlemap.probes.ways import Around, Way, sizes_of, ways
 from needlemap.records.families import Families, begin_families, fresh_folder
 from needlemap.records.folder import RunFolder, write_json
-from needlemap.records.record import Record
+from needlemap.records.record import Record, costs_of
 from needlemap.settings.reading import configure
 from needlemap.settings.settings import Lender, Settings
 from needlemap.trials.build import Experiment, prepare
@@ -134,9 +134,23 @@ class Check:
         """What each probe makes of it that can."""
         answers = self.answers()
         every = [self.failed.get(name) or examined(name, answers) for name in self.probes]
-        found = [each for each in every if each is not None]
+        found = [self._spent(each, answers) for each in every if each is not None]
         self.failed.update((each.probe, each) for each in found if each.state == "fail")
         return found
+
+    def _spent(self, finding: Finding, answers: Answers) -> Finding:
+        """It with the tokens that were sent for it, and the time that answers took."""
+        name = finding.probe
+        serving = {way.name for way in self.plan if not way.probes or name in way.probes}
+        rows = (
+            each
+            for way, records in answers.by_way.items()
+            for each in records
+            if way in serving or (name == "reference" and way in self.elsewhere)
+        )
+        costs = costs_of(rows, ("prompt_tokens", "completion_tokens", "seconds"))
+        tokens = (costs["prompt_tokens"] or 0) + (costs["completion_tokens"] or 0)
+        return replace(finding, tokens=int(tokens), seconds=round(costs["seconds"] or 0.0, 3))
 
 
 def _one_by_one(way: Way) -> Way:

@@ -24,9 +24,11 @@ from needlemap.probes.base import Finding
 from needlemap.probes.registry import PROBES
 from needlemap.prompts.prompt import Prompt
 from needlemap.records.families import Families
+from needlemap.records.record import costs_of
 from needlemap.reports.closing import Tally
 from needlemap.reports.junit import Case, write_junit
 from needlemap.reports.live import Lines, ShowingFace, View
+from needlemap.settings.units import duration_label
 from needlemap.text.printable import short, show
 
 PASSED, FAILED, UNDECIDED = 0, 1, 4
@@ -155,10 +157,11 @@ def show_findings(check: Check, findings: Sequence[Finding], as_json: bool) -> N
         show(json.dumps({"check": str(path), "code": code_of(findings), "probes": rows}, indent=1))
         return
     table = Table(box=None, pad_edge=False)
-    for name in ("probe", "verdict", "n", "found"):
-        table.add_column(name, justify="right" if name == "n" else "left", overflow="fold")
+    for name in ("probe", "verdict", "n", "effect", "tokens", "found"):
+        table.add_column(name, justify="right" if name in ("n", "tokens") else "left", overflow="fold")
     for each in findings:
-        table.add_row(each.probe, each.state, f"{each.n:,}", each.said)
+        effect = each.effect.label if each.effect else "-"
+        table.add_row(each.probe, each.state, f"{each.n:,}", effect, short(each.tokens), each.said)
     Console(width=max(80, Console().width)).print(table)
     for each in findings:
         if each.state == "pass":
@@ -167,11 +170,24 @@ def show_findings(check: Check, findings: Sequence[Finding], as_json: bool) -> N
             show(f"\n{each.probe} looks like: {fault.name}\n  {fault.link}\n  try: {fault.tried}")
         if each.worst is not None:
             show(f"  see it: {_replay(path, each)}")
+    show(
+        f"\n{_spent(check)}\neffect: points lost, with its 95 % interval; tokens: of all that serves a probe"
+    )
     for name in sorted(set(check.probes) - {each.probe for each in findings}):
         show(f"\nnot tried: {name} needs {PROBES[name].needs}")
     if not check.asked.reference:
         show(f"\nnot seen without --reference: {PROBES['reference'].sees}")
     show(f"\ncheck: {path}\npage: needlemap report {path} -o check.html", file=sys.stderr)
+
+
+def _spent(check: Check) -> str:
+    """What was asked in all, and how long answers took."""
+    records = [record for found in check.records().values() for record in found]
+    costs = costs_of(records, ("prompt_tokens", "completion_tokens", "seconds"))
+    tokens, seconds = (costs["prompt_tokens"] or 0) + (costs["completion_tokens"] or 0), costs["seconds"] or 0
+    return (
+        f"asked {len(records):,} prompts, {short(int(tokens))} tokens, {duration_label(seconds)} of answers"
+    )
 
 
 def _replay(path: Path, finding: Finding) -> str:

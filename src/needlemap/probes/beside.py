@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean, median
 
-from needlemap.maps.intervals import wilson
 from needlemap.probes import known
 from needlemap.probes.base import (
     BESIDE,
     Answers,
     Finding,
     hit,
+    lost_rate,
     lost_tail,
     prompt,
     upper_tail,
@@ -34,9 +34,8 @@ def reference(answers: Answers) -> Finding:
     lost = [(way, here) for way, there, here in pairs if hit(there) and not hit(here)]
     gained = sum(hit(here) and not hit(there) for _, there, here in pairs)
     n, p = len(pairs), lost_tail(len(lost), gained)
-    low, high = wilson(len(lost), n) or (None, None) if n else (None, None)
     said = f"{len(lost)} of {n} answers that the reference gets right are lost, {gained} gained"
-    effect = (len(lost) - gained) / n if n else None
+    effect = lost_rate(len(lost), gained, n)
     told = max(ROUNDED_NATS, TIMES * _usual(answers))
     moved = _moved(pairs)
     far = [row for apart, row in moved.values() if apart > told]
@@ -50,9 +49,9 @@ def reference(answers: Answers) -> Finding:
     if min(p, p_far) <= answers.level / 2:
         worst = worst_of(lost if p <= p_far else far)
         p = min(p, p_far)
-        return Finding("reference", "fail", n, said, effect, low, high, p, worst, known.REFERENCE)
+        return Finding("reference", "fail", n, said, effect, p, worst, known.REFERENCE)
     able = bool(moved) or any(hit(there) for _, there, _ in pairs)
-    return Finding("reference", "pass" if able else "undecided", n, said, effect, low, high, min(p, p_far))
+    return Finding("reference", "pass" if able else "undecided", n, said, effect, min(p, p_far))
 
 
 def _moved(pairs: Sequence[tuple[str, Record, Record]]) -> dict[int, tuple[float, tuple[str, Record]]]:

@@ -6,24 +6,28 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import takewhile
 from statistics import median
 
-from needlemap.maps.intervals import wilson
 from needlemap.models.base import Logprobs
 from needlemap.probes import known
 from needlemap.probes.base import (
     LEAST_HITS,
     Answers,
+    Effect,
     Finding,
     Known,
     State,
     Worst,
     grouped,
     hit,
+    lost_rate,
     lost_tail,
     marked_tail,
+    middle,
     more_often,
     paired,
     place,
     prompt,
+    rate,
+    rates_apart,
     share_of,
     upper_tail,
     worst_of,
@@ -87,17 +91,24 @@ def _residues(
         marked_tail(groups, lambda record, by=by, rest=rest: number(record) % by == rest)  # type: ignore[misc]
         for by, rest in classes
     ]
-    p, effect, (by, rest) = min(
-        (p * len(classes), effect, each) for (p, effect), each in zip(found, classes, strict=True)
-    )
+    (p, effect), (by, rest) = min(zip(found, classes, strict=True), key=_by_p)
+    p = min(1.0, p * len(classes))
     missed = [row for row in rows if not hit(row[1])]
     marked = [row for row in missed if number(row[1]) % by == rest]
-    if p <= answers.level and effect > 0:
-        said = f"{named} of n % {by} = {rest} are missed {100 * effect:.0f} points more often than others"
-        return Finding(probe, "fail", len(rows), said, effect, p=p, worst=worst_of(marked), known=faults)
+    if p <= answers.level and effect is not None and effect.value > 0:
+        said = (
+            f"{named} of n % {by} = {rest} are missed {100 * effect.value:.0f} points more often than others"
+        )
+        return Finding(probe, "fail", len(rows), said, effect, p, worst_of(marked), faults)
     state = _able(record for _, record in rows)
     said = f"{len(missed)} of {len(rows)} missed, at no {named} more than at others"
-    return Finding(probe, state, len(rows), said if rows else "nothing was asked", p=min(1.0, p))
+    return Finding(probe, state, len(rows), said if rows else "nothing was asked", effect, p)
+
+
+def _by_p(row: tuple[tuple[float, Effect | None], tuple[int, int]]) -> tuple[float, float]:
+    """What is least likely by chance first, of these the largest effect."""
+    (p, effect), _ = row
+    return p, -(effect.value if effect else 0.0)
 
 
 def _able(records: Iterable[Record]) -> State:
@@ -113,16 +124,15 @@ def same(answers: Answers) -> Finding:
     flips, n = _flips(answers.of("grid", "again"))
     short, of = _flips(answers.of("short"))
     p = more_often(len(flips), n, len(short), of)
-    low, high = wilson(len(flips), n) or (None, None) if n else (None, None)
     said = (
         f"{len(flips)} of {n} answers are wrong where others to the same prompt are right, {len(short)} of "
         f"{of} behind the shortest prompts"
     )
-    effect = len(flips) / n if n else None
+    effect = rates_apart(len(flips), n, len(short), of)
     if flips and p <= answers.level:
-        return Finding("same", "fail", n, said, effect, low, high, p, worst_of(flips), known.SAME)
+        return Finding("same", "fail", n, said, effect, p, worst_of(flips), known.SAME)
     calm = bool(n and of) and len(short) < _RESTLESS * of
-    return Finding("same", "pass" if calm else "undecided", n, said, effect, low, high, p)
+    return Finding("same", "pass" if calm else "undecided", n, said, effect, p)
 
 
 def _flips(rows: Iterable[Row]) -> tuple[list[Row], int]:
@@ -143,11 +153,10 @@ def mates(answers: Answers) -> Finding:
     n, alike = len(rows), len(values) * 0.1 ** min(map(len, values), default=0)
     p = upper_tail(len(leaks), len(wrong), min(1.0, alike))
     said = f"{len(leaks)} of {n} answers hold the value of another prompt"
+    effect = rate(len(leaks), n)
     if leaks and p <= answers.level:
-        return Finding(
-            "mates", "fail", n, said, len(leaks) / n, p=p, worst=worst_of(leaks), known=known.MATES
-        )
-    return Finding("mates", _able(row for _, row in rows), n, said, p=p)
+        return Finding("mates", "fail", n, said, effect, p, worst_of(leaks), known.MATES)
+    return Finding("mates", _able(row for _, row in rows), n, said, effect, p)
 
 
 def _foreign(record: Record, values: set[str]) -> bool:
@@ -177,12 +186,11 @@ def cut(answers: Answers) -> Finding:
     p = lost_tail(len(lost), gained)
     rates = share_of(row for (_, row), _ in both), share_of(other for _, other in both)
     said = f"at the very beginning {rates[0]:.0%} are found, in the middle {rates[1]:.0%}"
+    effect = lost_rate(len(lost), gained, len(both))
     if p <= answers.level and rates[0] <= _CLEAR and rates[1] >= 1 - _CLEAR:
-        return Finding(
-            "cut", "fail", len(both), said, rates[1] - rates[0], p=p, worst=worst_of(lost), known=known.CUT
-        )
+        return Finding("cut", "fail", len(both), said, effect, p, worst_of(lost), known.CUT)
     able: State = "pass" if rates[1] >= LEAST_HITS and p > answers.level else "undecided"
-    return Finding("cut", able, len(both), said, rates[1] - rates[0] if both else None, p=p)
+    return Finding("cut", able, len(both), said, effect, p)
 
 
 def _left_out(record: Record, rows: Sequence[Row]) -> float:
@@ -216,15 +224,14 @@ def window(answers: Answers) -> Finding | None:
     if not inside:
         return None
     missed, others = [row for row in inside if not hit(row[1])], answers.of("comb")
-    p = more_often(len(missed), len(inside), sum(not hit(row) for _, row in others), len(others))
+    counts = len(missed), len(inside), sum(not hit(row) for _, row in others), len(others)
+    p, effect = more_often(*counts), rates_apart(*counts)
     said = f"{len(missed)} of {len(inside)} missed at the end of the context"
     if missed and p <= answers.level:
-        effect = len(missed) / len(inside)
-        worst = worst_of(missed)
-        return Finding("window", "fail", len(inside), said, effect, p=p, worst=worst, known=known.WINDOW)
+        return Finding("window", "fail", len(inside), said, effect, p, worst_of(missed), known.WINDOW)
     able: State = "pass" if share_of(row for _, row in inside) >= LEAST_HITS else "undecided"
     over = ", and a longer prompt is refused" if answers.refused() else ""
-    return Finding("window", able, len(inside), f"{said}{over}", p=p)
+    return Finding("window", able, len(inside), f"{said}{over}", effect, p)
 
 
 def distance(answers: Answers) -> Finding:
@@ -234,16 +241,14 @@ def distance(answers: Answers) -> Finding:
     far = [row for _, row in rows if row.depth in (HEAD / 100, MIDDLE / 100)]
     rates = share_of(near), share_of(far)
     said = f"near the end {rates[0]:.0%} are found, farther away {rates[1]:.0%}"
-    effect = rates[0] - rates[1]
-    if not near or rates[0] < LEAST_HITS or effect > _FAR:
-        return Finding(
-            "distance",
-            "undecided",
-            len(rows),
-            f"{said}: the model or the server; --reference tells",
-            effect if near else None,
-            known=known.DISTANCE if effect > _FAR else (),
-        )
+    effect = rates_apart(
+        *(each for group in (far, near) for each in (sum(not hit(row) for row in group), len(group)))
+    )
+    gone = rates[0] - rates[1] > _FAR
+    if not near or rates[0] < LEAST_HITS or gone:
+        said = f"{said}: the model or the server; --reference tells"
+        faults = known.DISTANCE if gone else ()
+        return Finding("distance", "undecided", len(rows), said, effect, known=faults)
     return Finding("distance", "pass", len(rows), said, effect)
 
 
@@ -251,14 +256,15 @@ def stop(answers: Answers) -> Finding:
     """Do answers end? One that goes on behind long prompts, and ends behind short ones, is no pass."""
     short, long = answers.of("short"), answers.of("grid", "again", "cold")
     few, many = ([row for row in rows if row[1].finish in ("length", "max_tokens")] for rows in (short, long))
-    n, p = len(long), more_often(len(many), len(long), len(few), len(short))
+    n, counts = len(long), (len(many), len(long), len(few), len(short))
+    p, effect = more_often(*counts), rates_apart(*counts)
     said = f"{len(many)} of {n} answers never ended, {len(few)} of {len(short)} behind the shortest prompts"
     if many and p <= answers.level:
-        return Finding("stop", "fail", n, said, len(many) / n, p=p, worst=worst_of(many), known=known.STOP)
+        return Finding("stop", "fail", n, said, effect, p, worst_of(many), known.STOP)
     if len(few) > LEAST_HITS * len(short):
         said = f"{said}: the model, its template or --max-answer-tokens"
-        return Finding("stop", "undecided", n, said, p=p)
-    return Finding("stop", "pass" if n and short else "undecided", n, said, p=p)
+        return Finding("stop", "undecided", n, said, effect, p)
+    return Finding("stop", "pass" if n and short else "undecided", n, said, effect, p)
 
 
 def nats(answers: Answers) -> Finding | None:
@@ -279,12 +285,13 @@ def nats(answers: Answers) -> Finding | None:
         return None if again else Finding("nats", "undecided", 0, "nothing was asked")
     beyond = [(apart, row) for apart, usual, row in moved if apart > _told(usual)]
     n, p = len(moved), upper_tail(len(beyond), len(moved), 0.5)
-    cached, usual = median(row[0] for row in moved), median(row[1] for row in moved)
+    effect, usual = middle([row[0] for row in moved]), median(row[1] for row in moved)
+    cached = effect.value if effect else 0.0
     said = f"margins move by {cached:.2g} nats a token once cached, by {usual:.2g} when asked again"
     if p > answers.level:
-        return Finding("nats", "pass", n, f"{said}: {len(beyond)} of {n} by more", cached, p=p)
+        return Finding("nats", "pass", n, f"{said}: {len(beyond)} of {n} by more", effect, p)
     worst = worst_of(row for _, row in beyond)
-    return Finding("nats", "fail", n, said, cached, p=p, worst=worst, known=known.NATS)
+    return Finding("nats", "fail", n, said, effect, p, worst, known.NATS)
 
 
 def _told(usual: float) -> float:

@@ -116,7 +116,7 @@ def tables(summary: Mapping[str, Any]) -> str:
 def _sheet(sheet: Mapping[str, Any]) -> str:
     lines = "".join(f"<p>{escape(line)}</p>\n" for line in sheet["lines"])
     rows = [
-        [name, *(text for text, _ in rest)]
+        [name, *(text for text, *_ in rest)]
         for name, *rest in (row["cells"] for row in sheet["table"]["rows"])
     ]
     shown = "\n".join([_row(sheet["table"]["head"], "th"), *map(_row, rows)])

@@ -122,7 +122,7 @@ function sheetTable(sheet, palette) {
       : isolated(name);
     const sign = line !== null && named ? chipOf(sheet.curves[line], line) : null;
     const shown = el("span", { class: "row-name", "data-line": line }, sign, label);
-    return [shown, ...rest.map(([text, share]) => scoreCell(text, share, palette))];
+    return [shown, ...rest.map(([text, share, kind]) => scoreCell(text, share, palette, kind))];
   });
   return table(sheet.table.head, rows, { class: "numbers" });
 }
@@ -131,8 +131,9 @@ function viewAt(to) {
   return state.views.findIndex((view) => view.to === to.join(" "));
 }
 
-// A score on its colour; other texts as they are.
-function scoreCell(text, share, palette) {
+// A score on its colour; other texts as they are, words from the left.
+function scoreCell(text, share, palette, kind) {
+  if (kind) return el("span", { class: kind }, visible(text));
   if (share === null) return isolated(text);
   const box = el("span", { class: "tint" }, text);
   paintBox(box, colourAt(palette, share));

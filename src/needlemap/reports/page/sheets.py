@@ -15,7 +15,7 @@ from typing import Any
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_regular
 from needlemap.maps.effective import Effective, Mean, effective_length, parse_rule
-from needlemap.probes.base import FILE, read_check
+from needlemap.probes.base import FILE, Finding, read_check
 from needlemap.records.ab import FILE as AB_FILE
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
@@ -35,8 +35,10 @@ from needlemap.reports.paired import compare_runs
 from needlemap.reports.seek import sought_sheet
 from needlemap.reports.summary import FAMILY_RULES, NO_MEAN, mean_length_lines, mean_of, scores_of
 from needlemap.secrets import hidden
+from needlemap.text.printable import short
 
 Sheet = dict[str, Any]
+_UNITS = "Effect: points lost, with its 95 % interval. Tokens: of all that serves a probe."
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +266,7 @@ def _check(cast: Cast, at: int, path: Path) -> Sheet:
         {
             "to": ["run", places[each.worst.way]] if each.worst and each.worst.way in places else None,
             "line": None,
-            "cells": [each.probe, *([text, None] for text in (each.state, f"{each.n:,}"))],
+            "cells": _cells(each),
         }
         for each in findings
     ]
@@ -273,13 +275,23 @@ def _check(cast: Cast, at: int, path: Path) -> Sheet:
     )
     known = [(each.probe, fault) for each in findings for fault in each.known]
     looks = [f"{probe} looks like: {each.name} ({each.link}). Try: {each.tried}." for probe, each in known]
+    seen = [
+        f"See it: needlemap replay {path} --probe {each.probe} --worst" for each in findings if each.worst
+    ]
     return {
         "lengths": [[length, length_labels([length])[length]] for length in lengths],  # ways differ by a few
         "says": found,
         "readings": [["Check", found or "not ended yet", "probes", "main"]],
-        "table": {"head": ["Probe", "Verdict", "n"], "rows": rows},
-        "lines": [hidden(line) for line in (*(f"{each.probe}: {each.said}" for each in findings), *looks)],
+        "table": {"head": ["Probe", "Verdict", "n", "Effect", "Tokens", "Found"], "rows": rows},
+        "lines": [hidden(line) for line in (*looks, *seen, _UNITS)],
     }
+
+
+def _cells(finding: Finding) -> list[Any]:
+    """A probe's row: its name, its numbers and what was found in words."""
+    effect = finding.effect.label if finding.effect else ""
+    numbers = finding.state, f"{finding.n:,}", effect, short(finding.tokens)
+    return [finding.probe, *([text, None] for text in numbers), [hidden(finding.said), None, "words"]]
 
 
 def _suite(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
