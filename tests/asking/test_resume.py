@@ -37,13 +37,13 @@ def test_killed_at_any_moment_it_goes_on_and_scores_each_trial_once(needlemap, w
     random = Random(0)
     wire.schedule("slow:0.05", cycle=True)
     kills = 0
-    for share in (1, 9, 20, 33):
+    for share in (1, 14, 30):
         process = needlemap.start("run", *needlemap.asking(wire), *GRID)
         wait_for(wire, share + kills * CONCURRENCY)
         time.sleep(random.random() * 0.06)
         process.kill()
         kills += process.wait() == -signal.SIGKILL
-    assert kills >= 3
+    assert kills >= 2
     ended = needlemap.run(wire, *GRID)
     assert "overall 100.0 (n=40, 0 missing)" in ended.stdout
     scored = Counter(record["key"] for record in needlemap.records() if record["score"] is not None)

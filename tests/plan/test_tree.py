@@ -79,9 +79,10 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("fed", ["text", "ids"])
+@pytest.mark.parametrize(
+    ("mode", "fed"), [("exact", "text"), ("bins", "text"), ("lattice", "text"), ("exact", "ids")]
+)
 @pytest.mark.parametrize("name", RUNS)
-@pytest.mark.parametrize("mode", ["exact", "bins", "lattice"])
 def test_a_run_computes_each_node_once_and_asks_every_cell_once(prepared, fed_ids, nodes, mode, name, fed):
     size = {"lengths": "400:900:4"} if fed == "text" else {"lengths": "900:1500:4"}
     experiment = prepared(
