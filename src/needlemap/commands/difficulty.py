@@ -188,7 +188,7 @@ def _end(face: _Steps) -> None:
     """Show the map or the table, and how others are asked the same."""
     path, settings = face.families.path, face.settings
     if face.families.is_plain and RunFolder(path).exists:
-        show_result(settings, path)
+        show_result(settings, RunFolder(path))
     face.end()
     if face.families.begun and not settings.quiet and RunFolder(face.families.folders[0]).exists:
         frozen = path / FILE if face.families.is_plain else path

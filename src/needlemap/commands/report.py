@@ -22,6 +22,7 @@ from needlemap.interop.sources import is_other_tools, read
 from needlemap.maps.effective import RULES, parse_rules
 from needlemap.records.ab import FILE as AB_FILE
 from needlemap.records.families import Families, families_of
+from needlemap.records.folder import RunFolder
 from needlemap.records.golden import FORMAT as GOLDEN
 from needlemap.records.golden import freeze
 from needlemap.records.loaded import Loaded, load_map, load_run
@@ -188,9 +189,9 @@ def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> 
     show(families_sought(families.suite, read) or "\n".join(family_lines(families.suite, read, rules)))
 
 
-def show_kept(path: Path, *, anywhere: bool = False) -> None:
+def show_kept(folder: RunFolder, *, anywhere: bool = False) -> None:
     """Print a run's map, or what it sought. anywhere: the map also without a terminal."""
-    run = load_run(path)
+    run = load_run(folder)
     if text := seek_text(run):
         show(text)
     else:

@@ -305,12 +305,12 @@ class Terminal(ShowingFace):
         """Show what there is: of one family on a terminal, where the map that filled in is gone."""
         if not self.families.is_plain:
             self.end()
-        elif self._maps and RunFolder(self.families.path).exists:
-            show_kept(self.families.path, anywhere=self._anywhere)
+        elif self._maps and (folder := RunFolder(self.families.path)).exists:
+            show_kept(folder, anywhere=self._anywhere)
 
     def _show(self, name: str, session: Session) -> None:
         if not name and self._maps:
-            show_result(session.experiment.settings, session.folder.path, anywhere=self._anywhere)
+            show_result(session.experiment.settings, session.folder, anywhere=self._anywhere)
         if not self.settings.quiet:
             show_usage(session)
 
@@ -325,11 +325,12 @@ def view_of(session: Session) -> View:
     return LiveMap(tally, list(session.folder.records()), map_maker(session))
 
 
-def show_result(settings: Settings, path: Path, *, anywhere: bool = False) -> None:
+def show_result(settings: Settings, folder: RunFolder, *, anywhere: bool = False) -> None:
     """The map, or without a terminal its lines, or what a run that seeks knows; and where it is kept.
     anywhere: the map in any case."""
-    show_kept(path, anywhere=anywhere)
+    show_kept(folder, anywhere=anywhere)
     if settings.save and not settings.quiet:
+        path = folder.path
         page, figure = f"needlemap report {path} -o report.html", f"needlemap report {path} -o map.png"
         show(f"\nrun: {path}\npage: {page}\nfigure: {figure}", file=sys.stderr)
 

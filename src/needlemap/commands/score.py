@@ -67,7 +67,7 @@ def _run(path: Path, scorer: str, options: dict[str, Any], out: Path | None) -> 
     show("\n".join([f"{say}, scorer {scorer}; nothing was asked", *judge_lines(records)]), file=sys.stderr)
     if out is None and before != folder.about()["scorer"]:
         show(_from_now_on(path, before), file=sys.stderr)
-    show_result(experiment.settings, out or path)
+    show_result(experiment.settings, RunFolder(out or path))
     return 0 if scored == len(records) else 1
 
 
