@@ -6,6 +6,7 @@ import json
 import shlex
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,10 +15,13 @@ from xml.etree import ElementTree
 import pytest
 from tests.models.test_likelihood import Box
 
+from needlemap.asking.ab import Ab, Asked, first_open
 from needlemap.models.demo import DATA
+from needlemap.records.ab import Arm
 from needlemap.records.families import families_of
 from needlemap.reports.page.sheets import Cast, Subject, make_sheets
 from needlemap.reports.summary import read_families
+from needlemap.settings.suites import choose_each
 
 WIRE = Path(__file__).parents[1] / "servers" / "wire.py"
 DEAD = "http://127.0.0.1:9/v1"
@@ -76,6 +80,16 @@ def test_one_stopped_by_a_limit_goes_on_to_what_one_start_finds(ab, needlemap):
     seed = json.loads((needlemap.folder / "ab" / "ab.json").read_text())["seed"]
     whole = ab("baseline/bm25", "baseline/random", "--until", "16", "--seed", str(seed), "-o", "w", code=4)
     assert {**gone_on, "ab": "", "replay": ""} == {**whole, "ab": "", "replay": ""}
+
+
+def test_a_start_goes_on_behind_whole_haystacks_also_where_depths_come_to_one_prompt(needlemap):
+    typed = ("--arm", "ref=baseline/bm25", "--arm", "new=baseline/bm25", "--depths", "50,50.01")
+    needlemap("ab", "demo", *FLAGS, *typed, "--until", "8", code=4)
+    assert len(needlemap.records("ab/new-single")) == 4
+    arms = Arm("ref", "baseline/bm25"), Arm("new", "baseline/bm25")
+    flags = {"tokenizer": "cl100k_base", "lengths": "300,400", "depths": "50,50.01"}
+    asked = Asked(arms, flags, partial(choose_each, "demo"), pairs=12)
+    assert first_open(Ab.of(asked, needlemap.folder / "ab")) == 4
 
 
 def test_more_pairs_go_on_where_an_earlier_start_ended(ab):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
@@ -328,11 +328,17 @@ class Asking:
 
 
 def first_open(ab: Ab) -> int:
-    """The first haystack that is not whole: one that an arm was not asked all of, or failed at."""
+    """The first haystack that is not whole: one of which an arm was asked less than another, or failed."""
     least = ab.haystacks
     for family in ab.families:
-        depths = len(ab.ways[AGAIN][family].grid.depths)
-        for arm in ab.asked.arms:
-            scored = Counter(record.repeat for record in ab.records(arm.name, family) if record.scored)
-            least = min(least, next((n for n in range(least) if scored[n] < depths), least))
+        arms = [ab.records(arm.name, family) for arm in ab.asked.arms]
+        asked = [Counter(record.repeat for record in records) for records in arms]
+        scored = [Counter(record.repeat for record in records if record.scored) for records in arms]
+        least = next((n for n in range(least) if not _is_whole(n, asked, scored)), least)
     return least
+
+
+def _is_whole(number: int, asked: Sequence[Counter[int]], scored: Sequence[Counter[int]]) -> bool:
+    """Depths may come to one prompt, so what is whole is told by what the arms were asked."""
+    most = max(each[number] for each in asked)
+    return most > 0 and all(each[number] == most for each in scored)
