@@ -76,7 +76,9 @@ class Effect:
 def rate(found: int, n: int) -> Effect | None:
     """A share of n with Wilson's interval; None without any."""
     ends = wilson(found, n)
-    return Effect(found / n, *ends) if ends else None
+    if ends is None:
+        return None
+    return Effect(found / n, min(ends[0], found / n), max(ends[1], found / n))  # 1e-18 is none
 
 
 def lost_rate(lost: int, gained: int, n: int) -> Effect | None:
