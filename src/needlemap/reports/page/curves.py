@@ -5,7 +5,7 @@ Numbers have as few digits as are worth their bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -13,7 +13,7 @@ from needlemap.errors import NeedlemapError
 from needlemap.maps.clusters import ClusterMean
 from needlemap.maps.comparison import FamilyComparison
 from needlemap.maps.cube import Cube
-from needlemap.maps.effective import Effective, Rule
+from needlemap.maps.effective import Effective, Mean, Rule
 from needlemap.maps.map import Map, depth_scores
 from needlemap.records.loaded import Loaded
 from needlemap.reports.comparison import comparison_json, comparison_text
@@ -121,3 +121,32 @@ def _changes(comparison: FamilyComparison, map: Map, layout: Layout) -> dict[str
         "gained": [cell.gained for cell in cells],
         "p": [share(cell.p) if comparison.counted else None for cell in cells],
     }
+
+
+def curve(name: str, run: Loaded, place: int, effective: Effective | None) -> dict[str, Any]:
+    """A run's scores by length under a name, and how far they hold. place: of the run on its page."""
+    return {
+        "name": name,
+        "run": place,
+        "at": list(run.map.lengths),
+        **by_length(run.map),
+        **_holds(effective),
+    }
+
+
+def mean_curve(name: str, means: Mapping[int, Mean], effective: Effective | None) -> dict[str, Any]:
+    """The same of means over families."""
+    found: Columns = {
+        "score": [share(mean.score) for mean in means.values()],
+        "low": [share(mean.low) for mean in means.values()],
+        "high": [share(mean.high) for mean in means.values()],
+        "n": [None] * len(means),
+    }
+    return {"name": name, "run": None, "at": list(means), **found, **_holds(effective)}
+
+
+def _holds(effective: Effective | None) -> dict[str, Any]:
+    """How far a curve holds: in words, and in tokens where that is a place on it."""
+    if effective is None:
+        return {"holds": "-", "tokens": None}
+    return {"holds": effective_label(effective), "tokens": effective_row(effective, None)["tokens"]}

@@ -29,7 +29,7 @@ from needlemap.reports.labels import (
     score_label,
     told_apart,
 )
-from needlemap.reports.page.curves import Columns, by_length, effective_row
+from needlemap.reports.page.curves import curve, mean_curve
 from needlemap.reports.page.trials import share
 from needlemap.reports.paired import compare_runs
 from needlemap.reports.seek import sought_sheet
@@ -163,42 +163,15 @@ def _subject_line(cast: Cast, at: int, rules: tuple[str, ...]) -> dict[str, Any]
     subject, rule = cast.subjects[at], parse_rule(rules[0])
     if not subject.families.is_plain:
         scores = scores_of(subject.read)
-        return _mean_curve(cast.names[at], scores.means(), scores.effective(rule))
+        return mean_curve(cast.names[at], scores.means(), scores.effective(rule))
     (run,) = subject.runs
-    return _curve(cast.names[at], run, cast.first[at], effective_length(run.cube, rule))
-
-
-def _curve(name: str, run: Loaded, place: int, effective: Effective | None) -> dict[str, Any]:
-    return {
-        "name": name,
-        "run": place,
-        "at": list(run.map.lengths),
-        **by_length(run.map),
-        **_holds(effective),
-    }
-
-
-def _mean_curve(name: str, means: Mapping[int, Mean], effective: Effective | None) -> dict[str, Any]:
-    found: Columns = {
-        "score": [share(mean.score) for mean in means.values()],
-        "low": [share(mean.low) for mean in means.values()],
-        "high": [share(mean.high) for mean in means.values()],
-        "n": [None] * len(means),
-    }
-    return {"name": name, "run": None, "at": list(means), **found, **_holds(effective)}
+    return curve(cast.names[at], run, cast.first[at], effective_length(run.cube, rule))
 
 
 def _lengths(curves: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
     """All lengths of some curves, with their labels."""
     labels = length_labels(sorted({length for curve in curves for length in curve["at"]}))
     return [[length, label] for length, label in labels.items()]
-
-
-def _holds(effective: Effective | None) -> dict[str, Any]:
-    """How far a curve holds: in words, and in tokens where that is a place on it."""
-    if effective is None:
-        return {"holds": "-", "tokens": None}
-    return {"holds": effective_label(effective), "tokens": effective_row(effective, None)["tokens"]}
 
 
 def _subject_row(cast: Cast, at: int, line: Mapping[str, Any]) -> dict[str, Any]:
@@ -302,9 +275,9 @@ def _suite(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
     means = scores.means()
     effective = scores.effective(parse_rule(rules[0]))
     runs = {name: run for name, run in subject.read.items() if run is not None}
-    families = [_curve(name, run, places[name], None) for name, run in runs.items()]
+    families = [curve(name, run, places[name], None) for name, run in runs.items()]
     title = f"{suite} · {cast.names[at]}"
-    curves = [{**_mean_curve("mean", means, effective), "main": True}, *families]
+    curves = [{**mean_curve("mean", means, effective), "main": True}, *families]
     return {
         "key": f"suite {subject.families.path}",
         "name": suite if len(cast.subjects) == 1 else title,
