@@ -6,7 +6,6 @@ table (runs side by side, a suite's families) looks and works alike. A run's own
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_regular
 from needlemap.maps.effective import Effective, Mean, effective_length, parse_rule
-from needlemap.probes.base import FILE, Finding, read_check
+from needlemap.probes.base import FILE
 from needlemap.records.ab import FILE as AB_FILE
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
@@ -32,13 +31,12 @@ from needlemap.reports.labels import (
 from needlemap.reports.page.curves import curve, mean_curve
 from needlemap.reports.page.trials import share
 from needlemap.reports.paired import compare_runs
+from needlemap.reports.probes import check_sheet
 from needlemap.reports.seek import sought_sheet
 from needlemap.reports.summary import FAMILY_RULES, NO_MEAN, mean_length_lines, mean_of, scores_of
 from needlemap.secrets import hidden
-from needlemap.text.printable import short
 
 Sheet = dict[str, Any]
-_UNITS = "Effect: points lost, with its 95 % interval. Tokens: of all that serves a probe."
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,43 +226,11 @@ def _several(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
         return alone | sought
     if is_regular(path / AB_FILE):
         return alone | arms_sheet(path, read, cast.places(at))
-    return alone | _check(cast, at, path) if is_regular(path / FILE) else sheet
-
-
-def _check(cast: Cast, at: int, path: Path) -> Sheet:
-    """A row a probe; the finding's way of asking is a click away."""
-    findings, places = read_check(path).findings, cast.places(at)
-    lengths = sorted({length for run in cast.subjects[at].runs for length in run.map.lengths})
-    rows = [
-        {
-            "to": ["run", places[each.worst.way]] if each.worst and each.worst.way in places else None,
-            "line": None,
-            "cells": _cells(each),
-        }
-        for each in findings
-    ]
-    found = ", ".join(
-        f"{count} {state}" for state, count in sorted(Counter(each.state for each in findings).items())
+    return (
+        alone | check_sheet(cast.subjects[at].runs, path, cast.places(at))
+        if is_regular(path / FILE)
+        else sheet
     )
-    known = [(each.probe, fault) for each in findings for fault in each.known]
-    looks = [f"{probe} looks like: {each.name} ({each.link}). Try: {each.tried}." for probe, each in known]
-    seen = [
-        f"See it: needlemap replay {path} --probe {each.probe} --worst" for each in findings if each.worst
-    ]
-    return {
-        "lengths": [[length, length_labels([length])[length]] for length in lengths],  # ways differ by a few
-        "says": found,
-        "readings": [["Check", found or "not ended yet", "probes", "main"]],
-        "table": {"head": ["Probe", "Verdict", "n", "Effect", "Tokens", "Found"], "rows": rows},
-        "lines": [hidden(line) for line in (*looks, *seen, _UNITS)],
-    }
-
-
-def _cells(finding: Finding) -> list[Any]:
-    """A probe's row: its name, its numbers and what was found in words."""
-    effect = finding.effect.label if finding.effect else ""
-    numbers = finding.state, f"{finding.n:,}", effect, short(finding.tokens)
-    return [finding.probe, *([text, None] for text in numbers), [hidden(finding.said), None, "words"]]
 
 
 def _suite(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
