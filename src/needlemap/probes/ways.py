@@ -151,10 +151,12 @@ def _places(room: int, head: int) -> list[int]:
 
     >>> _places(7_650, 20)[7:10], _places(127_600, 20)[8] + 20
     ([6123, 6124, 6125], 122880)
+    >>> max(_places(57, 20))
+    48
     """
     last = room + head - COMB
     ends = [last // block * block for block in _BLOCKS if last - last // block * block <= last * _NEAR]
-    first = max(0, ends[0] - head - COMB // 2)
+    first = max(0, (ends[0] if ends else last) - head - COMB // 2)  # of a short prompt, none is
     return list(range(first, first + COMB))
 
 
