@@ -24,6 +24,7 @@ TICKS = (0, 20, 40, 60, 80, 100)
 NARROW, LOW = 6.0, 5.5  # points: columns and rows that have a label each
 BAR = 7.0
 MAP_MOST = 260.0
+SEAM = 0.6
 
 
 def older_title(map: Map, style: str) -> str:
@@ -79,7 +80,8 @@ def _cells(map: Map, scale: Scale, box: Box) -> list[str]:
     for cell in map.cells:
         fill = HATCHED if cell.score is None else scale.colour(100 * cell.score)
         x, y, width, height = _place(map, cell, box)
-        found.append(rect(x, y, width + 0.15, height + 0.15, fill))
+        right, bottom = box.x + box.width, box.y + box.height  # a little over the next cell, or seams show
+        found.append(rect(x, y, min(width + SEAM, right - x), min(height + SEAM, bottom - y), fill))
     return found
 
 
