@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS, SIDE, STEP, LEFT, MOST = ROOT / "docs", 9, 11, 100, 48
 RIGHT, WRONG, INK = "#cfe3d4", "#b3261e", "#444444"
 ROWS = {  # ways of asking that show what a probe tests
-    "comb": ("comb", "cold"),
+    "comb": ("comb",),
     "edges": ("edges",),
     "cache": ("cold", "comb"),
     "nats": ("empty", "warm"),
@@ -72,17 +72,21 @@ def mixed(share: float) -> str:
 
 
 def rows_of(mutant: Mutant, check: Path) -> list[tuple[str, list[str]]]:
-    """The ways that show a fault: the smallest folder of each kind, its answers in their order."""
-    found = list[tuple[str, list[str]]]()
-    beside = dict[object, Record]()
+    """The ways that show a fault, at the size that shows it best."""
+    sizes = {each.name.rpartition("-")[2] for each in check.glob(f"{ROWS[mutant.probe][-1]}-*")}
+    each = [rows_at(mutant, check, size) for size in sorted(sizes, key=int)]
+    return max(each, key=lambda rows: sum(colours.count(WRONG) for _, colours in rows))
+
+
+def rows_at(mutant: Mutant, check: Path, size: str) -> list[tuple[str, list[str]]]:
+    """The ways of one size, their answers in their order; of those that have one size that one."""
+    found, beside = list[tuple[str, list[str]]](), dict[object, Record]()
     for kind in ROWS[mutant.probe]:
-        sizes = [each for each in check.glob(f"{kind}-*") if each.name.removeprefix(f"{kind}-").isdigit()]
-        if not sizes:
-            continue
-        folder = min(sizes, key=lambda each: int(each.name.rpartition("-")[2]))
-        records = sorted(RunFolder(folder).records(), key=order)
-        found.append((kind, colours_of(records, beside if mutant.probe in ("nats", "reference") else {})))
-        beside = {prompt(row): row for row in records}
+        folders = [check / f"{kind}-{size}", *check.glob(f"{kind}-*")]
+        records = sorted(RunFolder(next(filter(Path.is_dir, folders))).records(), key=order)
+        if records:
+            found.append((kind, colours_of(records, beside)))
+        beside = {prompt(row): row for row in records} if mutant.probe in ("nats", "reference") else {}
     return found
 
 
