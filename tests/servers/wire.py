@@ -54,7 +54,7 @@ class State:
     schedule: Schedule
     log: list[dict[str, Any]] = field(default_factory=list)
     cache: Cache = field(default_factory=Cache)
-    open_now: int = 0
+    open_now: list[Request] = field(default_factory=list)
     limits: Limits = field(default_factory=lambda: Limits({}))
     down: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
 
@@ -62,6 +62,7 @@ class State:
         """As after a start without a schedule."""
         self.schedule, self.log, self.cache = Schedule(), [], Cache()
         self.limits = Limits({})
+        self.open_now = []  # a client of before may be gone, and its slow answer still under way
 
 
 async def respond(state: State, request: Request) -> Response:
@@ -98,12 +99,13 @@ async def model(state: State, request: Request) -> Response:
     if not taken:
         status, said, _ = refusal("429", asked["model"], request.key) or (429, {}, {})
         return as_json(said, status, headers)
-    state.open_now += 1
+    open_now = state.open_now
+    open_now.append(request)
     try:
         if fault.startswith("slow:"):
             await asyncio.sleep(float(fault[5:]))
     finally:
-        state.open_now -= 1
+        open_now.remove(request)
     if fault.startswith("echo:"):
         return echo(request, int(fault[5:]))
     if fault.startswith("spell:"):
@@ -211,7 +213,7 @@ def note(
         {
             "path": request.path,
             "time": time(),
-            "open": state.open_now,
+            "open": len(state.open_now),
             "fault": fault,
             "had_key": bool(request.key) and request.key != "none",
             "key_sha256": sha256(request.key.encode()).hexdigest(),
