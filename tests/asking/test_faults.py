@@ -113,7 +113,7 @@ def test_an_empty_answer_is_the_models_and_scores_nothing(needlemap, wire):
     assert "overall 0.0 (n=2, 0 missing)" in ended.stdout
     found = {(record["answer"], record["score"], record["outcome"]) for record in needlemap.records()}
     assert found == {("", 0.0, "scored"), ("", 0.0, "answer budget spent")}
-    assert "outcomes: 1 scored · 1 answer budget spent\ncut off: 1/2 = 50.0 % [9.5, 90.5]" in ended.stderr
+    assert "outcomes: 1 scored · 1 answer budget spent\ncut off: 1/2 = 50.0 % [9.1, 90.9]" in ended.stderr
 
 
 @pytest.mark.parametrize(
