@@ -29,7 +29,6 @@ PROMISED = {
         *("coverage_few_mild", "coverage_few_strong", "coverage_true_length_least", "power_two_over_one"),
         *("false_no_worse_most", "false_no_worse_clustered_10", "false_no_worse_clustered_50"),
         *("smooth_error_over_raw", "smooth_withheld_where_worse", "smooth_drawn_where_half"),
-        "smooth_drawn_salt_and_pepper",
     },
     "seek": {
         *("coverage_mean", "coverage_least", "asked_share_smooth", "computed_share_smooth"),

@@ -7,9 +7,11 @@ import gc
 import os
 import signal
 import stat
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -198,7 +200,8 @@ def test_another_version_and_other_weights_are_wrong(tmp_path, monkeypatch, reci
     (tmp_path / "mine.py").write_text(FUNCTIONS)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    held = replica.load(Recipe("python", "mine:who", {}, **recipe))
+    with patch.dict(sys.modules):  # the function's module is not the next test's
+        held = replica.load(Recipe("python", "mine:who", {}, **recipe))
     assert (held.model, held.problem) == (None, words)
 
 
