@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -232,7 +232,7 @@ SOUND = {  # servers that nothing is wrong with: flags, and what makes the model
 }
 
 
-def examined(mutant: Mutant | None, folder: Path, probes: Sequence[str] = tuple(PROBES)) -> list[Finding]:
+def examined(mutant: Mutant | None, folder: Path, probes: Collection[str] = tuple(PROBES)) -> list[Finding]:
     """What a check of a mutant finds; of the sound model without one."""
     if mutant is None:
         return asked(BOX, folder, probes)
@@ -242,7 +242,7 @@ def examined(mutant: Mutant | None, folder: Path, probes: Sequence[str] = tuple(
 def asked(
     flags: Mapping[str, Any],
     folder: Path,
-    probes: Sequence[str] = tuple(PROBES),
+    probes: Collection[str] = tuple(PROBES),
     reference: str = "",
     make: Callable[[], DemoModel] | None = None,
 ) -> list[Finding]:
@@ -253,7 +253,7 @@ def asked(
 def asking(
     flags: Mapping[str, Any],
     folder: Path,
-    probes: Sequence[str] = tuple(PROBES),
+    probes: Collection[str] = tuple(PROBES),
     reference: str = "",
     make: Callable[[], DemoModel] | None = None,
 ) -> Asking:

@@ -43,9 +43,7 @@ def test_every_mutant_is_meant_for_a_probe_that_there_is():
 
 
 def test_all_probes_and_all_looks_that_there_may_ever_be_share_one_alpha():
-    assert sum(level(len(PROBES), look) for look in range(1, 100_000)) * len(PROBES) == pytest.approx(
-        ALPHA, rel=1e-4
-    )
+    assert sum(level(look) for look in range(1, 100_000)) * len(PROBES) == pytest.approx(ALPHA, rel=1e-4)
 
 
 def test_tails_are_exact():

@@ -122,7 +122,7 @@ class Check:
         size = sum(map(len, found.values()))
         if size and self.looks[-1:] != [size]:
             self.looks.append(size)
-        return Answers(found, level(len(self.probes), len(self.looks) or 1), self.asked.promised)
+        return Answers(found, level(len(self.looks) or 1), self.asked.promised)
 
     def framing(self) -> int | None:
         """Tokens that the server counts beside those of our own count; None if not always as many."""

@@ -85,11 +85,12 @@ def examined(name: str, answers: Answers) -> Finding | None:
     return replace(found, state="undecided", said=said)
 
 
-def level(probes: int, look: int) -> float:
+def level(look: int) -> float:
     """The alpha of one probe at one look, the first being 1, so that a whole check keeps to `ALPHA` however
-    often it is looked at: an alpha is split over all looks that there may ever be.
+    often it is looked at: an alpha is split over all looks that there may ever be. A check of some probes has
+    no more of it: who asks for one again gets no easier test.
 
-    >>> round(sum(level(11, look) for look in range(1, 10_000)) * 11, 4)
+    >>> round(sum(level(look) for look in range(1, 10_000)) * len(PROBES), 4)
     0.01
     """
-    return ALPHA / (probes * look * (look + 1))
+    return ALPHA / (len(PROBES) * look * (look + 1))
