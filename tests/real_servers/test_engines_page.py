@@ -45,3 +45,16 @@ def test_the_same_server_twice_passes_and_a_cache_of_8_bits_fails(needlemap):
     assert "0 differ" in needlemap(*compare.split()).stdout
     told = needlemap(*compare.replace("after", "eight").split(), "--json", code=1).stdout
     assert json.loads(told)["answers"]["differing"] > 0
+
+
+@pytest.mark.usefixtures("gguf", "_random_model")
+def test_beside_random_weights_elsewhere_a_check_blames_nobody(needlemap):
+    pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+    server = os.environ.get("NEEDLEMAP_LLAMA_SERVER", "")
+    with chdir(needlemap.folder), started(SERVE.format(server, ""), Path("honest.log")) as url:
+        model = ("--model", "openai/random", "--base-url", url, "--tokenizer", "./random")
+        small = ("--template", "text-en", "--max-length", "600", "--max-answer-tokens", "16", "--json")
+        beside = ("--reference", "hf/./random", "--probe", "reference", "-o", "c")
+        (found,) = json.loads(needlemap("check", *model, *small, *beside, code=4).stdout)["probes"]
+    assert found["state"] == "undecided"
+    assert "finds so little there" in found["said"]

@@ -30,6 +30,7 @@ from needlemap.trials.build import Experiment, prepare
 from needlemap.trials.resolve import resolve
 
 SEED_BITS = 31
+ENOUGH = 4_000  # tokens of a prompt that shows what stands around a haystack
 ANY = "o200k_base"  # counts lengths where the model's own vocabulary is not known
 COMPARED = ("grid", "empty")  # kinds of ways that the reference is asked too
 ENDS = ("window", "beyond")  # kinds of ways whose tokens are counted as the server counts them
@@ -86,8 +87,9 @@ class Check:
         first = _settled(asked, {}, seed)
         path = path or fresh_folder(first, "check")
         answer = first.max_answer_tokens
-        sizes = sizes_of(asked.most, answer)
-        plan = ways(sizes, asked.load, answer, _around(asked, sizes[0], seed), asked.context)
+        around = _around(asked, min(asked.most, ENOUGH + answer), seed)
+        sizes = sizes_of(asked.most, answer, around)
+        plan = ways(sizes, asked.load, answer, around, asked.context)
         if traits.serial:
             asked = replace(asked, probes=tuple(name for name in asked.probes if name != "load"))
             plan = tuple(_one_by_one(way) for way in plan if "load" not in way.probes)

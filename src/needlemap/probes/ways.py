@@ -72,13 +72,13 @@ class Way:
     settings: Mapping[str, Any]
 
 
-def sizes_of(most: int, answer_tokens: int) -> tuple[int, int, int]:
+def sizes_of(most: int, answer_tokens: int, around: Around) -> tuple[int, int, int]:
     """The three lengths of a check, in tokens. Raises SettingsError where the longest is too short.
 
-    >>> sizes_of(128_000, 300), sizes_of(256, 24)
+    >>> sizes_of(128_000, 300, Around(400, 20)), sizes_of(256, 24, Around(70, 20))
     ((8000, 32000, 128000), (160, 202, 256))
     """
-    short = max(most // _SIXTEENTH, _SPARE + 4 * answer_tokens)
+    short = max(most // _SIXTEENTH, _SPARE + 4 * answer_tokens, _SPARE + around.tokens)
     if short + 2 * COMB > most:
         raise SettingsError(
             f"--max-length {most:,} leaves no room for a check: use {short + 2 * COMB:,} or more, or a "
@@ -92,7 +92,7 @@ def ways(
 ) -> tuple[Way, ...]:
     """All ways of asking, in their order. load: prompts at a time where there is load. context: tokens of
     prompt and answer that the server says it takes."""
-    found = _short(sizes[0], answer_tokens)
+    found = _short(sizes[0], answer_tokens, around)
     for length, counts in zip(sizes, _COUNTS, strict=True):
         found += _plain(length, counts)
         found += _combs(length, counts, around)
@@ -122,9 +122,9 @@ def _plain(length: int, counts: Counts) -> list[Way]:
     return [Way(f"grid-{length}", length, (), grid), *again]
 
 
-def _short(size: int, answer_tokens: int) -> list[Way]:
+def _short(size: int, answer_tokens: int, around: Around) -> list[Way]:
     """Prompts as short as can be, three times: how often their answers change is the yardstick for others."""
-    length = _SPARE + 2 * answer_tokens
+    length = max(_SPARE + 2 * answer_tokens, around.tokens + COMB)
     short = {"lengths": [length], "depths": [MIDDLE], "repeats": _SHORT, "concurrency": 1}
     return [Way(f"short-{number}-{length}", size, ("same", "stop"), short) for number in (1, 2, 3)]
 
