@@ -95,7 +95,8 @@ class Check:
             plan = tuple(_one_by_one(way) for way in plan if "load" not in way.probes)
         wanted = {name for name in asked.probes if name != "reference" or asked.reference}
         plan = tuple(way for way in plan if not way.probes or wanted.intersection(way.probes))
-        plan = (plan[0], *map(_without_canary, plan[1:]))
+        first_asked = () if asked.reference else plan[:1]  # a reference tells what a canary would
+        plan = (*first_asked, *map(_without_canary, plan[len(first_asked) :]))
         settled = {way.name: _settled(asked, way.settings, seed) for way in plan}
         elsewhere = {
             f"{BESIDE}{name}": _elsewhere(settings, asked.reference, path / name)
