@@ -12,6 +12,7 @@ llama-server with one slot and with four, and of transformers serve, with the mo
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import subprocess
 import sys
@@ -30,7 +31,7 @@ from table import rounded, show
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "gallery"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "real_servers"))
 from faults import NOISE
-from mutants import MUTANTS, SOUND, asked, examined
+from mutants import MUTANTS, SOUND, asking, examined
 
 from conftest import Served, Servers  # of tests/real_servers
 
@@ -100,7 +101,7 @@ def blamed(name: str, flags: Mapping[str, Any], number: int, folder: Path) -> li
     """What a check of a sound server blames it for. flags: of a real one."""
     NOISE.seed(number)
     own, make = SOUND.get(name, (flags, None))
-    findings = asked(own, folder, make=make)
+    findings = asyncio.run(asking(own, folder, make=make).run())
     return [f"{each.probe}: {each.said}" for each in findings if each.state == "fail"]
 
 

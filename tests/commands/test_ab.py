@@ -232,6 +232,11 @@ def test_the_plan_says_what_it_costs_at_most_and_asks_nothing(needlemap):
     assert not any(needlemap.folder.iterdir())
 
 
+def test_haystacks_are_asked_whole_and_no_more_pairs_than_were_told(ab):
+    found = ab("baseline/bm25", "baseline/bm25", "--depths", "10,50,90", "--until", "4", code=4)
+    assert found["asked"] == 6
+
+
 def test_many_depths_of_a_haystack_are_told_to_be_dear(needlemap):
     arms = ("--arm", "a=baseline/bm25", "--arm", "b=baseline/bm25", "--tokenizer", "cl100k_base", "--plan")
     said = [needlemap("ab", "passkey", *arms, "--depths", depths).stdout for depths in ("10,60", "0:100:11")]

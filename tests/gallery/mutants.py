@@ -235,19 +235,9 @@ SOUND = {  # servers that nothing is wrong with: flags, and what makes the model
 def examined(mutant: Mutant | None, folder: Path, probes: Collection[str] = tuple(PROBES)) -> list[Finding]:
     """What a check of a mutant finds; of the sound model without one."""
     if mutant is None:
-        return asked(BOX, folder, probes)
-    return asked(mutant.flags, folder, probes, "demo/retriever" if mutant.reference else "", mutant.make)
-
-
-def asked(
-    flags: Mapping[str, Any],
-    folder: Path,
-    probes: Collection[str] = tuple(PROBES),
-    reference: str = "",
-    make: Callable[[], DemoModel] | None = None,
-) -> list[Finding]:
-    """What a check of a model finds."""
-    return asyncio.run(asking(flags, folder, probes, reference, make).run())
+        return asyncio.run(asking(BOX, folder, probes).run())
+    reference = "demo/retriever" if mutant.reference else ""
+    return asyncio.run(asking(mutant.flags, folder, probes, reference, mutant.make).run())
 
 
 def asking(

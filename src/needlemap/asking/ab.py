@@ -129,6 +129,11 @@ class Ab:
         """Haystacks of each family that are asked at most."""
         return ceil(self.asked.pairs / self.depths)
 
+    @property
+    def most_pairs(self) -> int:
+        """Pairs that are asked at most: haystacks are asked whole."""
+        return self.haystacks * self.depths
+
     def experiment(self, arm: str, family: str, numbers: Iterable[int]) -> Experiment:
         """The trials of some haystacks: each has one of the lengths, in turn, and all depths."""
         return self._made(self.ways[arm][family], numbers)

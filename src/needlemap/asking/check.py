@@ -6,7 +6,7 @@ its prompts, and is kept with it. What a probe has found is not asked for again 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import randbits
@@ -151,9 +151,15 @@ class Check:
             for each in records
             if way in serving or (name == "reference" and way in self.elsewhere)
         )
-        costs = costs_of(rows, ("prompt_tokens", "completion_tokens", "seconds"))
-        tokens = (costs["prompt_tokens"] or 0) + (costs["completion_tokens"] or 0)
-        return replace(finding, tokens=int(tokens), seconds=round(costs["seconds"] or 0.0, 3))
+        tokens, seconds = spent(rows)
+        return replace(finding, tokens=tokens, seconds=seconds)
+
+
+def spent(records: Iterable[Record]) -> tuple[int, float]:
+    """Tokens that were sent and answered, and seconds of answers."""
+    costs = costs_of(records, ("prompt_tokens", "completion_tokens", "seconds"))
+    sent, answered, seconds = (each or 0 for each in costs.values())
+    return int(sent + answered), round(seconds, 3)
 
 
 def _one_by_one(way: Way) -> Way:

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from needlemap.asking.ab import MOST, PAIRS, YARDSTICK, Ab, Asked, Asking
 from needlemap.commands.check import CheckFace
-from needlemap.commands.termination import Ending, terminable
+from needlemap.commands.termination import Ending, say_interrupted, say_stopped, terminable
 from needlemap.errors import SettingsError
 from needlemap.files import make_folder
 from needlemap.maps.arms import Judged, Trio
@@ -121,13 +121,11 @@ def _asked(asked: Asked, typed: Typed, ending: Ending) -> int:
         try:
             found = ending.run(asking.run())
         except KeyboardInterrupt:
-            show(f"\nneedlemap: interrupted. To go on: the same command with -o {path}", file=sys.stderr)
+            say_interrupted(path)
             told(ab, ab.trios(), typed)
             return ending.code
     report = told(ab, found, typed)
-    if asking.stopped:
-        rest = f" To go on: the same command with -o {path}"
-        show(f"needlemap: not all was asked: {asking.stopped.rstrip('.')}.{rest}", file=sys.stderr)
+    say_stopped(asking.stopped, path)
     return report.code(undecided_passes=typed.on_undecided == "pass")
 
 
@@ -154,7 +152,7 @@ def most_line(ab: Ab) -> str:
     price = "" if usd is None else f", {dollars(usd)} dollars"
     until = "until a verdict" if ab.asked.decided else "whatever the verdict"
     return (
-        f"ab: {names}, {counted(ab.asked.pairs, 'pair')} at most, {until}: up to {short(tokens)} prompt "
+        f"ab: {names}, {counted(ab.most_pairs, 'pair')} at most, {until}: up to {short(tokens)} prompt "
         f"tokens{price}, {names.split(' ')[0]} being asked twice"
     )
 
@@ -172,7 +170,7 @@ def plan_ab(asked: Asked, as_json: bool) -> None:
     ab = Ab.of(replace(asked, arms=(first, second)))
     tokens, usd = most_of(ab)
     if as_json:
-        row = {"arms": [arm.name for arm in asked.arms], "families": ab.families, "pairs": asked.pairs}
+        row = {"arms": [arm.name for arm in asked.arms], "families": ab.families, "pairs": ab.most_pairs}
         row |= {"haystacks": ab.haystacks * len(ab.families), "tokens": tokens, "usd": usd}
         show(json.dumps(row, indent=1))
         return
@@ -187,7 +185,7 @@ def plan_ab(asked: Asked, as_json: bool) -> None:
 def told(ab: Ab, found: Sequence[Trio], typed: Typed) -> ArmsReport:
     """Print and keep what was found."""
     names = ab.asked.arms[0].name, ab.asked.arms[1].name
-    report = ArmsReport.of(names, found, ab.asked.margin, ab.asked.pairs, stops=ab.asked.decided)
+    report = ArmsReport.of(names, found, ab.asked.margin, ab.most_pairs, stops=ab.asked.decided)
     code = report.code(undecided_passes=typed.on_undecided == "pass")
     ab.keep(report.plain())
     show_report(report, ab.folder.path, code if typed.as_json else None)

@@ -13,18 +13,17 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from needlemap.asking.check import ANY, Asked, Asking, Check, built
+from needlemap.asking.check import ANY, Asked, Asking, Check, built, spent
 from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session
-from needlemap.commands.termination import terminable
+from needlemap.commands.termination import say_interrupted, say_stopped, terminable
 from needlemap.models.base import Model
 from needlemap.models.servers import context_told
 from needlemap.plan.order import shared_tokens, walk_order
-from needlemap.probes.base import Finding
+from needlemap.probes.base import UNITS, Finding
 from needlemap.probes.registry import PROBES
 from needlemap.prompts.prompt import Prompt
 from needlemap.records.families import Families
-from needlemap.records.record import costs_of
 from needlemap.reports.closing import Tally
 from needlemap.reports.junit import Case, write_junit
 from needlemap.reports.live import Lines, ShowingFace, View
@@ -46,17 +45,21 @@ def check_command(asked: Asked, out: Path | None, as_json: bool, junit: Path | N
         try:
             findings = ending.run(asking.run())
         except KeyboardInterrupt:
-            show(f"\nneedlemap: interrupted. To go on: the same command with -o {path}", file=sys.stderr)
-            show_findings(check, check.findings(), as_json)
+            say_interrupted(path)
+            told(check, check.findings(), as_json, junit)
             return ending.code
-    show_findings(check, findings, as_json)
-    if junit is not None:
-        write_junit(junit, "check", [case_of(path, each) for each in findings])
+    told(check, findings, as_json, junit)
+    say_stopped(asking.stopped, path)
     if asking.stopped:
-        rest = f" To go on: the same command with -o {path}"
-        show(f"needlemap: not all was asked: {asking.stopped.rstrip('.')}.{rest}", file=sys.stderr)
         show("\n".join(["left untested:", *(f"  {line}" for line in asking.untested())]), file=sys.stderr)
     return code_of(findings)
+
+
+def told(check: Check, findings: Sequence[Finding], as_json: bool, junit: Path | None) -> None:
+    """Print what was found, and write it for CI."""
+    show_findings(check, findings, as_json)
+    if junit is not None:
+        write_junit(junit, "check", [case_of(check.folder.path, each) for each in findings])
 
 
 def case_of(path: Path, finding: Finding) -> Case:
@@ -170,9 +173,7 @@ def show_findings(check: Check, findings: Sequence[Finding], as_json: bool) -> N
             show(f"\n{each.probe} looks like: {fault.name}\n  {fault.link}\n  try: {fault.tried}")
         if each.worst is not None:
             show(f"  see it: {_replay(path, each)}")
-    show(
-        f"\n{_spent(check)}\neffect: points lost, with its 95 % interval; tokens: of all that serves a probe"
-    )
+    show(f"\n{_spent(check)}\n{UNITS}")
     for name in sorted(set(check.probes) - {each.probe for each in findings}):
         show(f"\nnot tried: {name} needs {PROBES[name].needs}")
     if not check.asked.reference:
@@ -183,11 +184,8 @@ def show_findings(check: Check, findings: Sequence[Finding], as_json: bool) -> N
 def _spent(check: Check) -> str:
     """What was asked in all, and how long answers took."""
     records = [record for found in check.records().values() for record in found]
-    costs = costs_of(records, ("prompt_tokens", "completion_tokens", "seconds"))
-    tokens, seconds = (costs["prompt_tokens"] or 0) + (costs["completion_tokens"] or 0), costs["seconds"] or 0
-    return (
-        f"asked {len(records):,} prompts, {short(int(tokens))} tokens, {duration_label(seconds)} of answers"
-    )
+    tokens, seconds = spent(records)
+    return f"asked {len(records):,} prompts, {short(tokens)} tokens, {duration_label(seconds)} of answers"
 
 
 def _replay(path: Path, finding: Finding) -> str:

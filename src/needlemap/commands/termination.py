@@ -11,13 +11,15 @@ import logging
 import os
 import re
 import signal
+import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
 from needlemap.secrets import hidden
-from needlemap.text.printable import printable
+from needlemap.text.printable import printable, show
 
 INTERRUPTED = 130  # 128 + the signal's number, as a shell has it
 TERMINATED = 143
@@ -103,3 +105,15 @@ class _Once(logging.Filter):
         new = place not in self._seen
         self._seen.add(place)
         return new
+
+
+def say_interrupted(path: Path) -> None:
+    """That a folder's asking was interrupted, and how it goes on."""
+    show(f"\nneedlemap: interrupted. To go on: the same command with -o {path}", file=sys.stderr)
+
+
+def say_stopped(why: str, path: Path) -> None:
+    """Why not all was asked, and how it goes on; nothing where all was."""
+    if why:
+        rest = f"To go on: the same command with -o {path}"
+        show(f"needlemap: not all was asked: {why.rstrip('.')}. {rest}", file=sys.stderr)

@@ -27,6 +27,7 @@ from needlemap.records.record import Record
 FILE = "check.json"
 SCHEMA = 1
 State = Literal["pass", "fail", "undecided"]
+UNITS = "effect: points lost, with its 95 % interval; tokens: of all that serves a probe"
 ALPHA = 0.01  # of a whole check
 LEAST_HITS = 0.5  # a model that answers fewer prompts right shows nothing about its server
 BESIDE = "reference-"  # before the name of a way in which the reference is asked

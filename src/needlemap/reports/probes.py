@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from needlemap.probes.base import Finding, read_check
+from needlemap.probes.base import UNITS, Finding, read_check
 from needlemap.records.loaded import Loaded
 from needlemap.reports.labels import length_labels
 from needlemap.secrets import hidden
 from needlemap.text.printable import short
-
-_UNITS = "Effect: points lost, with its 95 % interval. Tokens: of all that serves a probe."
 
 
 def check_sheet(runs: Sequence[Loaded], path: Path, places: Mapping[str, int]) -> dict[str, Any]:
@@ -41,7 +39,7 @@ def check_sheet(runs: Sequence[Loaded], path: Path, places: Mapping[str, int]) -
         "says": found,
         "readings": [["Check", found or "not ended yet", "probes", "main"]],
         "table": {"head": ["Probe", "Verdict", "n", "Effect", "Tokens", "Found"], "rows": rows},
-        "lines": [hidden(line) for line in (*looks, *seen, _UNITS)],
+        "lines": [hidden(line) for line in (*looks, *seen, UNITS)],
     }
 
 

@@ -90,7 +90,8 @@ def length_line(found: Sought) -> str:
 def asked_line(found: Sought) -> str:
     """How much was asked."""
     asks, trials = int(found.asked.asks.sum()), int(found.asked.trials.sum())
-    return f"{counted(asks, 'haystack')}, {counted(trials, 'trial')}, {short(found.tokens)} prompt tokens"
+    tokens = f"{short(found.tokens)} tokens with room for answers"
+    return f"{counted(asks, 'haystack')}, {counted(trials, 'trial')}, {tokens}"
 
 
 def _label(found: Sought, tokens: float) -> str:
