@@ -22,13 +22,13 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from machine import machine
-from needlemap.haystacks.base import Document
+from needlemap.haystacks import Document
 from needlemap.plan.summary import Walked, summarise
 from needlemap.prompts.prompt import Prompt
 from needlemap.settings.reading import configure
 from needlemap.settings.registry import find, option_names
 from needlemap.settings.settings import Settings
-from needlemap.tasks.base import Draw
+from needlemap.tasks import Draw
 from needlemap.text.tokens import TokenText
 from needlemap.trials.build import Experiment, prepare
 from needlemap.trials.leaks import Held

@@ -15,7 +15,7 @@ from needlemap.commands.difficulty import (
 from needlemap.errors import SettingsError
 from needlemap.settings.reading import configure
 from needlemap.settings.registry import find, installed
-from needlemap.tasks.base import make_task
+from needlemap.tasks import make_task
 
 DIALLED = sorted(name for name in installed("tasks") if find("tasks", name).dial)
 

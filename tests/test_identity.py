@@ -14,7 +14,7 @@ import pytest
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.settings.settings import Settings
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 from needlemap.tasks.values import Values
 from needlemap.trials.build import prepare
 from needlemap.trials.keys import ASKED, BUILT, FREE, place, settings_hash

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from needlemap.tasks.base import Item, Reference
+from needlemap.tasks import Item, Reference
 from needlemap.trials.leaks import given_away
 
 

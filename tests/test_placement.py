@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needlemap.errors import HaystackError, TooShort
-from needlemap.haystacks.base import Document, Source, assemble
+from needlemap.haystacks import Document, Source, assemble
 from needlemap.haystacks.generated import Generated
 from needlemap.interop.opencompass.prompts import chain
 from needlemap.prompts.older_placement import OlderBuilder
 from needlemap.prompts.placement import Frame, PromptBuilder
 from needlemap.prompts.prompt import Prompt
 from needlemap.prompts.templates import load_template, make_frame
-from needlemap.tasks.base import Needle
+from needlemap.tasks import Needle
 from needlemap.text.tokens import Tokenizer
 from needlemap.tokenizers.catalogue import load
 

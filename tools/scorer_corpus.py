@@ -17,9 +17,9 @@ from typing import Any
 from needlemap.errors import SettingsError
 from needlemap.models import judge
 from needlemap.models.base import Forced
-from needlemap.scorers.base import rule_of
+from needlemap.scorers import rule_of
 from needlemap.settings.registry import find
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 
 FILE = Path(__file__).parent.parent / "tests" / "scorers" / "corpus.json"
 DIGITS = 6  # of a share

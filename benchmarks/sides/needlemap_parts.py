@@ -11,13 +11,13 @@ from __future__ import annotations
 import sys
 from time import process_time
 
-from needlemap.haystacks.base import Haystack, assemble
+from needlemap.haystacks import Haystack, assemble
 from needlemap.haystacks.folder import Folder
 from needlemap.prompts.placement import PromptBuilder
 from needlemap.prompts.prompt import Prompt
 from needlemap.prompts.templates import make_frame, parse_template
 from needlemap.settings.grid import make_grid
-from needlemap.tasks.base import Needle
+from needlemap.tasks import Needle
 from needlemap.tokenizers.catalogue import Bundled
 
 RESERVE_TOKENS = 200

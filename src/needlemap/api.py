@@ -34,7 +34,7 @@ from needlemap.reports.live import Lines, NotebookMap, ShowingFace, View, in_not
 from needlemap.reports.runs import Run, draw_curves_of
 from needlemap.scorers.python import MARK, name_function
 from needlemap.settings.suites import Chosen, choose_each
-from needlemap.text.printable import show
+from needlemap.text import show
 
 if TYPE_CHECKING:
     from needlemap.reports.compared import Compared

@@ -16,7 +16,7 @@ from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.secrets import hidden
 from needlemap.settings.flags import GroupedCommand, with_settings
 from needlemap.settings.settings import settings_of
-from needlemap.text.printable import printable, show
+from needlemap.text import printable, show
 
 if TYPE_CHECKING:
     from needlemap.settings.suites import Chosen

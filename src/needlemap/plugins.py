@@ -4,13 +4,13 @@ alone. Where its names come from may change; these names stay."""
 from __future__ import annotations
 
 from needlemap.errors import Failure, HaystackError, SettingsError, Unmeasured, VocabularyMissing
-from needlemap.haystacks.base import Document, Source
+from needlemap.haystacks import Document, Source
 from needlemap.models.base import Answer, Decoding, Forced, Logprobs, Model, Traits
 from needlemap.prompts.prompt import Prompt
-from needlemap.scorers.base import Score, Scorer
+from needlemap.scorers import Score, Scorer
 from needlemap.settings.grid import Cell
 from needlemap.settings.registry import Checked
-from needlemap.tasks.base import Background, Draw, Item, Needle, Reference, Task, Whole
+from needlemap.tasks import Background, Draw, Item, Needle, Reference, Task, Whole
 from needlemap.text.tokens import Tokenizer, TokenText
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from needlemap.scorers.base import Score
+from needlemap.scorers import Score
 from needlemap.scorers.words import Substring
 
 GRID = ("--lengths", "200,300", "--depths", "0,25,50,75,100")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from needlemap.scorers.base import FIRST_RULE, Score
+from needlemap.scorers import FIRST_RULE, Score
 from needlemap.scorers.words import Substring
 
 GRID = ("--lengths", "200,300", "--depths", "0,50,100")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from needlemap.scorers.base import rule_of
+from needlemap.scorers import rule_of
 from needlemap.settings.registry import find
 
 LINES = [

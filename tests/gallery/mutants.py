@@ -48,7 +48,7 @@ from needlemap.models.demo import DATA, DemoModel
 from needlemap.models.walk import Walk
 from needlemap.probes.base import Finding
 from needlemap.probes.registry import PROBES
-from needlemap.text.printable import show
+from needlemap.text import show
 
 BOX = {"model": "demo/retriever"}
 IN_THE_BOX = {"tokenizer": str(DATA / "tokenizer.json"), "template": "text-en"}

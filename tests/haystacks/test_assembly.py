@@ -12,7 +12,7 @@ from hashlib import sha256
 import pytest
 
 from needlemap.errors import HaystackError
-from needlemap.haystacks.base import Document, Haystack, Source, assemble
+from needlemap.haystacks import Document, Haystack, Source, assemble
 from needlemap.haystacks.generated import Generated
 from needlemap.tokenizers.catalogue import load
 
@@ -20,7 +20,7 @@ TOKENIZER = load("cl100k_base")
 NUMBERS = [f"Document {number} is short." for number in range(12)]
 HASHES = """
 from hashlib import sha256
-from needlemap.haystacks.base import assemble
+from needlemap.haystacks import assemble
 from needlemap.haystacks.generated import Generated
 from needlemap.tokenizers.catalogue import load
 for repeat in range(2):

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from needlemap.errors import HaystackError
-from needlemap.haystacks import folder, readers
-from needlemap.haystacks.base import assemble
+from needlemap.haystacks import assemble, folder, readers
 from needlemap.haystacks.folder import Folder, JsonLines, TextFiles
 from needlemap.haystacks.readers import read_bytes
 from needlemap.settings.reading import configure

@@ -9,8 +9,8 @@ import pytest
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.judge import RUBRIC, Judge, question, verdict
-from needlemap.scorers.base import Score
-from needlemap.tasks.base import Reference
+from needlemap.scorers import Score
+from needlemap.tasks import Reference
 
 REFERENCE = Reference(
     "Eat a sandwich.", needle="\nThe best thing to do is eat a sandwich.\n", question="What is best?"

@@ -11,7 +11,7 @@ from needlemap.errors import SettingsError
 from needlemap.models.base import Forced
 from needlemap.models.judge import LEAST_NATS, Logprob
 from needlemap.settings.reading import configure
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 from needlemap.trials.build import prepare
 
 

@@ -15,10 +15,10 @@ import pytest
 
 from needlemap.asking.retry import Scoring, bounded
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import FIRST_RULE, Score, Scorer, rule_of
+from needlemap.scorers import FIRST_RULE, Score, Scorer, rule_of
 from needlemap.scorers.words import Exact
 from needlemap.settings.registry import find_kind, installed
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from needlemap.scorers.stated import Boxed
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 
 
 def share(answer: str, wanted: str = "Ada Ashford") -> float:

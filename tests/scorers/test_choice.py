@@ -10,7 +10,7 @@ import pytest
 from needlemap.errors import SettingsError
 from needlemap.scorers.extract import letter
 from needlemap.scorers.stated import Choice
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 
 
 @pytest.mark.parametrize(

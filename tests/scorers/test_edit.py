@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Score
+from needlemap.scorers import Score
 from needlemap.scorers.edit import Keyword, Levenshtein, edit_score, trimmed
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 
 NEEDLE = "\n小明最喜欢的实习的地点就是上海人工智能实验室。\n"
 

@@ -12,7 +12,7 @@ import yaml
 
 from needlemap.scorers.extract import LANGUAGES, patterns, source
 from needlemap.settings.registry import find
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 
 ANSWERS = yaml.safe_load(Path(__file__).with_name("answers.yaml").read_text("utf-8"))
 NAMES = sorted(set(patterns("english")) - {"numbers"})

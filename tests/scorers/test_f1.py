@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Score
+from needlemap.scorers import Score
 from needlemap.scorers.f1 import F1, alone, items
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 from needlemap.tasks.values import Values
 
 WANTED = ("AAAAA", "BBBBB", "CCCCC")

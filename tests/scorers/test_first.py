@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Score
+from needlemap.scorers import Score
 from needlemap.scorers.stated import First
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 
 UUID = "0961f7af-3b6c-214b-abd9-e54f40d3d615"
 OTHER = "9cc9f6a2-f548-076b-1c9c-075cb1aa2cc8"

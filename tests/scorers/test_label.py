@@ -8,9 +8,9 @@ import time
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Score
+from needlemap.scorers import Score
 from needlemap.scorers.stated import Label
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 from needlemap.tasks.facts import world
 
 REFERENCE = Reference("barn", question="Where is Ada, who left the hall?", decoys=("hall", "attic", "bar"))

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Score
+from needlemap.scorers import Score
 from needlemap.scorers.stated import Only
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 from needlemap.text.matching import any_of, number
 
 ANN = Reference("Ann", ("Ann",), question="Who swims?", decoys=("Bob", "Cleo"))

@@ -8,9 +8,9 @@ from difflib import SequenceMatcher
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Score
+from needlemap.scorers import Score
 from needlemap.scorers.edit import Verbatim, ratio
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 
 FIRST = "Dear Ada, the harbour light is safe, and Bruno sends you 12 kisses."
 SECOND = "Dear Leo, on Monday we found the anchor chain below the pier."

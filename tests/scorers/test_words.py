@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Score
+from needlemap.scorers import Score
 from needlemap.scorers.words import Alternatives, Exact, Recall, Substring
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,11 @@ from needlemap.errors import SettingsError
 from needlemap.plan.order import reused, walk_order
 from needlemap.records.loaded import load_run
 from needlemap.reports.page.payload import summary
-from needlemap.scorers.base import Score
+from needlemap.scorers import Score
 from needlemap.scorers.stated import Only
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
-from needlemap.tasks.base import Draw, Item
+from needlemap.tasks import Draw, Item
 from needlemap.tasks.key_values import Magic, Multikey, Multiquery, Multivalue
 from needlemap.tasks.latent import Latent, knowledge, one_edit
 from needlemap.tasks.values import Values, words

@@ -15,7 +15,7 @@ from needlemap.errors import SettingsError
 from needlemap.plan.order import reused, walk_order
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
-from needlemap.tasks.base import Draw
+from needlemap.tasks import Draw
 from needlemap.tasks.count_words import Coded, FrequentWords
 from needlemap.trials.build import Experiment, prepare
 

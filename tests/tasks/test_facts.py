@@ -14,7 +14,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.settings.grid import Cell
-from needlemap.tasks.base import Draw, Item, holds_nothing
+from needlemap.tasks import Draw, Item, holds_nothing
 from needlemap.tasks.facts import Cast, Fact, Facts, another, cast, sentence, state, supporting, where, world
 
 CAST = Cast(("Ada", "Eve"), ("barn", "hall"), ("coin", "ring"), ("tin", "jar"))

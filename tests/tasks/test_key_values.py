@@ -8,7 +8,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.settings.grid import Cell
-from needlemap.tasks.base import Draw, Item
+from needlemap.tasks import Draw, Item
 from needlemap.tasks.key_values import Magic, Multikey, Multiquery, Multivalue
 
 CELL = Cell(4000, 0.3)

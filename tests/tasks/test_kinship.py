@@ -17,7 +17,7 @@ from needlemap.errors import SettingsError, TooShort
 from needlemap.scorers.stated import Boxed
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
-from needlemap.tasks.base import Draw, Item
+from needlemap.tasks import Draw, Item
 from needlemap.tasks.kinship import Families, Kinship, kinship, line, links
 from needlemap.tasks.values import Person, fresh_person
 from needlemap.trials.build import prepare

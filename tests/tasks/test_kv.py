@@ -13,7 +13,7 @@ from needlemap.errors import SettingsError
 from needlemap.scorers.stated import First
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
-from needlemap.tasks.base import Draw
+from needlemap.tasks import Draw
 from needlemap.tasks.json_pairs import KeyValue
 from needlemap.tasks.values import Values
 from needlemap.trials.build import prepare

@@ -16,7 +16,7 @@ from needlemap.haystacks.generated import Scene, rules_of
 from needlemap.models.baseline import Sentences, rank, terms
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
-from needlemap.tasks.base import Draw
+from needlemap.tasks import Draw
 from needlemap.tasks.latent import APART, ORDERS, Association, Latent, knowledge
 from needlemap.trials.build import prepare
 from needlemap.trials.repeat import Trial

@@ -6,7 +6,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.settings.grid import Cell
-from needlemap.tasks.base import Draw
+from needlemap.tasks import Draw
 from needlemap.tasks.single import Multi, spread_depths
 
 ITEM = {"needles": ["A.", "B.", "C."], "question": "Which?", "answer": "A, B and C", "keywords": ["A"]}

@@ -16,7 +16,7 @@ from needlemap.errors import SettingsError
 from needlemap.scorers.edit import Verbatim
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
-from needlemap.tasks.base import Draw, Item
+from needlemap.tasks import Draw, Item
 from needlemap.tasks.ordinal import Ordinal, Transcript, exchange, parts, reply, request, said
 from needlemap.trials.build import prepare
 from needlemap.trials.repeat import Trial

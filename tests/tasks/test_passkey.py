@@ -9,7 +9,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.settings.grid import Cell
-from needlemap.tasks.base import Draw
+from needlemap.tasks import Draw
 from needlemap.tasks.key_values import Passkey, key_of
 
 DRAW = Draw(Cell(4000, 0.5))

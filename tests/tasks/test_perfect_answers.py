@@ -10,7 +10,7 @@ from needlemap.models.base import Traits
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure, preset_files
 from needlemap.settings.registry import find, installed
-from needlemap.tasks.base import Draw, Reference, make_task
+from needlemap.tasks import Draw, Reference, make_task
 from needlemap.tasks.published import FORMATS
 from needlemap.trials.resolve import make_scorer
 

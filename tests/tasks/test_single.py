@@ -6,7 +6,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.settings.grid import Cell
-from needlemap.tasks.base import Draw, Needle, Reference
+from needlemap.tasks import Draw, Needle, Reference
 from needlemap.tasks.single import Single, drawn
 
 DRAW = {"city": ["Oslo", "Lima", "Cairo"], "number": "10000:99999"}

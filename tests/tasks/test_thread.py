@@ -13,7 +13,7 @@ from needlemap.scorers.f1 import F1
 from needlemap.scorers.stated import First
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
-from needlemap.tasks.base import Draw, Item
+from needlemap.tasks import Draw, Item
 from needlemap.tasks.json_pairs import Thread
 from needlemap.trials.build import prepare
 from needlemap.trials.repeat import Trial

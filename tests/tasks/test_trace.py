@@ -14,7 +14,7 @@ from needlemap.plan.order import reused, walk_order
 from needlemap.scorers.f1 import F1
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
-from needlemap.tasks.base import Draw, Item
+from needlemap.tasks import Draw, Item
 from needlemap.tasks.trace import Chain, Trace
 from needlemap.trials.build import prepare
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.tasks.base import holds_nothing
+from needlemap.tasks import holds_nothing
 from needlemap.tasks.values import Values, grouped, words
 
 

@@ -15,7 +15,7 @@ from needlemap.errors import Unmeasured
 from needlemap.models.base import Answer
 from needlemap.prompts.prompt import Prompt
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord, UnreadRecord
-from needlemap.scorers.base import Score, Scorer, rule_of
+from needlemap.scorers import Score, Scorer, rule_of
 from needlemap.settings.prices import Prices
 from needlemap.settings.settings import Settings
 from needlemap.text.tokens import Span

@@ -30,7 +30,7 @@ from needlemap.records.run_file import (
     is_ruled_otherwise,
     ruled,
 )
-from needlemap.scorers.base import Scorer, rule_of
+from needlemap.scorers import Scorer, rule_of
 from needlemap.settings.grid import make_grid, percent
 from needlemap.settings.reading import DEFAULT_ITEMS, checked
 from needlemap.settings.settings import Lender, Settings, settings_of, with_role

@@ -18,9 +18,9 @@ from unicodedata import normalize
 from needlemap.asking.pacer import LONGEST_WAIT_S, Pacer, Ticket
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models.base import Answer
-from needlemap.scorers.base import Score, Scorer
+from needlemap.scorers import Score, Scorer
 from needlemap.settings.prices import summed
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 
 T = TypeVar("T")
 _LONGEST_BACKOFF_S = 60.0

@@ -24,7 +24,7 @@ from needlemap.http.faults import raised_by
 from needlemap.models.base import LANE, Answer, Decoding, Model
 from needlemap.plan.lanes import LaneQueue, Lanes
 from needlemap.records.record import Record, UnreadRecord
-from needlemap.scorers.base import Score, Scorer
+from needlemap.scorers import Score, Scorer
 from needlemap.settings.prices import Prices
 from needlemap.settings.settings import Settings
 

@@ -42,7 +42,7 @@ from needlemap.plan.order import Side, by_length, cut, ordered, promised, with_b
 from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import closed_book_records
-from needlemap.scorers.base import Scorer
+from needlemap.scorers import Scorer
 from needlemap.settings.prices import Prices
 from needlemap.settings.settings import Settings
 from needlemap.trials.build import Experiment, prepare

@@ -26,7 +26,7 @@ from needlemap.reports.arms import CELL_HEAD, FAMILY_HEAD, ArmsReport, Row
 from needlemap.reports.junit import OF_CODE, Case, write_junit
 from needlemap.reports.live import View
 from needlemap.settings.prices import Prices, summed
-from needlemap.text.printable import counted, dollars, short, show
+from needlemap.text import counted, dollars, short, show
 
 EVERY_S = 5.0  # between two lines of progress
 UNDECIDED = ("fail", "pass")

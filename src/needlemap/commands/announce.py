@@ -21,11 +21,11 @@ from needlemap.plan.reckoned import notes_on
 from needlemap.plan.summary import judged_usd
 from needlemap.records.folder import RunFolder
 from needlemap.reports.seek import in_short
-from needlemap.scorers.base import rule_of
+from needlemap.scorers import rule_of
 from needlemap.settings.prices import price_source
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
-from needlemap.text.printable import counted, show
+from needlemap.text import counted, show
 from needlemap.trials.build import Experiment
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, get_args, get_origin
 import typer
 
 from needlemap.settings.settings import Settings
-from needlemap.text.printable import show
+from needlemap.text import show
 from needlemap.version import __version__
 
 Complete = Callable[[str], list[str]]

@@ -16,7 +16,7 @@ from needlemap.reports.comparison import answers_text, comparison_json, comparis
 from needlemap.reports.junit import OF_CODE, Case, State, write_junit
 from needlemap.reports.paired import MARGIN, Both, Names, compare_runs
 from needlemap.reports.verdict import judge_runs, margin_label
-from needlemap.text.printable import printable, show, show_data
+from needlemap.text import printable, show, show_data
 
 _RANKS = (0, 4, 1)  # exit codes of verdicts, the worst last
 

@@ -35,8 +35,8 @@ from needlemap.settings.reading import checked
 from needlemap.settings.registry import find, find_kind, installed
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
-from needlemap.tasks.base import Task
-from needlemap.text.printable import show
+from needlemap.tasks import Task
+from needlemap.text import show
 from needlemap.trials.build import prepare
 
 FILE = "difficulty.yaml"

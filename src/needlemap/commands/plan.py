@@ -31,7 +31,7 @@ from needlemap.settings.reading import preset_about, preset_files
 from needlemap.settings.registry import installed
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import MARK, Chosen, load_suite, suite_files
-from needlemap.text.printable import counted, dollars, short, show, show_data
+from needlemap.text import counted, dollars, short, show, show_data
 from needlemap.tokenizers.catalogue import BUNDLED
 from needlemap.trials.build import prepare
 from needlemap.trials.repeat import Trial

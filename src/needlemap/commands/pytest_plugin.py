@@ -197,7 +197,7 @@ def _failing() -> Iterator[None]:
 
 def _fail(message: str) -> NoReturn:
     """Fail the test with these words alone."""
-    from needlemap.text.printable import printable
+    from needlemap.text import printable
 
     raise pytest.fail.Exception(printable(message), pytrace=False) from None
 

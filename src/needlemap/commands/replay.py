@@ -28,7 +28,7 @@ from needlemap.settings.grid import percent, setting
 from needlemap.settings.reading import checked
 from needlemap.settings.settings import Settings
 from needlemap.settings.units import tokens
-from needlemap.text.printable import show, show_data
+from needlemap.text import show, show_data
 from needlemap.trials.build import prepare
 from needlemap.trials.repeat import Trial
 from needlemap.trials.resolve import ready_prompts

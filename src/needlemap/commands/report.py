@@ -42,7 +42,7 @@ from needlemap.reports.summary import FAMILY_RULES, family_lines, model_lines, r
 from needlemap.reports.table import is_table, write_table
 from needlemap.reports.terminal import show_map, show_wrapped, terminal_map
 from needlemap.reports.trackers import log_runs, parse_tracker
-from needlemap.text.printable import printable, show, show_data
+from needlemap.text import printable, show, show_data
 
 _SHOWN = 3  # reasons for files left out
 

@@ -53,7 +53,7 @@ from needlemap.reports.summary import model_lines
 from needlemap.reports.verdict import Sequential, judge_runs
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
-from needlemap.text.printable import show, show_data
+from needlemap.text import show, show_data
 
 
 @dataclass(frozen=True, slots=True)

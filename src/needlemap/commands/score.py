@@ -30,15 +30,15 @@ from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.record import Record
 from needlemap.records.run_file import how_to_score, ruled
 from needlemap.reports.closing import judge_lines
-from needlemap.scorers.base import Score, Scorer, rule_of
+from needlemap.scorers import Score, Scorer, rule_of
 from needlemap.scorers.python import find_scorer
 from needlemap.settings.flags import parsed
 from needlemap.settings.grid import percent, setting
 from needlemap.settings.prices import Prices
 from needlemap.settings.reading import checked
 from needlemap.settings.settings import Settings
-from needlemap.tasks.base import Reference
-from needlemap.text.printable import show, show_data
+from needlemap.tasks import Reference
+from needlemap.text import show, show_data
 from needlemap.trials.build import Experiment, prepare
 from needlemap.trials.keys import Keys
 from needlemap.trials.repeat import Trial

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from needlemap.secrets import hidden
-from needlemap.text.printable import printable, show
+from needlemap.text import printable, show
 
 INTERRUPTED = 130  # 128 + the signal's number, as a shell has it
 TERMINATED = 143

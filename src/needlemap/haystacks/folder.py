@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import HaystackError
-from needlemap.haystacks.base import Document, Source
+from needlemap.haystacks import Document, Source
 from needlemap.haystacks.readers import Unreadable, converted, decoded, missing_readers, read_bytes, read_text
 from needlemap.haystacks.walk import (
     DEPENDENCIES,

@@ -32,7 +32,7 @@ from random import Random
 from typing import Protocol
 
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.haystacks.base import Document, Source
+from needlemap.haystacks import Document, Source
 
 LANGUAGES = {"english": "english", "en": "english", "chinese": "chinese", "zh": "chinese"}
 

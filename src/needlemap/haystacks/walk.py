@@ -16,7 +16,7 @@ from stat import S_ISREG
 from unicodedata import normalize
 
 from needlemap.errors import HaystackError
-from needlemap.text.printable import printable
+from needlemap.text import printable
 
 LINES = (".jsonl", ".ndjson")
 _PROSE = (".txt", ".text", ".md", ".markdown", ".rst", ".org", ".adoc", ".tex")

@@ -22,12 +22,12 @@ from needlemap.asking.recording import whole_answer
 from needlemap.asking.retry import bounded
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import write_report
-from needlemap.scorers.base import Score
+from needlemap.scorers import Score
 from needlemap.settings.grid import percent
 from needlemap.settings.registry import installed
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import choose
-from needlemap.text.printable import show
+from needlemap.text import show
 from needlemap.trials.build import prepare
 from needlemap.trials.repeat import Trial
 from needlemap.version import __version__

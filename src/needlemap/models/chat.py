@@ -22,8 +22,8 @@ from needlemap.models.base import MARK
 from needlemap.models.model_files import ModelFiles
 from needlemap.models.rendering import RENDERER, Unbounded
 from needlemap.prompts.prompt import TEXT, Prompt
+from needlemap.text import printable
 from needlemap.text.cuts import index_behind
-from needlemap.text.printable import printable
 from needlemap.text.tokens import TokenText, join
 from needlemap.tokenizers.huggingface import MOST_TOKENS, HuggingFace, encoded, read_vocabulary
 

@@ -21,10 +21,10 @@ from typing import Any
 from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
 from needlemap.models.base import Answer, Decoding, Forced, Model, find_backend
 from needlemap.prompts.prompt import Prompt
-from needlemap.scorers.base import Score, Scorer
+from needlemap.scorers import Score, Scorer
 from needlemap.secrets import scrub
 from needlemap.settings.prices import Prices, summed
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 
 LOWEST, HIGHEST = 1, 10
 _LEAST_BYTES = 3  # of text in a token, for upper bounds: English has 4 to 5, Chinese 3 to 4

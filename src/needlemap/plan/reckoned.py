@@ -17,7 +17,7 @@ from needlemap.settings.prices import price_source, summed
 from needlemap.settings.reading import checked
 from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
-from needlemap.text.printable import dollars, short
+from needlemap.text import dollars, short
 from needlemap.trials.build import Experiment, prepare
 
 PLAIN = ("single", "exact")  # of the same prompts

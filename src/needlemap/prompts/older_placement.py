@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from needlemap.haystacks.base import Haystack
+from needlemap.haystacks import Haystack
 from needlemap.prompts.placement import Frame, PromptBuilder, around
 from needlemap.prompts.prompt import Prompt
 from needlemap.text.tokens import Tokenizer
 
 if TYPE_CHECKING:
-    from needlemap.tasks.base import Needle
+    from needlemap.tasks import Needle
 
 
 class OlderBuilder(PromptBuilder):

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.errors import HaystackError, TooShort
-from needlemap.haystacks.base import Haystack
+from needlemap.haystacks import Haystack
 from needlemap.prompts.prompt import Message, Prompt, placed, restored
 from needlemap.text.cuts import SeamCounter, SpanCounter
 from needlemap.text.tokens import Span, Tokenizer
 
 if TYPE_CHECKING:
-    from needlemap.tasks.base import Needle
+    from needlemap.tasks import Needle
 
 _PADS = ("\n", " .", "\n\n", " . .", "\n\n\n", " . . .", "。", "……")
 _TRIES = 8

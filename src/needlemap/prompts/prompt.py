@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from needlemap.text.tokens import Span, TokenText
 
 if TYPE_CHECKING:
-    from needlemap.tasks.base import Needle
+    from needlemap.tasks import Needle
 
 TEXT = "text"  # the role of a prompt that is one plain text, for base models
 

@@ -15,7 +15,7 @@ from needlemap.maps.smooth import Smoothed, smoothed
 from needlemap.records.folder import CLOSED_BOOK, RunFolder
 from needlemap.records.record import Record
 from needlemap.records.run_file import one_haystack
-from needlemap.text.printable import printable
+from needlemap.text import printable
 
 
 @dataclass(frozen=True)

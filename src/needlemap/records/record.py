@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from needlemap.models.base import Logprobs, logprobs_kept
-from needlemap.scorers.base import FIRST_RULE
+from needlemap.scorers import FIRST_RULE
 from needlemap.settings.prices import summed
 from needlemap.settings.units import MOST, MOST_TOKENS
 from needlemap.version import SCHEMA

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from needlemap.maps.answers import FirstDifference, Token
 from needlemap.reports.labels import depth_labels, length_labels, score_label
 from needlemap.settings.grid import percent
-from needlemap.text.printable import counted
+from needlemap.text import counted
 
 if TYPE_CHECKING:
     from needlemap.maps.answers import AnswerPairs, ChangedAnswer, NatsChange

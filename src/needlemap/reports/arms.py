@@ -27,7 +27,7 @@ from needlemap.records.ab import AGAIN, WEIGHED, read_ab
 from needlemap.reports.labels import length_labels, p_label, points, score_label
 from needlemap.secrets import hidden
 from needlemap.settings.grid import percent
-from needlemap.text.printable import counted
+from needlemap.text import counted
 
 if TYPE_CHECKING:
     from needlemap.records.loaded import Loaded

@@ -35,7 +35,7 @@ from needlemap.reports.labels import interval_label, score_label
 from needlemap.settings.prices import summed
 from needlemap.settings.settings import LEAST_FRAMING
 from needlemap.settings.units import duration_label
-from needlemap.text.printable import printable
+from needlemap.text import printable
 
 _RIGHT = 0.5  # of a score, from which an answer without a haystack counts as right
 _SHOWN = 3  # questions that are named

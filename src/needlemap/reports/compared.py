@@ -15,7 +15,7 @@ from needlemap.reports.answers import answers_counts
 from needlemap.reports.comparison import answers_text, comparison_json, comparison_text
 from needlemap.reports.paired import MARGIN, Names, compare_runs
 from needlemap.reports.verdict import verdict_word
-from needlemap.text.printable import printable
+from needlemap.text import printable
 
 if TYPE_CHECKING:
     from needlemap.reports.figures.canvas import Drawing

@@ -33,7 +33,7 @@ from needlemap.reports.verdict import (
     verdict_label,
     verdict_word,
 )
-from needlemap.text.printable import printable
+from needlemap.text import printable
 
 if TYPE_CHECKING:
     from needlemap.maps.comparison import CellChange, Comparison, FamilyComparison, LengthDifference

@@ -13,7 +13,7 @@ from typing import Literal
 from xml.etree import ElementTree
 
 from needlemap.files import write_report
-from needlemap.text.printable import printable
+from needlemap.text import printable
 
 State = Literal["pass", "fail", "undecided", "skipped"]
 _NO_XML = {0xFFFE: None, 0xFFFF: None}  # no characters, and not printable's to drop

@@ -30,7 +30,7 @@ from needlemap.records.record import Record
 from needlemap.reports.closing import Tally
 from needlemap.reports.terminal import broken, terminal_map
 from needlemap.settings.grid import percent
-from needlemap.text.printable import printable, show
+from needlemap.text import printable, show
 from needlemap.trials.repeat import Trial
 
 if TYPE_CHECKING:

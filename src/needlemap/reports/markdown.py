@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from needlemap.files import write_report
 from needlemap.reports.labels import depth_labels, length_labels, overall_label, points, score_label
-from needlemap.text.printable import printable
+from needlemap.text import printable
 
 if TYPE_CHECKING:
     from needlemap.maps.cube import Cell

@@ -11,7 +11,7 @@ from needlemap.probes.base import UNITS, Finding, read_check
 from needlemap.records.loaded import Loaded
 from needlemap.reports.labels import length_labels
 from needlemap.secrets import hidden
-from needlemap.text.printable import short
+from needlemap.text import short
 
 
 def check_sheet(runs: Sequence[Loaded], path: Path, places: Mapping[str, int]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from needlemap.reports.labels import interval_label, score_label
 from needlemap.reports.seek import seek_fields
 from needlemap.reports.summary import FAMILY_RULES, read_families, scores_of
 from needlemap.settings.grid import percent
-from needlemap.text.printable import printable
+from needlemap.text import printable
 
 DEEP = 4  # folders below the one that is looked through
 Read = Mapping[str, Loaded | None]

@@ -9,7 +9,7 @@ from typing import Any
 from needlemap.maps.seek import Sought, sought_in
 from needlemap.records.loaded import Loaded
 from needlemap.reports.labels import length_labels, score_label
-from needlemap.text.printable import counted, printable, short
+from needlemap.text import counted, printable, short
 
 
 def seek_text(run: Loaded) -> str | None:

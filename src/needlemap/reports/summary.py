@@ -37,7 +37,7 @@ from needlemap.reports.labels import (
     score_label,
     tokens_label,
 )
-from needlemap.text.printable import printable
+from needlemap.text import printable
 
 DROP = 0.05
 FAMILY_RULES = (f"absolute:{100 * PUBLISHED:g}", "absolute:85", "relative:85", "auc")

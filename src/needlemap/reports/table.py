@@ -28,7 +28,7 @@ from needlemap.records.loaded import Loaded
 from needlemap.records.record import Record
 from needlemap.reports.labels import told_apart
 from needlemap.settings.grid import Cell, percent
-from needlemap.text.printable import FORMULA_STARTS, LINE_BREAKS
+from needlemap.text import FORMULA_STARTS, LINE_BREAKS
 from needlemap.version import __version__
 
 _DEPTHS = ("depth_percent", "realised_depth_percent")

@@ -37,7 +37,7 @@ from needlemap.reports.labels import (
     score_label,
 )
 from needlemap.reports.style import colour_of, palette_colours
-from needlemap.text.printable import show
+from needlemap.text import show
 
 T = TypeVar("T")
 RAGGED_ROWS = 20

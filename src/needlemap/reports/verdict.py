@@ -27,7 +27,7 @@ from needlemap.maps.sequential import (
 )
 from needlemap.records.run_file import one_haystack
 from needlemap.reports.labels import p_label, score_label
-from needlemap.text.printable import counted
+from needlemap.text import counted
 
 if TYPE_CHECKING:
     from needlemap.maps.comparison import Comparison

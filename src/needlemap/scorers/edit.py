@@ -21,9 +21,9 @@ from typing import Any, Literal
 from rapidfuzz.distance import Levenshtein as _Levenshtein
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Score, Scorer
+from needlemap.scorers import Score, Scorer
 from needlemap.scorers.words import not_held
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 
 CONSOLATION = 0.2  # share of the edit-distance score that an answer without the keywords keeps
 _WHITESPACE = re.compile(r"\s+")

@@ -13,8 +13,8 @@ import re
 from rapidfuzz.distance import LCSseq
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Score, Scorer
-from needlemap.tasks.base import Reference
+from needlemap.scorers import Score, Scorer
+from needlemap.tasks import Reference
 from needlemap.text.matching import named, place, plain, ungrouped
 
 _SHORT = 3  # digits of numbers that a list without spaces cannot tell from thousands

@@ -17,9 +17,9 @@ from typing import Any
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.http import faults
-from needlemap.scorers.base import Score, Scorer
+from needlemap.scorers import Score, Scorer
 from needlemap.settings.registry import find_kind
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 
 MARK = "python/"
 

@@ -13,10 +13,10 @@ from typing import Any
 from rapidfuzz.distance import Levenshtein
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Score, Scorer
+from needlemap.scorers import Score, Scorer
 from needlemap.scorers.extract import boxed, contents, counted, labels_said, letter, says_none
 from needlemap.scorers.words import said
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 from needlemap.text.matching import named, plain, shape, ungrouped
 
 _DASH = "\u2014"  # parts words, where `plain` takes it for a hyphen

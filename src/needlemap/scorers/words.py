@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.base import Score, Scorer
-from needlemap.tasks.base import Reference
+from needlemap.scorers import Score, Scorer
+from needlemap.tasks import Reference
 from needlemap.text.matching import held, named, plain
 
 Rule = Literal["words", "inside", "ruler"]

@@ -19,7 +19,7 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models.base import Model
 from needlemap.settings.registry import find, installed, option_names
 from needlemap.settings.settings import Settings, known_of, marked
-from needlemap.tasks.base import Background, make_task
+from needlemap.tasks import Background, make_task
 
 _ANSWERED = marked("sampled")  # void where answers are weighed, not asked for
 

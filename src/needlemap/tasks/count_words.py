@@ -19,8 +19,8 @@ from string import ascii_lowercase
 from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.haystacks.base import Document, Source
-from needlemap.tasks.base import Background, Draw, Item, Needle, Reference, Task, holds_nothing
+from needlemap.haystacks import Document, Source
+from needlemap.tasks import Background, Draw, Item, Needle, Reference, Task, holds_nothing
 from needlemap.tasks.values import Values, solved
 
 _LINES = 64  # of a document

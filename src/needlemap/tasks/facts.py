@@ -20,7 +20,7 @@ from typing import Any, Literal
 import yaml
 
 from needlemap.errors import SettingsError
-from needlemap.tasks.base import Draw, Item, Needle, Reference, Scope, Task, anywhere, behind, share
+from needlemap.tasks import Draw, Item, Needle, Reference, Scope, Task, anywhere, behind, share
 from needlemap.tasks.values import fresh_person
 
 _SLOT = -1.0  # no chance: what stands there is known

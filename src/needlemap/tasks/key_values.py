@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, Literal
 
 from needlemap.errors import SettingsError
-from needlemap.tasks.base import Background, Draw, Item, Needle, Reference, Scope, Task
+from needlemap.tasks import Background, Draw, Item, Needle, Reference, Scope, Task
 from needlemap.tasks.latent import Absence, one_edit
 from needlemap.tasks.values import PASS_KEY, WORDINGS, Kind, Noise, Pairs, Values
 from needlemap.text.matching import but

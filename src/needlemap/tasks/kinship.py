@@ -19,8 +19,8 @@ from typing import Any, Literal
 import yaml
 
 from needlemap.errors import SettingsError
-from needlemap.haystacks.base import Document, Source
-from needlemap.tasks.base import (
+from needlemap.haystacks import Document, Source
+from needlemap.tasks import (
     Background,
     Draw,
     Item,

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from needlemap.errors import SettingsError
 from needlemap.files import read_yaml
-from needlemap.tasks.base import Draw, Item, Needle, Reference, Scope, Task
+from needlemap.tasks import Draw, Item, Needle, Reference, Scope, Task
 from needlemap.tasks.values import Values, words
 from needlemap.text.matching import any_of
 

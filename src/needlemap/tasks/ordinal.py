@@ -20,9 +20,9 @@ from string import ascii_letters, digits
 from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.haystacks.base import Document, Source
+from needlemap.haystacks import Document, Source
 from needlemap.haystacks.generated import Piece, Rule, Scene, grammar
-from needlemap.tasks.base import Background, Draw, Item, Needle, Reference, Scope, Task
+from needlemap.tasks import Background, Draw, Item, Needle, Reference, Scope, Task
 
 _PROLOGUE = "A conversation between a user and an assistant.\n\n"
 _QUESTION = (

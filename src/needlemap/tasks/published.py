@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from needlemap.errors import SettingsError
-from needlemap.tasks.base import Draw, Item, Reference, Task, Whole
+from needlemap.tasks import Draw, Item, Reference, Task, Whole
 
 
 class Published(Task):

@@ -7,7 +7,7 @@ from random import Random
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.prompts.templates import fill
-from needlemap.tasks.base import Draw, Item, Needle, Reference, Task
+from needlemap.tasks import Draw, Item, Needle, Reference, Task
 from needlemap.text.matching import held, plain
 
 WORDING = "levenshtein"  # where nobody says what a right answer must hold

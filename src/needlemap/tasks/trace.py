@@ -18,7 +18,7 @@ from random import Random
 from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.tasks.base import (
+from needlemap.tasks import (
     Background,
     Draw,
     Item,

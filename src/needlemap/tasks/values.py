@@ -18,8 +18,8 @@ from typing import Literal
 import yaml
 
 from needlemap.errors import SettingsError
-from needlemap.haystacks.base import Document, Source
-from needlemap.tasks.base import holds_nothing
+from needlemap.haystacks import Document, Source
+from needlemap.tasks import holds_nothing
 from needlemap.text.matching import any_of, hexadecimal, number
 
 Kind = Literal["word", "number", "uuid"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer as Vocabulary
 
 from needlemap.errors import VocabularyMissing
-from needlemap.text.printable import printable
+from needlemap.text import printable
 from needlemap.text.tokens import Tokenizer, TokenText, join, tiled
 
 MOST_TOKENS = 2**23  # of a vocabulary; the largest today have 2**18

@@ -10,7 +10,7 @@ from needlemap.errors import SettingsError
 from needlemap.prompts.templates import Remembering
 from needlemap.settings.grid import Grid
 from needlemap.settings.settings import Settings, lender_of
-from needlemap.tasks.base import Task
+from needlemap.tasks import Task
 from needlemap.tasks.single import WORDING
 from needlemap.trials.leaks import given_away, refuse_given_away, refuse_unheard
 from needlemap.trials.published import lent_prompts, place_wholes

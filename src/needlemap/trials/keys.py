@@ -15,9 +15,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from needlemap.prompts.prompt import Prompt
-from needlemap.scorers.base import Scorer, rule_of
+from needlemap.scorers import Scorer, rule_of
 from needlemap.settings.settings import Settings, with_role
-from needlemap.tasks.base import Reference
+from needlemap.tasks import Reference
 
 # By the roles that settings have where they are defined: each is in exactly one of ASKED, BUILT and FREE.
 ASKED, BUILT = with_role("asked"), with_role("built", "scored")

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from itertools import groupby, takewhile
 
 from needlemap.errors import HaystackError, SettingsError
-from needlemap.tasks.base import Item
+from needlemap.tasks import Item
 from needlemap.text.matching import held as holds_word
 from needlemap.text.matching import plain
 from needlemap.text.tokens import TokenText

@@ -19,7 +19,7 @@ from needlemap.prompts.prompt import TEXT, Message, Prompt
 from needlemap.prompts.templates import Remembering
 from needlemap.settings.grid import Cell, Grid
 from needlemap.settings.settings import Settings
-from needlemap.tasks.base import Whole
+from needlemap.tasks import Whole
 from needlemap.text.tokens import Span, TokenText
 from needlemap.trials.resolve import Resolved
 

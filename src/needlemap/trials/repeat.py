@@ -6,16 +6,16 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from needlemap.haystacks.base import Haystack
+from needlemap.haystacks import Haystack
 from needlemap.plan.cover import in_bin, places
 from needlemap.prompts.feeding import Feed
 from needlemap.prompts.placement import Frame, PromptBuilder
 from needlemap.prompts.prompt import Prompt
 from needlemap.prompts.templates import Remembering, make_frame
-from needlemap.scorers.base import Scorer
+from needlemap.scorers import Scorer
 from needlemap.settings.grid import Cell
 from needlemap.settings.settings import Settings
-from needlemap.tasks.base import Background, Draw, Item, holds_nothing
+from needlemap.tasks import Background, Draw, Item, holds_nothing
 from needlemap.trials.keys import Keys
 from needlemap.trials.leaks import Held, collided, collisions, hidden_words
 from needlemap.trials.resolve import Resolved, make_builder

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
-from needlemap.haystacks.base import Haystack, Source, assemble, bytes_a_token
+from needlemap.haystacks import Haystack, Source, assemble, bytes_a_token
 from needlemap.models.base import MARK, Traits, find_backend
 from needlemap.models.chat import Chat
 from needlemap.models.decoding import stop_strings
@@ -17,12 +17,12 @@ from needlemap.prompts.older_placement import OlderBuilder
 from needlemap.prompts.placement import PromptBuilder
 from needlemap.prompts.prompt import TEXT
 from needlemap.prompts.templates import Template, load_template
-from needlemap.scorers.base import Scorer
+from needlemap.scorers import Scorer
 from needlemap.scorers.python import find_scorer
 from needlemap.settings.grid import Grid, check_size, make_grid
 from needlemap.settings.registry import find, find_kind, installed
 from needlemap.settings.settings import Settings, lender_of
-from needlemap.tasks.base import Background, Task, make_task
+from needlemap.tasks import Background, Task, make_task
 from needlemap.text.tokens import Tokenizer
 from needlemap.tokenizers.catalogue import BUNDLED, load
 from needlemap.trials.keys import Keys, settings_hash

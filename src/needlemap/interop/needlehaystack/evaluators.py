@@ -28,11 +28,11 @@ from needlemap.models.base import Answer, Decoding, Model, find_backend
 from needlemap.models.judge import Judge
 from needlemap.prompts.prompt import Prompt
 from needlemap.prompts.templates import load_template
-from needlemap.scorers.base import Scorer
+from needlemap.scorers import Scorer
 from needlemap.scorers.words import Substring
 from needlemap.secrets import hidden
-from needlemap.tasks.base import Reference
-from needlemap.text.printable import printable, show
+from needlemap.tasks import Reference
+from needlemap.text import printable, show
 
 Messages = Sequence[dict[str, str]] | str
 

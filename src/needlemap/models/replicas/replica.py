@@ -28,7 +28,7 @@ from needlemap.files import read_regular
 from needlemap.http.faults import raised_by
 from needlemap.models.base import Answer, Decoding, Model, find_backend
 from needlemap.prompts.prompt import Prompt
-from needlemap.text.printable import show
+from needlemap.text import show
 from needlemap.text.tokens import TokenText
 from needlemap.version import __version__
 

@@ -18,7 +18,7 @@ from zlib import compress, crc32, decompress
 
 from needlemap.errors import SettingsError
 from needlemap.files import write_report
-from needlemap.text.printable import printable
+from needlemap.text import printable
 
 FONT = "Liberation Sans, Arial, Helvetica, Noto Sans CJK SC, Microsoft YaHei, PingFang SC, sans-serif"
 INK, SOFT, FAINT = "#222222", "#555555", "#BBBBBB"

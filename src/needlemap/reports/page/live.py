@@ -34,7 +34,7 @@ from needlemap.reports.closing import Tally
 from needlemap.reports.page.document import as_json, fitted, page_html
 from needlemap.reports.page.payload import summary
 from needlemap.reports.page.sheets import Subject
-from needlemap.text.printable import show
+from needlemap.text import show
 
 AT_LEAST_S = 1.0  # from the end of one build to the next
 TIMES_AS_LONG = 20  # as the last build took, so that builds take 5 % of the time at most
