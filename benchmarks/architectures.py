@@ -35,7 +35,7 @@ from needlemap.models.hf_engine import HuggingFaceEngine
 from needlemap.models.hf_loading import refuse_encoders
 from needlemap.models.hf_positions import switch_of
 from needlemap.models.walk import Ids, Walk
-from needlemap.plan.order import ordered, partings, shared
+from needlemap.plan import ordered, partings, shared
 from needlemap.settings.reading import configure
 from needlemap.trials.build import prepare
 from sides.tiny import SMOKE, Case, cases, made

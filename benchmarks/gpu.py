@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from machine import machine
 from needlemap.models.hf_engine import HuggingFaceEngine
 from needlemap.models.walk import Ids, Walk, shared_prefix
-from needlemap.plan.order import ordered
+from needlemap.plan import ordered
 from needlemap.settings.reading import configure
+from needlemap.trials import Trial
 from needlemap.trials.build import prepare
-from needlemap.trials.repeat import Trial
 from sides.pieces import ANSWER_TOKENS, Machine, Measured, Piece, TimedEngine
 from table import rounded, show
 

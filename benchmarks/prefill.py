@@ -20,9 +20,9 @@ from time import perf_counter
 import numpy as np
 
 from machine import machine
+from needlemap.plan import cut, ordered
 from needlemap.plan.bins import chain_tokens, lower_bound
 from needlemap.plan.cover import make_bins_of, places
-from needlemap.plan.order import cut, ordered
 from needlemap.plan.summary import Walked, any_order, summarise
 from needlemap.settings.grid import make_grid
 from needlemap.settings.reading import configure

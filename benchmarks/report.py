@@ -29,15 +29,15 @@ from typing import Any
 from essays import essays
 from machine import machine, run
 from needlemap.reports.page.document import LEVEL
+from needlemap.settings import Settings
 from needlemap.settings.reading import configure
-from needlemap.settings.settings import Settings
 from needlemap.trials.build import prepare
 from sides.browser import Opened, open_page
 from sides.filled import fill
 from table import rounded, show
 
 MANY = {"lengths": "1000:16000:15", "depths": "0:100:15", "repeats": 1}
-_START = "import needlemap.cli, needlemap.maps.map, needlemap.settings.settings"
+_START = "import needlemap.cli, needlemap.maps.map, needlemap.settings"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,8 @@ from needlemap.asking.session import Session, make_model
 from needlemap.models.base import Decoding
 from needlemap.models.openai import OpenAIModel
 from needlemap.reports.live import View
+from needlemap.settings import Settings
 from needlemap.settings.reading import configure
-from needlemap.settings.settings import Settings
 from needlemap.trials.build import Experiment, prepare
 from table import rounded, show
 

@@ -24,8 +24,8 @@ from needlemap.asking.run import run_coroutine
 from needlemap.asking.session import Session, make_model
 from needlemap.records.record import Record
 from needlemap.settings.reading import configure
+from needlemap.trials import Trial
 from needlemap.trials.build import prepare
-from needlemap.trials.repeat import Trial
 from table import rounded, show
 
 SERVER = Path(__file__).parent.parent / "tests" / "servers" / "wire.py"

@@ -218,7 +218,7 @@ def test_no_page_knows_the_machine_it_was_written_on(page: Path) -> None:
 
 def test_the_tour_of_the_source_is_at_most_fifteen_files_that_an_afternoon_is_enough_for():
     page, source = ROOT / "docs" / "reading.md", ROOT / "src" / "needlemap"
-    listed = re.findall(r"^\d+\. \[([\w/]+\.py)\]\(([^)]+)\)", page.read_text("utf-8"), re.MULTILINE)
+    listed = re.findall(r"^\d+\. \[`?([\w/]+\.py)`?\]\(([^)]+)\)", page.read_text("utf-8"), re.MULTILINE)
     files = [(page.parent / path).resolve() for _, path in listed]
     assert [file.relative_to(source).as_posix() for file in files] == [name for name, _ in listed]
     assert 10 <= len(files) <= 15

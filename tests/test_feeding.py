@@ -19,8 +19,8 @@ from needlemap.haystacks.generated import Generated
 from needlemap.models.chat import Chat
 from needlemap.models.model_files import ModelFiles
 from needlemap.prompts.feeding import Feed, Feeder
+from needlemap.settings import Lender
 from needlemap.settings.reading import configure
-from needlemap.settings.settings import Lender
 from needlemap.tokenizers.catalogue import load
 from needlemap.trials.build import Experiment, prepare
 

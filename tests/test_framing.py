@@ -6,8 +6,8 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.models.base import MARK
+from needlemap.prompts import TEXT
 from needlemap.prompts.placement import Frame
-from needlemap.prompts.prompt import TEXT
 from needlemap.prompts.templates import Template, load_template, make_frame, parse_template
 from needlemap.tokenizers.catalogue import load
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from needlemap.settings import Settings
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
-from needlemap.settings.settings import Settings
 from needlemap.tasks import Reference
 from needlemap.tasks.values import Values
+from needlemap.trials import ASKED, BUILT, FREE, place, settings_hash
 from needlemap.trials.build import prepare
-from needlemap.trials.keys import ASKED, BUILT, FREE, place, settings_hash
 
 BASE: dict[str, Any] = {
     "lengths": [600, 900],

@@ -18,9 +18,9 @@ from needlemap.errors import HaystackError, TooShort
 from needlemap.haystacks import Document, Source, assemble
 from needlemap.haystacks.generated import Generated
 from needlemap.interop.opencompass.prompts import chain
+from needlemap.prompts import Prompt
 from needlemap.prompts.older_placement import OlderBuilder
 from needlemap.prompts.placement import Frame, PromptBuilder
-from needlemap.prompts.prompt import Prompt
 from needlemap.prompts.templates import load_template, make_frame
 from needlemap.tasks import Needle
 from needlemap.text.tokens import Tokenizer

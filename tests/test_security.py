@@ -17,7 +17,7 @@ from needlemap.models.replicas.processes import Processes
 from needlemap.records.loaded import load_map
 from needlemap.reports.terminal import terminal_map
 from needlemap.secrets import refuse_keys
-from needlemap.settings.settings import Settings
+from needlemap.settings import Settings
 from needlemap.text import printable
 
 KEY = "planted-key-1234567890"

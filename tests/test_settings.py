@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from needlemap.cli import app
 from needlemap.errors import SettingsError
+from needlemap.settings import Settings, marked
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, TABLE
 from needlemap.settings.reading import configure, older_rules, preset_about, preset_files
-from needlemap.settings.settings import Settings, marked
 from needlemap.settings.suites import Chosen, choose
 from needlemap.trials.resolve import resolve
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from needlemap.errors import SettingsError
+from needlemap.settings import Settings, known_of
 from needlemap.settings.reading import configure, preset_files
-from needlemap.settings.settings import Settings, known_of
 from needlemap.settings.suites import load_suite, suite_files
 from needlemap.settings.unread import RULES
 

@@ -17,8 +17,8 @@ from pydantic.fields import FieldInfo
 from needlemap.maps.columns import CELLS, TRIALS, Column
 from needlemap.models.base import Logprobs
 from needlemap.records.record import Record
+from needlemap.settings import Settings, known_of, marked
 from needlemap.settings.older_names import ELSEWHERE, TABLE
-from needlemap.settings.settings import Settings, known_of, marked
 
 DOCS = Path(__file__).parent.parent / "docs"
 PLAIN = {

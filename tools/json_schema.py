@@ -9,7 +9,7 @@ from typing import Any
 
 from needlemap.records.record import Record
 from needlemap.records.run_file import Run
-from needlemap.settings.settings import Settings
+from needlemap.settings import Settings
 from needlemap.version import SCHEMA
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"

@@ -37,7 +37,7 @@ from torch import Tensor, nn
 from needlemap.haystacks.generated import Generated
 from needlemap.models.demo import load_engine, stop_tokens
 from needlemap.models.walk import Walk
-from needlemap.plan.order import ordered
+from needlemap.plan import ordered
 from needlemap.settings.reading import configure
 from needlemap.trials.build import prepare
 

@@ -16,12 +16,12 @@ from needlemap.asking.run import run_coroutine
 from needlemap.asking.session import about
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models.base import Answer
-from needlemap.plan.order import cut, ordered, promised
+from needlemap.plan import cut, ordered, promised
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.record import Record
 from needlemap.settings.prices import Prices
+from needlemap.trials import Trial
 from needlemap.trials.build import Experiment
-from needlemap.trials.repeat import Trial
 
 RIGHT = (
     "{needle}",

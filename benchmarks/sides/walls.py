@@ -21,8 +21,8 @@ import numpy as np
 from needlemap.models.base import Decoding
 from needlemap.models.hf import HuggingFaceModel
 from needlemap.models.walk import Ids
-from needlemap.plan.order import ordered, with_partings
-from needlemap.prompts.prompt import Prompt
+from needlemap.plan import ordered, with_partings
+from needlemap.prompts import Prompt
 from needlemap.settings.reading import configure
 from needlemap.trials.build import prepare
 from sides.tiny import made

@@ -14,8 +14,8 @@ from needlemap.commands import arguments
 from needlemap.commands.replicas import ReplicaFlags, with_replicas
 from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.secrets import hidden
+from needlemap.settings import settings_of
 from needlemap.settings.flags import GroupedCommand, with_settings
-from needlemap.settings.settings import settings_of
 from needlemap.text import printable, show
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from needlemap.errors import SettingsError
 
 if TYPE_CHECKING:
-    from needlemap.settings.settings import Settings
+    from needlemap.settings import Settings
 
 HIDDEN = "[hidden]"
 SHORTEST = 6  # characters of a secret; shorter ones would be found in plain words

@@ -16,13 +16,13 @@ from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding, Model
-from needlemap.prompts.prompt import Prompt
+from needlemap.prompts import Prompt
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
 from needlemap.reports.closing import Tally
 from needlemap.reports.live import View
+from needlemap.settings import Settings
 from needlemap.settings.prices import Prices
 from needlemap.settings.reading import configure
-from needlemap.settings.settings import Settings
 from needlemap.trials.build import prepare
 
 GRID = ("--lengths", "200:400:5", "--depths", "0,50,100")  # 15 trials of up to 360 tokens

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from needlemap.asking.canary import begins_twice
-from needlemap.prompts.prompt import TEXT, Message, Prompt
+from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.text.tokens import TokenText, join
 
 GRID = ("--lengths", "200,300", "--depths", "0,50,100")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from needlemap.asking.recording import LETTERS, needle_records, surroundings
-from needlemap.prompts.prompt import Message, PlacedNeedle, Prompt
+from needlemap.prompts import Message, PlacedNeedle, Prompt
 from needlemap.settings.reading import configure
 from needlemap.text.tokens import TokenText
 from needlemap.trials.build import prepare

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from needlemap.settings.settings import Settings
+from needlemap.settings import Settings
 from needlemap.settings.suites import choose
 
 GRID = ("--lengths", "200,300", "--depths", "0,50,100")

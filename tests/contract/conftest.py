@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from needlemap.haystacks.generated import Generated
-from needlemap.plan.order import ordered
+from needlemap.plan import ordered
 from needlemap.settings.reading import configure
+from needlemap.trials import Trial
 from needlemap.trials.build import prepare
-from needlemap.trials.repeat import Trial
 
 SPECIAL = ["<pad>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"]
 TEMPLATE = (

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from needlemap.models.walk import Ids, Logits, Walk, shared_prefix
-from needlemap.plan import order
+from needlemap.plan import shared as shared_in
 from needlemap.plan.cover import WALKED
-from needlemap.settings.settings import Settings
-from needlemap.trials.repeat import Trial
+from needlemap.settings import Settings
+from needlemap.trials import Trial
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
@@ -157,7 +157,7 @@ def test_so_it_does_where_another_vocabulary_counts_the_lengths(
     ids = [trial.prompt.ids for trial in asked]
     assert cached[1:] == [min(shared_prefix(*pair), len(pair[1])) for pair in pairwise(ids)]
     if mode in WALKED:
-        assert cached == order.shared(asked, mode)
+        assert cached == shared_in(asked, mode)
         assert sum(map(len, ids)) - sum(cached) == nodes(asked)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from needlemap.models.walk import Walk
-from needlemap.plan.order import ordered, shared
+from needlemap.plan import ordered, shared
 from needlemap.settings.reading import configure
 from needlemap.trials.build import prepare
 

@@ -20,12 +20,12 @@ from needlemap.asking.session import Session, make_model
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding
 from needlemap.plan.summary import Walked, summarise
-from needlemap.prompts.prompt import Prompt
+from needlemap.prompts import Prompt
 from needlemap.records.loaded import load_map
 from needlemap.reports.live import View
 from needlemap.settings.reading import configure
+from needlemap.trials import Trial
 from needlemap.trials.build import prepare
-from needlemap.trials.repeat import Trial
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")

@@ -15,8 +15,8 @@ from needlemap.asking.session import make_model
 from needlemap.errors import SettingsError, VocabularyMissing
 from needlemap.models.base import Answer, Decoding
 from needlemap.settings.reading import configure
+from needlemap.trials import Trial
 from needlemap.trials.build import prepare
-from needlemap.trials.repeat import Trial
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")

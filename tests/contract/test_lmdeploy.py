@@ -28,8 +28,8 @@ from needlemap.models.base import Answer, Decoding
 from needlemap.reports.live import View
 from needlemap.settings.reading import configure
 from needlemap.settings.registry import checked
+from needlemap.trials import Trial
 from needlemap.trials.build import prepare
-from needlemap.trials.repeat import Trial
 
 pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 lmdeploy = pytest.importorskip("lmdeploy", reason="needs lmdeploy: see .ci/run")
@@ -284,7 +284,7 @@ def folder(folders: Folders) -> Path:
 @pytest.fixture
 def asked(folder: Path) -> list[Trial]:
     grid = {"lengths": "256:640:4", "depths": "0:100:4", "max_answer_tokens": 6, "mode": "bins"}
-    from needlemap.plan.order import ordered
+    from needlemap.plan import ordered
 
     return ordered(prepare(configure(None, {"model": f"lmdeploy/{folder}", **grid})).trials, "bins")
 

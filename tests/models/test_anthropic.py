@@ -11,7 +11,7 @@ import pytest
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.anthropic import AnthropicModel, blocks, read
 from needlemap.models.base import Answer, Decoding
-from needlemap.prompts.prompt import TEXT, Message, Prompt
+from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.text.tokens import TokenText
 
 NEEDLE = "The best thing to do in San Francisco is eat a sandwich."

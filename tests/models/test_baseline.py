@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from needlemap.errors import SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding
 from needlemap.models.baseline import ENDS, K1, B, Baseline, Sentences, best, last, rank, terms
-from needlemap.prompts.prompt import Message, Prompt
+from needlemap.prompts import Message, Prompt
 from needlemap.text.tokens import TokenText
 
 NEEDLE = "The best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day."

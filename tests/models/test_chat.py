@@ -15,7 +15,7 @@ from needlemap.errors import SettingsError, VocabularyMissing
 from needlemap.models.base import MARK
 from needlemap.models.chat import Chat
 from needlemap.models.model_files import ModelFiles
-from needlemap.prompts.prompt import TEXT
+from needlemap.prompts import TEXT
 from needlemap.text.tokens import TokenText
 
 CHATML = (

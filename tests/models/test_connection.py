@@ -14,7 +14,7 @@ from needlemap.http.server import LARGEST_BYTES, check_address
 from needlemap.models.anthropic import AnthropicModel
 from needlemap.models.base import Answer, Decoding
 from needlemap.models.openai import OpenAIModel
-from needlemap.prompts.prompt import Prompt
+from needlemap.prompts import Prompt
 
 KEY = "sk-test/0123+456789.abcdef"
 MODELS = {"openai": OpenAIModel, "anthropic": AnthropicModel}

@@ -19,11 +19,11 @@ from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding
 from needlemap.models.demo import CHUNK, DATA, DemoModel, NumpyEngine, Weights, load_engine, stop_tokens
 from needlemap.models.walk import Walk, Walked, shared_prefix
-from needlemap.plan.order import ordered
+from needlemap.plan import ordered
 from needlemap.settings.reading import configure
 from needlemap.settings.registry import find
+from needlemap.trials import Trial
 from needlemap.trials.build import prepare
-from needlemap.trials.repeat import Trial
 
 TOOLS = Path(__file__).parents[2] / "tools"
 ANSWER_TOKENS = 24

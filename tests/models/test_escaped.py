@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from needlemap.models.base import Decoding
 from needlemap.models.openai import Escaper, OpenAIModel, spoken
-from needlemap.prompts.prompt import TEXT, Message, Prompt
+from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.text.tokens import TokenText
 from needlemap.tokenizers.catalogue import load
 

@@ -23,7 +23,7 @@ from needlemap.models.demo import DATA, DemoModel, load_engine
 from needlemap.models.likelihood import rows_of
 from needlemap.models.openai import OpenAIModel, read
 from needlemap.models.walk import logprobs
-from needlemap.prompts.prompt import TEXT, Message, Prompt
+from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.records.record import Record
 from needlemap.tokenizers.catalogue import load
 

@@ -12,7 +12,7 @@ import pytest
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding
 from needlemap.models.openai import OpenAIModel, read, spoken
-from needlemap.prompts.prompt import TEXT, Prompt
+from needlemap.prompts import TEXT, Prompt
 
 KEY = "sk-test-0123456789abcdef"
 NEEDLE = "The best thing to do in San Francisco is eat a sandwich."

@@ -12,7 +12,7 @@ import pytest
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.base import Answer, Decoding
 from needlemap.models.python import PythonModel
-from needlemap.prompts.prompt import TEXT, Prompt
+from needlemap.prompts import TEXT, Prompt
 
 CHAT = Prompt.plain([("system", "Be brief."), ("user", "Who?")])
 PLAIN = Prompt.plain([(TEXT, "Who?")])

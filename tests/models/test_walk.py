@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models.walk import Ids, Logits, Walk, Walked, greedy
-from needlemap.plan.order import ordered
+from needlemap.plan import ordered
 from needlemap.settings.reading import configure
+from needlemap.trials import Trial
 from needlemap.trials.build import prepare
-from needlemap.trials.repeat import Trial
 
 WORDS = 50
 STOP = 7

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needlemap.models.anthropic import messages
-from needlemap.plan.order import LEAST_TOKENS, broken, ordered, reused, with_breakpoints
-from needlemap.prompts.prompt import Prompt
+from needlemap.plan import LEAST_TOKENS, broken, ordered, reused, with_breakpoints
+from needlemap.prompts import Prompt
 
 KINDS = {
     "english": {},

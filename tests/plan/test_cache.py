@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from needlemap.plan.lanes import Lanes, make_lanes
-from needlemap.plan.order import ordered, reused, walk_order
+from needlemap.plan import Lanes, make_lanes, ordered, reused, walk_order
 from needlemap.plan.summary import block_keys, cached_tokens, interleaved
-from needlemap.prompts.prompt import Message, Prompt
+from needlemap.prompts import Message, Prompt
 from needlemap.text.tokens import TokenText
 
 

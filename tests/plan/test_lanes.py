@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from needlemap.plan.lanes import Lanes, make_lanes, speed_up, useful
-from needlemap.plan.order import cut, ordered
+from needlemap.plan import Lanes, cut, make_lanes, ordered, speed_up, useful
 
 Walk = tuple[list[int], list[int]]
 

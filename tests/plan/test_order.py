@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from needlemap.plan.order import cut, ordered, promised, reused
-from needlemap.plan.order import shared as shared_in
+from needlemap.plan import cut, ordered, promised, reused
+from needlemap.plan import shared as shared_in
 from needlemap.settings.reading import configure
+from needlemap.trials import Trial
 from needlemap.trials.build import prepare
-from needlemap.trials.repeat import Trial
 
 SHORT: dict[str, Any] = {"max_answer_tokens": 10, "repeats": 2}
 MULTI = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from needlemap.plan.lanes import LaneQueue, Lanes
+from needlemap.plan import LaneQueue, Lanes
 
 
 def lanes(*ends: int) -> Lanes:

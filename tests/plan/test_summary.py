@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from needlemap.plan.lanes import make_lanes
+from needlemap.plan import make_lanes
 from needlemap.plan.summary import Shape, Walked, any_order, prefill_flops, summarise
 
 GRID = {"lengths": "1k:3k:5", "depths": "0:100:5"}

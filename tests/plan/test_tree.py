@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from needlemap.plan.order import ordered, parting, reused, shared_tokens, walk_order
-from needlemap.prompts.prompt import Message, Prompt
+from needlemap.plan import ordered, parting, reused, shared_tokens, walk_order
+from needlemap.prompts import Message, Prompt
 from needlemap.text.tokens import Span, TokenText
 
 

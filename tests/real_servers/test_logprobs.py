@@ -12,7 +12,7 @@ import pytest
 
 from needlemap.models.base import Decoding
 from needlemap.models.openai import OpenAIModel
-from needlemap.prompts.prompt import TEXT, Prompt
+from needlemap.prompts import TEXT, Prompt
 
 pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 

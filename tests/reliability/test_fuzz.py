@@ -31,10 +31,10 @@ from needlemap.reports.page.document import make_page
 from needlemap.reports.summary import summary_lines
 from needlemap.reports.table import csv_text, trials_table
 from needlemap.reports.terminal import plain_summary, terminal_map
+from needlemap.settings import Settings
 from needlemap.settings.grid import make_grid
 from needlemap.settings.older_names import BY_NAME
 from needlemap.settings.reading import configure
-from needlemap.settings.settings import Settings
 
 MADE = datetime(2026, 1, 1, tzinfo=UTC)
 READERS = settings(

@@ -14,7 +14,7 @@ import pytest
 from rapidfuzz.distance import Levenshtein
 
 from needlemap.errors import SettingsError
-from needlemap.plan.order import reused, walk_order
+from needlemap.plan import reused, walk_order
 from needlemap.records.loaded import load_run
 from needlemap.reports.page.payload import summary
 from needlemap.scorers import Score

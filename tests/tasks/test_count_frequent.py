@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.plan.order import reused, walk_order
+from needlemap.plan import reused, walk_order
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks import Draw

@@ -22,13 +22,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from needlemap.plan.order import reused, walk_order
+from needlemap.plan import reused, walk_order
 from needlemap.settings.reading import configure
 from needlemap.tasks.facts import world
 from needlemap.tasks.latent import knowledge
 from needlemap.tokenizers.catalogue import load
+from needlemap.trials import Trial
 from needlemap.trials.build import Experiment, prepare
-from needlemap.trials.repeat import Trial
 
 Reader = Callable[[str, str], list[str]]
 _LONGEST = 1600

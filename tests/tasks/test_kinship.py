@@ -20,8 +20,8 @@ from needlemap.settings.reading import configure
 from needlemap.tasks import Draw, Item
 from needlemap.tasks.kinship import Families, Kinship, kinship, line, links
 from needlemap.tasks.values import Person, fresh_person
+from needlemap.trials import Trial
 from needlemap.trials.build import prepare
-from needlemap.trials.repeat import Trial
 
 ENGLISH = {  # which of the two names of a sentence is the child
     r"^(.+) is the (?:mother|father) of (.+)\.$": 2,

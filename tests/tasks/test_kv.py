@@ -16,8 +16,8 @@ from needlemap.settings.reading import configure
 from needlemap.tasks import Draw
 from needlemap.tasks.json_pairs import KeyValue
 from needlemap.tasks.values import Values
+from needlemap.trials import Trial
 from needlemap.trials.build import prepare
-from needlemap.trials.repeat import Trial
 
 DRAW = Draw(Cell(4000, 0.5))
 

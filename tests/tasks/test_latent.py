@@ -18,8 +18,8 @@ from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks import Draw
 from needlemap.tasks.latent import APART, ORDERS, Association, Latent, knowledge
+from needlemap.trials import Trial
 from needlemap.trials.build import prepare
-from needlemap.trials.repeat import Trial
 
 LANGUAGES = ("english", "chinese")
 every_language = pytest.mark.parametrize("language", LANGUAGES)

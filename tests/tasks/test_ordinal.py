@@ -18,8 +18,8 @@ from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks import Draw, Item
 from needlemap.tasks.ordinal import Ordinal, Transcript, exchange, parts, reply, request, said
+from needlemap.trials import Trial
 from needlemap.trials.build import prepare
-from needlemap.trials.repeat import Trial
 
 
 def item(depth: float = 0.4, repeat: int = 0, length: int = 4000, **options: Any) -> Item:

@@ -17,11 +17,11 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.haystacks.generated import Generated
-from needlemap.plan.order import ordered, shared
+from needlemap.plan import ordered, shared
 from needlemap.settings.reading import configure
 from needlemap.tokenizers.catalogue import load
+from needlemap.trials import Trial
 from needlemap.trials.build import Experiment, prepare
-from needlemap.trials.repeat import Trial
 
 PROSE = " ".join(document.text for document in islice(Generated(seed=3).documents(), 40)).replace("\n", " ")
 SENTENCES = PROSE.split(". ")

@@ -15,8 +15,8 @@ from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks import Draw, Item
 from needlemap.tasks.json_pairs import Thread
+from needlemap.trials import Trial
 from needlemap.trials.build import prepare
-from needlemap.trials.repeat import Trial
 
 
 def item(**options: Any) -> Item:

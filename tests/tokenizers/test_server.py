@@ -13,7 +13,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from needlemap.errors import SettingsError, VocabularyMissing
-from needlemap.settings.settings import Settings
+from needlemap.settings import Settings
 from needlemap.tokenizers.huggingface import HuggingFace
 from needlemap.tokenizers.server import Server
 

@@ -15,8 +15,8 @@ from math import inf
 from time import monotonic
 
 from needlemap.records.record import Record, UnreadRecord
+from needlemap.settings import Settings
 from needlemap.settings.prices import Prices, summed
-from needlemap.settings.settings import Settings
 from needlemap.settings.units import duration_label
 
 

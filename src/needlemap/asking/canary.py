@@ -24,17 +24,17 @@ from needlemap.asking.runner import Runner, Watcher
 from needlemap.errors import Failure
 from needlemap.files import open_inside
 from needlemap.models.base import Model
+from needlemap.plan import make_lanes
 from needlemap.plan.cover import ALONE
-from needlemap.plan.lanes import make_lanes
-from needlemap.prompts.prompt import TEXT, Message, Prompt
+from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.records.folder import CLOSED_BOOK, RunFolder
 from needlemap.records.loaded import closed_book_records, kept
 from needlemap.records.record import ANSWER_SPENT, REFUSED, THINKING_SPENT, Record
 from needlemap.secrets import scrub
+from needlemap.settings import Settings
 from needlemap.settings.grid import Cell, percent
-from needlemap.settings.settings import Settings
+from needlemap.trials import Trial
 from needlemap.trials.build import Experiment
-from needlemap.trials.repeat import Trial
 
 SMALL_TOKENS = 1_500  # up to which a missed needle is suspicious
 ENOUGH = 3  # small trials that all scored 0

@@ -24,8 +24,8 @@ from needlemap.probes.ways import Around, Way, sizes_of, ways
 from needlemap.records.families import Families, begin_families, fresh_folder
 from needlemap.records.folder import RunFolder, write_json
 from needlemap.records.record import Record, costs_of
+from needlemap.settings import Lender, Settings
 from needlemap.settings.reading import configure
-from needlemap.settings.settings import Lender, Settings
 from needlemap.trials.build import Experiment, prepare
 from needlemap.trials.resolve import resolve
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import Unmeasured
 from needlemap.models.base import Answer
-from needlemap.prompts.prompt import Prompt
+from needlemap.prompts import Prompt
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord, UnreadRecord
 from needlemap.scorers import Score, Scorer, rule_of
+from needlemap.settings import Settings
 from needlemap.settings.prices import Prices
-from needlemap.settings.settings import Settings
 from needlemap.text.tokens import Span
-from needlemap.trials.keys import run_hash
+from needlemap.trials import run_hash
 
 if TYPE_CHECKING:
-    from needlemap.trials.repeat import Trial
+    from needlemap.trials import Trial
 
 LETTERS = 300  # characters kept either side
 _BYTES = 4 * (LETTERS + 1)  # as many characters at least, and one that may be cut in two

@@ -31,16 +31,16 @@ from needlemap.records.run_file import (
     ruled,
 )
 from needlemap.scorers import Scorer, rule_of
+from needlemap.settings import Lender, Settings, settings_of, with_role
 from needlemap.settings.grid import make_grid, percent
 from needlemap.settings.reading import DEFAULT_ITEMS, checked
-from needlemap.settings.settings import Lender, Settings, settings_of, with_role
 from needlemap.settings.suites import Chosen
-from needlemap.trials.keys import FREE, SCORING, place
+from needlemap.trials import FREE, SCORING, place
 from needlemap.version import SCHEMA
 
 if TYPE_CHECKING:
+    from needlemap.trials import Trial
     from needlemap.trials.build import Experiment
-    from needlemap.trials.repeat import Trial
     from needlemap.trials.resolve import Resolved
 
 

@@ -28,8 +28,8 @@ from needlemap.models.base import Model, find_backend
 from needlemap.records.families import Families, begin_families
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import closed_book_records
+from needlemap.settings import Settings
 from needlemap.settings.grid import setting
-from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.trials.build import prepare
 from needlemap.trials.resolve import Resolved, model_options, resolve

@@ -22,14 +22,14 @@ from needlemap.asking.retry import Scoring, attempts
 from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
 from needlemap.http.faults import raised_by
 from needlemap.models.base import LANE, Answer, Decoding, Model
-from needlemap.plan.lanes import LaneQueue, Lanes
+from needlemap.plan import LaneQueue, Lanes
 from needlemap.records.record import Record, UnreadRecord
 from needlemap.scorers import Score, Scorer
+from needlemap.settings import Settings
 from needlemap.settings.prices import Prices
-from needlemap.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from needlemap.trials.repeat import Trial
+    from needlemap.trials import Trial
 
 
 class Watcher:

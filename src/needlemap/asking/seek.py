@@ -23,8 +23,8 @@ from needlemap.maps.cube import Array, latest_records
 from needlemap.maps.seek import batch_size, learn, next_batch, rehearse
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
+from needlemap.settings import Settings, lender_of
 from needlemap.settings.grid import Cell, Grid
-from needlemap.settings.settings import Settings, lender_of
 from needlemap.trials.build import Experiment, prepare_haystacks
 from needlemap.trials.resolve import resolve
 

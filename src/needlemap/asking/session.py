@@ -36,22 +36,21 @@ from needlemap.models.base import Model, find_backend
 from needlemap.models.replicas.cluster import Cluster
 from needlemap.models.replicas.pool import Replicas
 from needlemap.models.replicas.replica import Recipe
+from needlemap.plan import Lanes, Side, by_length, cut, ordered, promised, with_breakpoints, with_partings
 from needlemap.plan.cover import ALONE
-from needlemap.plan.lanes import Lanes
-from needlemap.plan.order import Side, by_length, cut, ordered, promised, with_breakpoints, with_partings
 from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import closed_book_records
 from needlemap.scorers import Scorer
+from needlemap.settings import Settings
 from needlemap.settings.prices import Prices
-from needlemap.settings.settings import Settings
+from needlemap.trials import run_hash
 from needlemap.trials.build import Experiment, prepare
-from needlemap.trials.keys import run_hash
 from needlemap.trials.resolve import model_options
 from needlemap.version import SCHEMA, __version__
 
 if TYPE_CHECKING:
-    from needlemap.trials.repeat import Trial
+    from needlemap.trials import Trial
 
 _PACKAGES = ("httpx", "quicktok-v1", "tokenizers", "rapidfuzz", "numpy")
 

@@ -18,8 +18,8 @@ from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 from needlemap.records.run_file import phrase, ruled
 from needlemap.settings.grid import percent
+from needlemap.trials import Trial
 from needlemap.trials.build import Experiment
-from needlemap.trials.repeat import Trial
 
 _SPEC = re.compile(r"no-worse-than[ =:](?P<path>.+?)(?::(?P<margin>\d+(?:\.\d*)?))?")
 MARGIN = 2.0  # points

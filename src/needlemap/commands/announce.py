@@ -16,14 +16,14 @@ from needlemap.asking.run import Asking
 from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session
 from needlemap.models.base import Model
-from needlemap.plan.order import by_length
+from needlemap.plan import by_length
 from needlemap.plan.reckoned import notes_on
 from needlemap.plan.summary import judged_usd
 from needlemap.records.folder import RunFolder
 from needlemap.reports.seek import in_short
 from needlemap.scorers import rule_of
+from needlemap.settings import Settings
 from needlemap.settings.prices import price_source
-from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.text import counted, show
 from needlemap.trials.build import Experiment

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, get_args, get_origin
 
 import typer
 
-from needlemap.settings.settings import Settings
+from needlemap.settings import Settings
 from needlemap.text import show
 from needlemap.version import __version__
 

@@ -19,10 +19,10 @@ from needlemap.asking.session import Session
 from needlemap.commands.termination import say_interrupted, say_stopped, terminable
 from needlemap.models.base import Model
 from needlemap.models.servers import context_told
-from needlemap.plan.order import shared_tokens, walk_order
+from needlemap.plan import shared_tokens, walk_order
 from needlemap.probes.base import UNITS, Finding
 from needlemap.probes.registry import PROBES
-from needlemap.prompts.prompt import Prompt
+from needlemap.prompts import Prompt
 from needlemap.records.families import Families
 from needlemap.reports.closing import Tally
 from needlemap.reports.junit import Case, write_junit

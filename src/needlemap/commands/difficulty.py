@@ -31,9 +31,9 @@ from needlemap.records.families import begin_families, fresh_folder
 from needlemap.records.folder import RUN_FILE, RunFolder, records_files
 from needlemap.records.loaded import load_map
 from needlemap.reports.labels import score_label
+from needlemap.settings import Settings
 from needlemap.settings.reading import checked
 from needlemap.settings.registry import find, find_kind, installed
-from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.tasks import Task
 from needlemap.text import show

@@ -20,21 +20,21 @@ from needlemap.commands.announce import tell_notes, tell_rules
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import refuse_link
 from needlemap.maps.asked import PLACES
-from needlemap.plan.order import ordered
+from needlemap.plan import ordered
 from needlemap.plan.reckoned import Reckoned, Terms, plans_fields, reckon, sum_of
 from needlemap.plan.summary import Summary
 from needlemap.prompts.templates import template_files
 from needlemap.reports.seek import in_short
+from needlemap.settings import Settings
 from needlemap.settings.grid import make_grid, percent
 from needlemap.settings.prices import Prices
 from needlemap.settings.reading import preset_about, preset_files
 from needlemap.settings.registry import installed
-from needlemap.settings.settings import Settings
 from needlemap.settings.suites import MARK, Chosen, load_suite, suite_files
 from needlemap.text import counted, dollars, short, show, show_data
 from needlemap.tokenizers.catalogue import BUNDLED
+from needlemap.trials import Trial
 from needlemap.trials.build import prepare
-from needlemap.trials.repeat import Trial
 
 _EXTENSIONS = ("models", "tasks", "scorers", "haystacks")
 RUNS = "runs"

@@ -24,13 +24,13 @@ from needlemap.records.loaded import load_run
 from needlemap.records.record import Record
 from needlemap.reports.labels import score_label
 from needlemap.secrets import check_key_names
+from needlemap.settings import Settings
 from needlemap.settings.grid import percent, setting
 from needlemap.settings.reading import checked
-from needlemap.settings.settings import Settings
 from needlemap.settings.units import tokens
 from needlemap.text import show, show_data
+from needlemap.trials import Trial
 from needlemap.trials.build import prepare
-from needlemap.trials.repeat import Trial
 from needlemap.trials.resolve import ready_prompts
 
 _NEAR = 1e-3  # percent: what people leave out when they type a depth

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from needlemap.errors import SettingsError
-from needlemap.settings.settings import Settings
+from needlemap.settings import Settings
 
 if TYPE_CHECKING:  # what asks is loaded when it asks
     from needlemap.models.base import Model

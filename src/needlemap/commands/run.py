@@ -51,7 +51,7 @@ from needlemap.reports.results import Judged, check_threshold, fields_of, judge,
 from needlemap.reports.seek import asked_line, length_line
 from needlemap.reports.summary import model_lines
 from needlemap.reports.verdict import Sequential, judge_runs
-from needlemap.settings.settings import Settings
+from needlemap.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.text import show, show_data
 

@@ -32,16 +32,15 @@ from needlemap.records.run_file import how_to_score, ruled
 from needlemap.reports.closing import judge_lines
 from needlemap.scorers import Score, Scorer, rule_of
 from needlemap.scorers.python import find_scorer
+from needlemap.settings import Settings
 from needlemap.settings.flags import parsed
 from needlemap.settings.grid import percent, setting
 from needlemap.settings.prices import Prices
 from needlemap.settings.reading import checked
-from needlemap.settings.settings import Settings
 from needlemap.tasks import Reference
 from needlemap.text import show, show_data
+from needlemap.trials import Keys, Trial
 from needlemap.trials.build import Experiment, prepare
-from needlemap.trials.keys import Keys
-from needlemap.trials.repeat import Trial
 from needlemap.trials.resolve import ready_prompts
 
 _ANSWERS = ("answer", "prediction", "response")

@@ -23,13 +23,13 @@ from needlemap.asking.retry import bounded
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import write_report
 from needlemap.scorers import Score
+from needlemap.settings import Settings
 from needlemap.settings.grid import percent
 from needlemap.settings.registry import installed
-from needlemap.settings.settings import Settings
 from needlemap.settings.suites import choose
 from needlemap.text import show
+from needlemap.trials import Trial
 from needlemap.trials.build import prepare
-from needlemap.trials.repeat import Trial
 from needlemap.version import __version__
 
 TOKENIZER = "o200k_base"

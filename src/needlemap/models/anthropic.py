@@ -16,7 +16,7 @@ from needlemap.http import faults
 from needlemap.http.server import NO_KEY, base_url_of, custom_headers, from_environment, key_of
 from needlemap.models.base import Answer, Decoding, Model, Traits
 from needlemap.models.servers import Server, check_request, count, sent_tokens, texts_of
-from needlemap.prompts.prompt import TEXT, Message, Prompt
+from needlemap.prompts import TEXT, Message, Prompt
 
 HOST = "api.anthropic.com"
 KEY = "ANTHROPIC_API_KEY"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from needlemap.http.faults import Allowance
 
 if TYPE_CHECKING:  # arrays: not for those who only ask for help
-    from needlemap.prompts.prompt import Prompt
+    from needlemap.prompts import Prompt
     from needlemap.text.tokens import TokenText
 
 LANE: ContextVar[int] = ContextVar("needlemap_lane", default=0)  # which lane asks: replicas keep it together

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
 from needlemap.models.base import Answer, Decoding, Model, Traits
-from needlemap.prompts.prompt import Prompt
+from needlemap.prompts import Prompt
 from needlemap.text.tokens import Span
 
 NAMES = ("bm25", "random")

@@ -21,7 +21,7 @@ from needlemap.errors import SettingsError
 from needlemap.models.base import MARK
 from needlemap.models.model_files import ModelFiles
 from needlemap.models.rendering import RENDERER, Unbounded
-from needlemap.prompts.prompt import TEXT, Prompt
+from needlemap.prompts import TEXT, Prompt
 from needlemap.text import printable
 from needlemap.text.cuts import index_behind
 from needlemap.text.tokens import TokenText, join

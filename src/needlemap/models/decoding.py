@@ -15,7 +15,7 @@ import numpy as np
 
 from needlemap.errors import SettingsError
 from needlemap.models.base import Answer, Decoding, Logprobs, Way
-from needlemap.prompts.prompt import Prompt
+from needlemap.prompts import Prompt
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Vocabulary

@@ -35,7 +35,7 @@ from needlemap.models.base import MARK, Answer, Decoding, Forced, Model, Render,
 from needlemap.models.decoding import spelt_out
 from needlemap.models.model_files import weights_fingerprint
 from needlemap.models.walk import Ids, Walk
-from needlemap.prompts.prompt import TEXT, Prompt
+from needlemap.prompts import TEXT, Prompt
 from needlemap.text.tokens import Tokenizer, TokenText
 from needlemap.tokenizers.catalogue import load
 

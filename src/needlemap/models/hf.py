@@ -35,7 +35,7 @@ from needlemap.models.hf_loading import Loading, load_model, position_limit, sto
 from needlemap.models.hf_positions import configured_switch
 from needlemap.models.model_files import ModelFiles, weights_fingerprint
 from needlemap.models.walk import Ids, Logits, Walk, greedy
-from needlemap.prompts.prompt import Prompt
+from needlemap.prompts import Prompt
 from needlemap.secrets import scrub
 from needlemap.settings.registry import checked
 from needlemap.tokenizers.huggingface import read_vocabulary

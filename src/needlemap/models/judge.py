@@ -20,7 +20,7 @@ from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
 from needlemap.models.base import Answer, Decoding, Forced, Model, find_backend
-from needlemap.prompts.prompt import Prompt
+from needlemap.prompts import Prompt
 from needlemap.scorers import Score, Scorer
 from needlemap.secrets import scrub
 from needlemap.settings.prices import Prices, summed

@@ -21,7 +21,7 @@ from needlemap.models.chat import Chat
 from needlemap.models.decoding import STOP_FIELDS, Stops, opened_in, stop_strings, told_apart
 from needlemap.models.model_files import ModelFiles, weights_fingerprint
 from needlemap.models.walk import Ids
-from needlemap.prompts.prompt import Prompt
+from needlemap.prompts import Prompt
 from needlemap.secrets import scrub
 from needlemap.settings.registry import checked
 from needlemap.tokenizers.huggingface import read_vocabulary

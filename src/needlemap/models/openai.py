@@ -22,7 +22,7 @@ from needlemap.models.base import Answer, Decoding, Logprobs, Model, Traits, tou
 from needlemap.models.decoding import told_apart
 from needlemap.models.likelihood import WANTED, Weighing, rows_of
 from needlemap.models.servers import Server, check_request, count, texts_of
-from needlemap.prompts.prompt import TEXT, Message, Prompt
+from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.text.tokens import Span, TokenText
 from needlemap.tokenizers.catalogue import bundled_for
 

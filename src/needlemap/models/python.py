@@ -11,7 +11,7 @@ from typing import Any
 from needlemap.errors import Failure, Unmeasured
 from needlemap.http import faults
 from needlemap.models.base import Answer, Decoding, Model, Traits
-from needlemap.prompts.prompt import Prompt
+from needlemap.prompts import Prompt
 from needlemap.scorers.python import call_beside, load_function, source_hash
 
 

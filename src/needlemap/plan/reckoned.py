@@ -13,9 +13,9 @@ from needlemap.errors import SettingsError
 from needlemap.plan.bins import lower_bound
 from needlemap.plan.cover import make_bins_of
 from needlemap.plan.summary import WORTH, Shape, Summary, Walked, any_order, summarise
+from needlemap.settings import Settings
 from needlemap.settings.prices import price_source, summed
 from needlemap.settings.reading import checked
-from needlemap.settings.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.text import dollars, short
 from needlemap.trials.build import Experiment, prepare

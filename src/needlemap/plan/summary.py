@@ -16,11 +16,10 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from needlemap.errors import SettingsError
-from needlemap.plan.lanes import Lanes, speed_up, useful
-from needlemap.plan.order import cut, in_common, ordered, shared, walk_order
+from needlemap.plan import Lanes, cut, in_common, ordered, shared, speed_up, useful, walk_order
 from needlemap.settings.prices import Prices, summed
+from needlemap.trials import Trial
 from needlemap.trials.build import Experiment
-from needlemap.trials.repeat import Trial
 
 _MOST = 10**9  # of any size in a model's configuration
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.haystacks import Haystack
+from needlemap.prompts import Prompt
 from needlemap.prompts.placement import Frame, PromptBuilder, around
-from needlemap.prompts.prompt import Prompt
 from needlemap.text.tokens import Tokenizer
 
 if TYPE_CHECKING:

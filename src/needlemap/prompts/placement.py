@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from needlemap.errors import HaystackError, TooShort
 from needlemap.haystacks import Haystack
-from needlemap.prompts.prompt import Message, Prompt, placed, restored
+from needlemap.prompts import Message, Prompt, placed, restored
 from needlemap.text.cuts import SeamCounter, SpanCounter
 from needlemap.text.tokens import Span, Tokenizer
 

@@ -28,7 +28,7 @@ from needlemap.errors import NeedlemapError
 from needlemap.files import folder_name, is_regular, make_folder, plain_name, read_regular, write_whole
 from needlemap.records.folder import RUN_FILE, RunFolder, write_json
 from needlemap.secrets import hidden, key_names
-from needlemap.settings.settings import Settings, marked
+from needlemap.settings import Settings, marked
 from needlemap.version import __version__
 
 NAME = "suite.json"

@@ -14,9 +14,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from needlemap.scorers import FIRST_RULE, rule_of
+from needlemap.settings import marked, with_role
 from needlemap.settings.grid import MOST_TRIALS
 from needlemap.settings.registry import current_name, find
-from needlemap.settings.settings import marked, with_role
 from needlemap.settings.units import MOST, MOST_TOKENS
 from needlemap.version import SCHEMA
 

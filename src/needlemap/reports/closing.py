@@ -32,8 +32,8 @@ from needlemap.records.record import (
 )
 from needlemap.records.run_file import one_haystack, outdated, ruled
 from needlemap.reports.labels import interval_label, score_label
+from needlemap.settings import LEAST_FRAMING
 from needlemap.settings.prices import summed
-from needlemap.settings.settings import LEAST_FRAMING
 from needlemap.settings.units import duration_label
 from needlemap.text import printable
 
@@ -130,7 +130,7 @@ def _rate(rate: Rate) -> str:
 
 
 def placeless_lines(about: Mapping[str, Any], records: Iterable[Record]) -> list[str]:
-    """One line where all prompts of a set stand at depth 0, as `trials/published.py` does it."""
+    """One line where all prompts of a set stand at depth 0, as `trials/build.py` does it."""
     if about["settings"].get("task") != "published" or {record.depth for record in records} != {0.0}:
         return []
     return ["depth is unknown: the set does not tell where answers stand, so all its prompts are at depth 0"]

@@ -31,7 +31,7 @@ from needlemap.reports.closing import Tally
 from needlemap.reports.terminal import broken, terminal_map
 from needlemap.settings.grid import percent
 from needlemap.text import printable, show
-from needlemap.trials.repeat import Trial
+from needlemap.trials import Trial
 
 if TYPE_CHECKING:
     from needlemap.reports.page.live import LivePage

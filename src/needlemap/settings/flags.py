@@ -16,8 +16,8 @@ from typer.core import TyperCommand
 
 from needlemap.errors import SettingsError
 from needlemap.files import read_yaml
+from needlemap.settings import Settings, known_of
 from needlemap.settings.older_names import TABLE
-from needlemap.settings.settings import Settings, known_of
 
 _LISTS = ("context_lengths", "document_depth_percents", "substr_validation_words")  # of several words
 

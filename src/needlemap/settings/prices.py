@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from needlemap.errors import SettingsError, did_you_mean
 
 if TYPE_CHECKING:
-    from needlemap.settings.settings import Settings
+    from needlemap.settings import Settings
 
 PARTS = ("input", "cached_input", "output")
 

@@ -18,9 +18,9 @@ from needlemap.files import read_regular, read_yaml
 from needlemap.haystacks.folder import source_of
 from needlemap.http.server import check_address
 from needlemap.secrets import check_key_names, refuse_keys
+from needlemap.settings import ITEM, OPTIONS, Settings, read_by, spelt_out
 from needlemap.settings.grid import make_grid
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, Implied, implied, translate
-from needlemap.settings.settings import ITEM, OPTIONS, Settings, read_by, spelt_out
 
 # What is hidden when nobody says what: values drawn afresh for each repeat, so that no model knows them.
 _CITIES = [

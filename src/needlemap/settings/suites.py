@@ -16,8 +16,8 @@ import yaml
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import folder_name, plain_name, read_regular, read_yaml
+from needlemap.settings import ITEM, Settings, marked, settings_of, with_role
 from needlemap.settings.reading import COMMAND, Unheeded, configure_in_part, models_named, older_rules
-from needlemap.settings.settings import ITEM, Settings, marked, settings_of, with_role
 
 MARK = "suite:"
 DEFAULT = "demo"

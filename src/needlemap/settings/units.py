@@ -1,6 +1,6 @@
 """Numbers as people write them, and what a setting is made of: its group, role in the key, and marks.
 
-Tokens are written as 4k or 1M, durations as 90s, 30m, 1h30m. The settings themselves are in `settings.py`.
+Tokens are written as 4k or 1M, durations as 90s, 30m, 1h30m. The settings are in `settings/__init__.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Settings that nothing would read: refused where they are given, with what to type instead.
 
-Each rule is one reason, which a setting names beside its default (`read=` in `settings.py`). A setting is
-unread where what it asks for would not happen; where it happens anyway, as `--no-canary` with a model that
-gets no canary, it is left alone. Reads no documents and reaches no model.
+Each rule is one reason, which a setting names where it is defined (`read=`). A setting is unread where what
+it asks for would not happen; where it happens anyway, as `--no-canary` with a model that gets no canary, it
+is left alone. Reads no documents and reaches no model.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models.base import Model
+from needlemap.settings import Settings, known_of, marked
 from needlemap.settings.registry import find, installed, option_names
-from needlemap.settings.settings import Settings, known_of, marked
 from needlemap.tasks import Background, make_task
 
 _ANSWERED = marked("sampled")  # void where answers are weighed, not asked for

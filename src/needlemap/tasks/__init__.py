@@ -14,9 +14,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from needlemap.errors import SettingsError
+from needlemap.settings import Settings, settings_of
 from needlemap.settings.grid import Cell
 from needlemap.settings.registry import Checked, find_kind, option_names
-from needlemap.settings.settings import Settings, settings_of
 
 if TYPE_CHECKING:
     from needlemap.haystacks import Source

@@ -1,23 +1,37 @@
-"""From settings to trials: every prompt of a run, built but not asked. Same settings, same bytes."""
+"""From settings to trials: every prompt of a run, built but not asked. Same settings, same bytes.
+
+Prompts that exist already, those of a set or of another run, are asked as they are: nothing is hidden, moved
+or cut to make them fit. One of a set stands at the asked length that is nearest to its own, by ratio, and at
+the depth nearest to that of its answer; where the set does not tell depths, all stand at depth 0.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from math import log, log2, sqrt
 from typing import Any
 
+import numpy as np
+
 from needlemap.errors import SettingsError
+from needlemap.models.base import MARK, Traits
+from needlemap.prompts import TEXT, Message, Prompt
+from needlemap.prompts.feeding import Feed, Feeder
 from needlemap.prompts.templates import Remembering
-from needlemap.settings.grid import Grid
-from needlemap.settings.settings import Settings, lender_of
-from needlemap.tasks import Task
+from needlemap.settings import Settings, lender_of
+from needlemap.settings.grid import Cell, Grid
+from needlemap.tasks import Task, Whole
 from needlemap.tasks.single import WORDING
+from needlemap.text.tokens import Span, TokenText
+from needlemap.trials import Trial, ask_twice, share_prompts
 from needlemap.trials.leaks import given_away, refuse_given_away, refuse_unheard
-from needlemap.trials.published import lent_prompts, place_wholes
-from needlemap.trials.repeat import TASKS_OWN, Ground, Repeat, Trial, ask_twice, scored_words, share_prompts
+from needlemap.trials.repeat import TASKS_OWN, Ground, Repeat, scored_words
 from needlemap.trials.resolve import Resolved, resolve
 
 _LONGER = {"hf": "allow_beyond=true", "lmdeploy": "session_len={}"}  # options that take longer prompts
+_REACH = sqrt(2)  # times beyond the shortest and longest asked length that a prompt may be
+_MODES = ("exact", "single")
 _WORDLESS = ("judge", "levenshtein", "exact", "first", "logprob")  # scorers that read no key words
 
 
@@ -101,12 +115,31 @@ def _prepare_built(resolved: Resolved, each: Sequence[tuple[int, Grid]]) -> Expe
 
 
 def _prepare_ready(resolved: Resolved, task: Task) -> Experiment:
-    """The trials of prompts that exist already: each is a repeat of its own, by its number."""
-    wholes, given, keys = task.prompts(), resolved.settings.answer_prefix, resolved.keys
-    prefixes = [whole.item.answer_prefix if given == TASKS_OWN else given for whole in wholes]
-    found = place_wholes(resolved, wholes, prefixes)
-    trials = [Trial.of(keys, each.cell, each.number, each.whole.item, each.prompt) for each in found.placed]
-    return Experiment.of(resolved, trials, found.notes, grid=found.grid, haystacks=(task.source(),))
+    """The trials of prompts that exist already: each is a repeat of its own, by its number in the file.
+
+    Raises SettingsError for settings that they would not heed, and when none is near an asked length.
+    """
+    settings, keys, wholes = resolved.settings, resolved.keys, task.prompts()
+    _refuse_mode(settings)
+    given, known = settings.answer_prefix, Remembering(resolved.tokenizer)
+    feeder = resolved.feeder or resolved.reader
+    prompts = [
+        whole_prompt(
+            whole, resolved.traits, known, whole.item.answer_prefix if given == TASKS_OWN else given, feeder
+        )
+        for whole in wholes
+    ]
+    depths_told = all(whole.depth is not None for whole in wholes)
+    trials = []
+    for number, (whole, prompt) in enumerate(zip(wholes, prompts, strict=True)):
+        length = near_length(prompt.tokens + settings.reserve, resolved.grid.lengths)
+        if length is not None:
+            depth = _nearest(whole.depth or 0.0, resolved.grid.depths) if depths_told else 0.0
+            trials.append(Trial.of(keys, Cell(length, depth), number, whole.item, prompt))
+    if not trials:
+        raise _far(sorted(prompt.tokens + settings.reserve for prompt in prompts))
+    notes = _set_notes(len(wholes) - len(trials), depths_told)
+    return Experiment.of(resolved, trials, notes, grid=_grid(trials), haystacks=(task.source(),))
 
 
 def _prepare_lent(resolved: Resolved, lent: Experiment) -> Experiment:
@@ -174,3 +207,109 @@ def beyond(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
     if not fitting:
         raise SettingsError(said)
     return (said,)
+
+
+def near_length(tokens: int, lengths: Sequence[int]) -> int | None:
+    """The asked length nearest to a number of tokens, by ratio; None half an octave beyond both ends.
+
+    >>> near_length(4000, [4096, 8192]), near_length(6000, [4096, 8192]), near_length(20_000, [4096, 8192])
+    (4096, 8192, None)
+    """
+    if not min(lengths) / _REACH <= tokens <= max(lengths) * _REACH:
+        return None
+    return min(lengths, key=lambda length: abs(log(tokens / length)))
+
+
+def _far(sizes: Sequence[int]) -> SettingsError:
+    """What to say when no prompt, of these many tokens, is near an asked length."""
+    count = 1 + round(log2(sizes[-1] / sizes[0]))
+    lengths = f"{sizes[0]}:{sizes[-1]}:{count}:log" if count > 1 else str(sizes[-1])
+    return SettingsError(
+        f"No prompt of the set is near an asked length: they have {sizes[0]:,} to {sizes[-1]:,} tokens, "
+        f"answers included. Type: --lengths {lengths}"
+    )
+
+
+def whole_prompt(
+    whole: Whole, traits: Traits, known: Remembering, prefix: str = "", feeder: Feeder | None = None
+) -> Prompt:
+    """A prompt as it is asked. Raises SettingsError for a conversation and a model that takes one text."""
+    rows = list(whole.messages)
+    if not traits.chat:
+        if len(rows) > 1:
+            raise SettingsError(
+                "The set's prompts are conversations, and the model takes one text. Use a chat model."
+            )
+        rows = [(TEXT, rows[0][1] + prefix)]
+    elif prefix:
+        rows.append(("assistant", prefix))
+    question = whole.item.question
+    if traits.render is not None and not feeder:
+        role, text = rows[-1]
+        head, tail = traits.render([*rows[:-1], (role, text + MARK)])
+        messages: tuple[Message, ...] = (Message(TEXT, (*_parted(head, question), tail.span())),)
+    else:
+        texts = [(role, known.index(text.encode())) for role, text in rows]
+        messages = tuple(Message(role, _parted(text, question)) for role, text in texts)
+    sizes = [sum(map(len, message.spans)) for message in messages]
+    longest = sizes.index(max(sizes))
+    made = Prompt(messages, context=(longest, 0, 1), tokens=sum(sizes))
+    made = replace(made, question=question, answer_prefix=prefix)
+    return feeder.seen(made) if feeder else made
+
+
+def lent_prompts(resolved: Resolved, prompts: Iterable[Prompt], *, ready: bool) -> Iterator[Prompt]:
+    """Another run's prompts, the same bytes, with the ids that the settings' model is fed.
+
+    ready: whether each is a text of its own. Raises SettingsError for messages and a model that takes one
+    text.
+    """
+    feeder, feed, haystack = resolved.feeder, None, None
+    for lent in prompts:
+        prompt = replace(lent, fed=(), ids_sha256="")
+        if prompt.chat and not resolved.traits.chat:
+            raise SettingsError(
+                f"These prompts are chat messages, and '{resolved.settings.model}' takes one text. Use a "
+                f"chat model, or the prompts of a run whose model takes one text."
+            )
+        longest = max(prompt.context_spans, key=len, default=prompt.spans[0]).text
+        if feeder is not None and not ready and longest is not haystack:
+            haystack, feed = longest, Feed(feeder, longest)
+        yield feed.fed(prompt) if feed else feeder.seen(prompt) if feeder else prompt
+
+
+def _parted(text: TokenText, question: str) -> tuple[Span, ...]:
+    """A text as two spans, of which the second begins with the question; one where it holds none.
+
+    So a reader of the context, as the baselines are, does not find the question there.
+    """
+    at = text.data.rfind(question.encode()) if question else -1
+    cut = int(np.searchsorted(text.offsets, at, side="right")) - 1
+    return (text.span(0, cut), text.span(cut)) if at > 0 and cut > 0 else (text.span(),)
+
+
+def _refuse_mode(settings: Settings) -> None:
+    if settings.mode not in _MODES:
+        raise SettingsError(
+            f"Task '{settings.task}' asks prompts as they are, and mode '{settings.mode}' would change them. "
+            f"Give --mode exact or single."
+        )
+
+
+def _nearest(depth: float, depths: Sequence[float]) -> float:
+    return min(depths, key=lambda each: abs(each - depth))
+
+
+def _grid(trials: Sequence[Trial]) -> Grid:
+    """The lengths and depths that occur."""
+    lengths, depths = ({getattr(trial.cell, axis) for trial in trials} for axis in ("length_tokens", "depth"))
+    return Grid(tuple(sorted(lengths)), tuple(sorted(depths)))
+
+
+def _set_notes(left_out: int, depths_told: bool) -> tuple[str, ...]:
+    notes = []
+    if left_out:
+        notes.append(f"{left_out:,} prompts are near no asked length and are left out")
+    if not depths_told:
+        notes.append("the set does not tell where answers stand: all its prompts are shown at depth 0")
+    return tuple(notes)

@@ -3,87 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from needlemap.haystacks import Haystack
 from needlemap.plan.cover import in_bin, places
+from needlemap.prompts import Prompt
 from needlemap.prompts.feeding import Feed
 from needlemap.prompts.placement import Frame, PromptBuilder
-from needlemap.prompts.prompt import Prompt
 from needlemap.prompts.templates import Remembering, make_frame
 from needlemap.scorers import Scorer
+from needlemap.settings import Settings
 from needlemap.settings.grid import Cell
-from needlemap.settings.settings import Settings
 from needlemap.tasks import Background, Draw, Item, holds_nothing
-from needlemap.trials.keys import Keys
+from needlemap.trials import Trial
 from needlemap.trials.leaks import Held, collided, collisions, hidden_words
 from needlemap.trials.resolve import Resolved, make_builder
 
 TASKS_OWN = "{task}"  # as setting answer_prefix: the beginning that the task has for its answers
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One prompt to ask, for one cell and repeat or several that come to it. key: its identity; asked: that
-    of its answer, however it is scored. cell, repeat: the first that it stands for; also: the others.
-    collisions: texts that the haystack already held before the needle was hidden. haystack_repeated: whether
-    documents come more than once in it. second: whether it is asked a second time. shared_tokens: what the
-    prompt has in common with the one before it in its lane; None where the run's mode shares nothing."""
-
-    key: str
-    asked: str
-    cell: Cell
-    repeat: int
-    item: Item
-    prompt: Prompt
-    collisions: tuple[str, ...]
-    haystack_repeated: bool
-    also: tuple[tuple[int, Cell], ...] = ()
-    second: bool = False
-    shared_tokens: int | None = None
-
-    @classmethod
-    def of(
-        cls,
-        keys: Keys,
-        cell: Cell,
-        repeat: int,
-        item: Item,
-        prompt: Prompt,
-        collisions: tuple[str, ...] = (),
-        haystack_repeated: bool = False,
-    ) -> Trial:
-        """A trial with its key."""
-        asked = keys.asked(prompt, cell.length_tokens, repeat)
-        key = keys.key(asked, item.reference)
-        return cls(key, asked, cell, repeat, item, prompt, collisions, haystack_repeated)
-
-    @property
-    def places(self) -> tuple[tuple[int, Cell], ...]:
-        """All repeats and cells that it stands for."""
-        return (self.repeat, self.cell), *self.also
-
-    def once_more(self, keys: Keys) -> Trial:
-        """The same prompt, asked a second time."""
-        asked = keys.asked(self.prompt, self.cell.length_tokens, self.repeat, second=True)
-        return replace(self, asked=asked, key=keys.key(asked, self.item.reference), second=True)
-
-
-def share_prompts(trials: Iterable[Trial]) -> list[Trial]:
-    """One trial for all cells and repeats that come to the same prompt, in the place of the first."""
-    groups: dict[str, list[Trial]] = {}
-    for trial in trials:
-        groups.setdefault(trial.key, []).append(trial)
-    return [
-        replace(first, also=tuple((each.repeat, each.cell) for each in others)) if others else first
-        for first, *others in groups.values()
-    ]
-
-
-def ask_twice(trials: Sequence[Trial], count: int, keys: Keys) -> list[Trial]:
-    """So many of the trials for a second time, chosen by their hashes: more of them hold the fewer."""
-    return [trial.once_more(keys) for trial in sorted(trials, key=lambda trial: trial.asked)[:count]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,20 +12,20 @@ from needlemap.models.base import MARK, Traits, find_backend
 from needlemap.models.chat import Chat
 from needlemap.models.decoding import stop_strings
 from needlemap.models.model_files import TOKENIZER, ModelFiles
+from needlemap.prompts import TEXT
 from needlemap.prompts.feeding import Feeder
 from needlemap.prompts.older_placement import OlderBuilder
 from needlemap.prompts.placement import PromptBuilder
-from needlemap.prompts.prompt import TEXT
 from needlemap.prompts.templates import Template, load_template
 from needlemap.scorers import Scorer
 from needlemap.scorers.python import find_scorer
+from needlemap.settings import Settings, lender_of
 from needlemap.settings.grid import Grid, check_size, make_grid
 from needlemap.settings.registry import find, find_kind, installed
-from needlemap.settings.settings import Settings, lender_of
 from needlemap.tasks import Background, Task, make_task
 from needlemap.text.tokens import Tokenizer
 from needlemap.tokenizers.catalogue import BUNDLED, load
-from needlemap.trials.keys import Keys, settings_hash
+from needlemap.trials import Keys, settings_hash
 
 _SUFFIX = {"english": "en", "chinese": "zh"}
 # Request fields by which a server makes other tokens of the same messages.

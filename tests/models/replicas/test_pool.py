@@ -22,7 +22,7 @@ from needlemap.models.replicas.cluster import BorrowedCluster, OwnCluster
 from needlemap.models.replicas.pool import Replicas
 from needlemap.models.replicas.processes import Processes
 from needlemap.models.replicas.replica import Recipe, packed, unpacked
-from needlemap.prompts.prompt import Message, Prompt
+from needlemap.prompts import Message, Prompt
 from needlemap.tokenizers.catalogue import load
 from needlemap.version import __version__
 

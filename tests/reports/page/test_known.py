@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from needlemap.reports.page.payload import fact_rows, setting_rows, value_text
-from needlemap.settings.settings import Settings
+from needlemap.settings import Settings
 
 
 def test_settings_are_texts_that_say_where_they_differ_from_the_default():

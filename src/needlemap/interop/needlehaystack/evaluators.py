@@ -26,7 +26,7 @@ from needlemap.interop.needlehaystack.parameters import KEYS, Parameters
 from needlemap.interop.needlehaystack.session import RETRIES, Cell, Row, Session, called, run_to_end, said
 from needlemap.models.base import Answer, Decoding, Model, find_backend
 from needlemap.models.judge import Judge
-from needlemap.prompts.prompt import Prompt
+from needlemap.prompts import Prompt
 from needlemap.prompts.templates import load_template
 from needlemap.scorers import Scorer
 from needlemap.scorers.words import Substring

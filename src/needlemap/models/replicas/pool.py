@@ -19,7 +19,7 @@ from needlemap.errors import Failure, NeedlemapError, Unmeasured
 from needlemap.models.base import LANE, Answer, Decoding, Model, Traits, find_backend
 from needlemap.models.replicas.cluster import Cluster
 from needlemap.models.replicas.replica import Recipe, Report, ask, let_go, load, packed, report
-from needlemap.prompts.prompt import Prompt
+from needlemap.prompts import Prompt
 from needlemap.text.tokens import TokenText
 
 if TYPE_CHECKING:

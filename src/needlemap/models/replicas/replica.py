@@ -27,7 +27,7 @@ from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.files import read_regular
 from needlemap.http.faults import raised_by
 from needlemap.models.base import Answer, Decoding, Model, find_backend
-from needlemap.prompts.prompt import Prompt
+from needlemap.prompts import Prompt
 from needlemap.text import show
 from needlemap.text.tokens import TokenText
 from needlemap.version import __version__

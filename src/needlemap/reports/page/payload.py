@@ -32,7 +32,7 @@ from needlemap.reports.seek import seek_text
 from needlemap.reports.style import CHANGES, DARK_CHANGES, PALETTE, PALETTES, palette_colours
 from needlemap.reports.summary import summary_lines
 from needlemap.secrets import hidden
-from needlemap.settings.settings import ITEM, Settings
+from needlemap.settings import ITEM, Settings
 from needlemap.version import __version__
 
 FORMAT = 2
