@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from needlemap.version import __version__
+from needlemap import __version__
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])

@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from needlemap import SCHEMA
+from needlemap.records import Run
 from needlemap.records.record import Record
-from needlemap.records.run_file import Run
 from needlemap.settings import Settings
-from needlemap.version import SCHEMA
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

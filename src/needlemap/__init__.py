@@ -11,13 +11,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from needlemap.version import __version__
-
 if TYPE_CHECKING:
     from needlemap.api import arun, compare, curves, load, make_plan, run
     from needlemap.reports.compared import Compared
     from needlemap.reports.runs import Run
 
+__version__ = "0.1.0"
+SCHEMA = 2  # of records; 1: keys held the cell and seeded the sampling, and each equal prompt was asked
 __all__ = [
     "Compared",
     "Run",

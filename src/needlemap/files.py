@@ -23,12 +23,12 @@ MOST_BYTES = 64 << 20  # of a file that is read whole
 MOST_LINE = 256 << 20  # of one line, a record's: an answer of 64 MB fits, however it is written
 _SHOWN = 100  # characters of what is wrong in YAML
 _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
-_MARKS = ("run.json", "suite.json")  # what makes a folder a run's
+RUN_FILE, SUITE_FILE = "run.json", "suite.json"  # either makes a folder a run's
 
 
 def is_run_folder(folder: Path) -> bool:
     """Whether a folder holds a run, of one family or several."""
-    return any(is_regular(folder / mark) for mark in _MARKS)
+    return any(is_regular(folder / mark) for mark in (RUN_FILE, SUITE_FILE))
 
 
 def is_regular(file: Path) -> bool:
@@ -125,7 +125,7 @@ def refuse_link(target: Path) -> None:
     """Raises NeedlemapError where a report would be written through a link inside a run's folder."""
     linked: Path | None = None
     for path in (target, *target.parents):
-        if linked is not None and any((path / name).exists() for name in _MARKS):
+        if linked is not None and any((path / name).exists() for name in (RUN_FILE, SUITE_FILE)):
             raise _link(linked)
         linked = path if path.is_symlink() or _has_other_names(path) else linked
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from needlemap.records.run_file import contrast, phrase, prompt_contrast
+from needlemap.records import contrast, phrase, prompt_contrast
 
 ABOUT: dict[str, Any] = {
     "settings": {"model": "a", "needle": "", "seed": 0, "concurrency": 4},

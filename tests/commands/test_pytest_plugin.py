@@ -19,7 +19,7 @@ PLUGIN = "needlemap.commands.pytest_plugin"
 ROOT = Path(__file__).parents[2]
 WIRE = ROOT / "tests" / "servers" / "wire.py"
 GRID = ("--lengths", "500,900", "--depths", "0,50,100", "--repeats", "16", "--quiet")
-LIGHT = {"needlemap", "needlemap.version", "needlemap.commands", PLUGIN}
+LIGHT = {"needlemap", "needlemap.commands", PLUGIN}
 
 
 class Claims:

@@ -14,9 +14,9 @@ import pytest
 from needlemap import files
 from needlemap.errors import NeedlemapError
 from needlemap.records import folder as store
+from needlemap.records import what_is_wrong
 from needlemap.records.folder import RunFolder, Writer, write_json
 from needlemap.records.record import Record
-from needlemap.records.run_file import what_is_wrong
 
 
 def record(key: str, **changed) -> Record:

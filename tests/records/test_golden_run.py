@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from needlemap.records import golden
+from needlemap.records import loaded
 
 GRID = ("--lengths", "500,900", "--depths", "0,50,100", "--repeats", "2", "--quiet")
 
@@ -60,7 +60,7 @@ def test_its_prompts_are_built_again_and_checked_by_their_hashes(runs: Any) -> N
     shown = runs("replay", "golden/a", "--length", "900", "--depth", "50", "--trust-run")
     assert "the same bytes as recorded" in shown.stderr
     moved = Path(shutil.copytree(runs.folder / "golden" / "a", runs.folder / "moved"))
-    file = moved / golden.RECORDS_FILE
+    file = moved / loaded.GOLDEN_RECORDS
     text = file.read_text()
     file.write_text(text.replace('"prompt":{"sha256":"', '"prompt":{"sha256":"0'))
     refused = runs(*asked[:2], "moved", *asked[3:], "--trust-run", "-o", "c", code=2).stderr
@@ -85,7 +85,7 @@ def test_a_trial_takes_less_than_a_kilobyte_and_says_nothing_of_where_it_was_ask
 
 
 def test_what_is_too_large_is_refused_with_what_has_room(runs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(golden, "MOST_BYTES", 5_000)
+    monkeypatch.setattr(loaded, "MOST_GOLDEN", 5_000)
     refused = runs("report", "a", "--format", "golden", "-o", "golden/large", code=2).stderr
     assert "and at most 5,000 belong into a repository: of its 12 trials about " in refused
     assert not (runs.folder / "golden" / "large").exists()

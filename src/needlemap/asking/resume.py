@@ -19,24 +19,20 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from needlemap import SCHEMA
 from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.files import RUN_FILE
 from needlemap.maps.cube import place_of
+from needlemap.records import About, how_to_score, is_ruled_otherwise, ruled
 from needlemap.records.families import check_origin
-from needlemap.records.folder import CLOSED_BOOK, RUN_FILE, RunFolder, records_files, scorer_of
+from needlemap.records.folder import CLOSED_BOOK, RunFolder, records_files, scorer_of
 from needlemap.records.record import Record
-from needlemap.records.run_file import (
-    About,
-    how_to_score,
-    is_ruled_otherwise,
-    ruled,
-)
 from needlemap.scorers import Scorer, rule_of
 from needlemap.settings import Lender, Settings, settings_of, with_role
 from needlemap.settings.grid import make_grid, percent
 from needlemap.settings.reading import DEFAULT_ITEMS, checked
 from needlemap.settings.suites import Chosen
 from needlemap.trials import FREE, SCORING, place
-from needlemap.version import SCHEMA
 
 if TYPE_CHECKING:
     from needlemap.trials import Trial

@@ -17,6 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from needlemap import SCHEMA, __version__
 from needlemap.asking.budget import Budget, Reserved
 from needlemap.asking.canary import ask, send, unasked
 from needlemap.asking.resume import (
@@ -47,7 +48,6 @@ from needlemap.settings.prices import Prices
 from needlemap.trials import run_hash
 from needlemap.trials.build import Experiment, prepare
 from needlemap.trials.resolve import model_options
-from needlemap.version import SCHEMA, __version__
 
 if TYPE_CHECKING:
     from needlemap.trials import Trial

@@ -14,9 +14,9 @@ from needlemap.asking.resume import scorer_about
 from needlemap.errors import SettingsError
 from needlemap.maps.cube import Place, by_place, latest_records, place_of, prompts_of
 from needlemap.maps.sequential import Found, Gate, interleaved, pair_at, scored_places
+from needlemap.records import phrase, ruled
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
-from needlemap.records.run_file import phrase, ruled
 from needlemap.settings.grid import percent
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment

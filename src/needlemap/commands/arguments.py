@@ -11,9 +11,9 @@ from typing import Annotated, Literal, get_args, get_origin
 
 import typer
 
+from needlemap import __version__
 from needlemap.settings import Settings
 from needlemap.text import show
-from needlemap.version import __version__
 
 Complete = Callable[[str], list[str]]
 _PRICED = ("openai", "anthropic")

@@ -24,11 +24,11 @@ from needlemap.commands.replicas import HERE, ReplicaFlags
 from needlemap.commands.run import MAP, Showing, Terminal, show_result, show_usage
 from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.files import make_folder, read_regular, read_yaml, write_whole
+from needlemap.files import RUN_FILE, make_folder, read_regular, read_yaml, write_whole
 from needlemap.maps.map import Map
 from needlemap.models.base import Model
 from needlemap.records.families import begin_families, fresh_folder
-from needlemap.records.folder import RUN_FILE, RunFolder, records_files
+from needlemap.records.folder import RunFolder, records_files
 from needlemap.records.loaded import load_map
 from needlemap.reports.labels import score_label
 from needlemap.settings import Settings

@@ -23,9 +23,7 @@ from needlemap.maps.effective import RULES, parse_rules
 from needlemap.records.ab import FILE as AB_FILE
 from needlemap.records.families import Families, families_of
 from needlemap.records.folder import RunFolder
-from needlemap.records.golden import FORMAT as GOLDEN
-from needlemap.records.golden import freeze
-from needlemap.records.loaded import Loaded, load_map, load_run
+from needlemap.records.loaded import GOLDEN, Loaded, freeze, load_map, load_run
 from needlemap.reports.arms import arms_report
 from needlemap.reports.closing import cache_lines, ended_lines
 from needlemap.reports.figures.canvas import FIGURES, KINDS
@@ -145,7 +143,7 @@ def _freeze(runs: Sequence[Path], out: Path | None) -> None:
         raise SettingsError(
             "--format golden is of one run, into a folder: needlemap report RUN -o golden/NAME."
         )
-    size = freeze(runs[0], out)
+    size = freeze(families_of(runs[0]), out)
     show(f"{out}: {size:,} bytes", file=sys.stderr)
 
 

@@ -25,10 +25,10 @@ from needlemap.commands.run import show_result
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured, did_you_mean
 from needlemap.files import write_report
 from needlemap.models.decoding import parted
+from needlemap.records import how_to_score, ruled
 from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.record import Record
-from needlemap.records.run_file import how_to_score, ruled
 from needlemap.reports.closing import judge_lines
 from needlemap.scorers import Score, Scorer, rule_of
 from needlemap.scorers.python import find_scorer

@@ -19,10 +19,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+from needlemap import __version__
 from needlemap.errors import SettingsError, Unmeasured
 from needlemap.http import faults
 from needlemap.secrets import Secrets, hidden, scrub
-from needlemap.version import __version__
 
 if TYPE_CHECKING:
     from httpx import Client, Response

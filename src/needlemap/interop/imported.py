@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from needlemap import SCHEMA, __version__
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import open_inside
 from needlemap.interop.row import SCORERS, Row, Scale, context_title, native_mean, scale_of, share
@@ -27,7 +28,6 @@ from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import Loaded, called, load_run
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
 from needlemap.reports.paired import Both, labelled, load_both
-from needlemap.version import SCHEMA, __version__
 
 MODE = "imported"
 UNKNOWN = "unknown"

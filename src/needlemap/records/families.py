@@ -24,16 +24,24 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from needlemap import __version__
 from needlemap.errors import NeedlemapError
-from needlemap.files import folder_name, is_regular, make_folder, plain_name, read_regular, write_whole
-from needlemap.records.folder import RUN_FILE, RunFolder, write_json
+from needlemap.files import (
+    RUN_FILE,
+    SUITE_FILE,
+    folder_name,
+    is_regular,
+    make_folder,
+    plain_name,
+    read_regular,
+    write_whole,
+)
+from needlemap.records import SIGNED
+from needlemap.records.folder import RunFolder, write_json
 from needlemap.secrets import hidden, key_names
 from needlemap.settings import Settings, marked
-from needlemap.version import __version__
 
-NAME = "suite.json"
-SCHEMA = 1
-SIGNED = "signed"  # the name under which a file holds its signature
+SUITE_SCHEMA = 1
 TRUST = "--trust-run"
 _KEY_BYTES = 32
 _PILOTS = "pilots/*"  # runs inside a run's folder, of run --difficulty auto
@@ -43,7 +51,7 @@ _HOME_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 class SuiteFile(BaseModel):
     """suite.json. families: names of their folders, in their order."""
 
-    schema_version: int = SCHEMA
+    schema_version: int = SUITE_SCHEMA
     suite: str
     families: list[str]
     needlemap: str = ""
@@ -89,18 +97,18 @@ def families_of(path: str | Path) -> Families:
     """The families of a run's folder, by its suite.json; one where there is none. Raises NeedlemapError when
     that is not one of ours."""
     path = Path(path)
-    if not is_regular(path / NAME):
+    if not is_regular(path / SUITE_FILE):
         return Families(path)
     try:
-        file = SuiteFile.model_validate_json(read_regular(path / NAME))
+        file = SuiteFile.model_validate_json(read_regular(path / SUITE_FILE))
     except ValidationError as error:
-        raise NeedlemapError(f"'{path / NAME}' is not a suite's: {error.errors()[0]['msg']}.") from None
-    if file.schema_version > SCHEMA:
+        raise NeedlemapError(f"'{path / SUITE_FILE}' is not a suite's: {error.errors()[0]['msg']}.") from None
+    if file.schema_version > SUITE_SCHEMA:
         raise NeedlemapError(
             f"Suite '{path}' was written by a newer needlemap. Run: pip install -U needlemap"
         )
     if not all(map(plain_name, file.families)):  # a stranger's may name any folder of this machine
-        raise NeedlemapError(f"'{path / NAME}' names families outside of its folder.")
+        raise NeedlemapError(f"'{path / SUITE_FILE}' names families outside of its folder.")
     return Families(path, file.suite, tuple(file.families))
 
 
@@ -122,7 +130,7 @@ def begin_families(path: Path, suite: str, names: tuple[str, ...]) -> Families:
         make_folder(path)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         file = SuiteFile(suite=suite, families=list(names), needlemap=__version__, created=now)
-        write_json(path / NAME, json.loads(file.model_dump_json()))
+        write_json(path / SUITE_FILE, json.loads(file.model_dump_json()))
     return wanted
 
 

@@ -25,9 +25,11 @@ from typing import IO, Any
 
 from pydantic import ValidationError
 
+from needlemap import SCHEMA
 from needlemap.errors import NeedlemapError
 from needlemap.files import (
     MOST_LINE,
+    RUN_FILE,
     is_regular,
     lines_of,
     make_folder,
@@ -36,9 +38,8 @@ from needlemap.files import (
     read_regular,
     write_whole,
 )
+from needlemap.records import is_ruled_otherwise, ruled, what_is_wrong
 from needlemap.records.record import Record
-from needlemap.records.run_file import is_ruled_otherwise, ruled, what_is_wrong
-from needlemap.version import SCHEMA
 
 LOCK = ".lock"
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
@@ -78,7 +79,6 @@ def is_held(folder: Path) -> bool:
     return False
 
 
-RUN_FILE = "run.json"
 RECORDS = "records-*.jsonl"
 CLOSED_BOOK = "closed-book.jsonl"
 _TIES = ("seed", "model", "task")

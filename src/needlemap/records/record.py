@@ -21,11 +21,11 @@ from pydantic import (
     model_validator,
 )
 
+from needlemap import SCHEMA
 from needlemap.models.base import Logprobs, logprobs_kept
 from needlemap.scorers import FIRST_RULE
 from needlemap.settings.prices import summed
 from needlemap.settings.units import MOST, MOST_TOKENS
-from needlemap.version import SCHEMA
 
 _DEEPEST = 40  # lists in lists that are kept of what a provider said
 

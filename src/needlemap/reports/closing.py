@@ -16,6 +16,7 @@ from typing import Any
 
 from needlemap.maps.clusters import rate_of
 from needlemap.maps.cube import AskedPrompt
+from needlemap.records import one_haystack, outdated, ruled
 from needlemap.records.folder import RunFolder, scorer_of
 from needlemap.records.loaded import kept, load_run
 from needlemap.records.record import (
@@ -30,7 +31,6 @@ from needlemap.records.record import (
     costs_of,
     outcome_counts,
 )
-from needlemap.records.run_file import one_haystack, outdated, ruled
 from needlemap.reports.labels import interval_label, score_label
 from needlemap.settings import LEAST_FRAMING
 from needlemap.settings.prices import summed

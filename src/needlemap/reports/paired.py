@@ -12,8 +12,8 @@ from needlemap.errors import NeedlemapError, SettingsError, VocabularyMissing
 from needlemap.maps.answers import Token, pair_answers
 from needlemap.maps.comparison import Comparison, compare_families
 from needlemap.maps.pairs import Pairs, pair_up
+from needlemap.records import contrast, how_to_score, one_haystack, outdated, phrase, prompt_contrast
 from needlemap.records.loaded import Loaded, called, load_run
-from needlemap.records.run_file import contrast, how_to_score, one_haystack, outdated, phrase, prompt_contrast
 from needlemap.settings.grid import percent
 from needlemap.tokenizers.catalogue import bundled_for, load
 

@@ -20,6 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from needlemap import __version__
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import is_regular, read_regular, write_report
 from needlemap.maps.columns import CELLS, RUN, TRIALS, Column, Value
@@ -29,7 +30,6 @@ from needlemap.records.record import Record
 from needlemap.reports.labels import told_apart
 from needlemap.settings.grid import Cell, percent
 from needlemap.text import FORMULA_STARTS, LINE_BREAKS
-from needlemap.version import __version__
 
 _DEPTHS = ("depth_percent", "realised_depth_percent")
 SUFFIXES = (".csv", ".parquet")

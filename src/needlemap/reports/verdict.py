@@ -25,7 +25,7 @@ from needlemap.maps.sequential import (
     of_haystacks,
     whole_haystacks,
 )
-from needlemap.records.run_file import one_haystack
+from needlemap.records import one_haystack
 from needlemap.reports.labels import p_label, score_label
 from needlemap.text import counted
 

@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 import pytest
 
+from needlemap import __version__
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
 from needlemap.models.base import LANE, Decoding
 from needlemap.models.replicas import cluster, replica
@@ -24,7 +25,6 @@ from needlemap.models.replicas.processes import Processes
 from needlemap.models.replicas.replica import Recipe, packed, unpacked
 from needlemap.prompts import Message, Prompt
 from needlemap.tokenizers.catalogue import load
-from needlemap.version import __version__
 
 pytest.importorskip("distributed", reason="needs distributed: pip install 'needlemap[cluster]'")
 # Dask leaves what it was connecting to a lost replica to the garbage collector.

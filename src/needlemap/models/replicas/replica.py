@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from needlemap import __version__
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.files import read_regular
 from needlemap.http.faults import raised_by
@@ -30,7 +31,6 @@ from needlemap.models.base import Answer, Decoding, Model, find_backend
 from needlemap.prompts import Prompt
 from needlemap.text import show
 from needlemap.text.tokens import TokenText
-from needlemap.version import __version__
 
 if TYPE_CHECKING:  # it takes a second to import
     from distributed import Worker

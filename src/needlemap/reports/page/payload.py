@@ -14,12 +14,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from needlemap import __version__
 from needlemap.maps.cube import Cube
 from needlemap.maps.effective import RULES, effective_length, parse_rule
 from needlemap.maps.map import Map
+from needlemap.records import outdated
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import Record, costs_of
-from needlemap.records.run_file import outdated
 from needlemap.reports.closing import balance_lines, cache_lines, outcome_lines, placeless_lines
 from needlemap.reports.figures.canvas import Drawing
 from needlemap.reports.figures.figure import draw, figure_of
@@ -33,7 +34,6 @@ from needlemap.reports.style import CHANGES, DARK_CHANGES, PALETTE, PALETTES, pa
 from needlemap.reports.summary import summary_lines
 from needlemap.secrets import hidden
 from needlemap.settings import ITEM, Settings
-from needlemap.version import __version__
 
 FORMAT = 2
 
