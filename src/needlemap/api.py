@@ -32,7 +32,7 @@ from needlemap.records.folder import RunFolder
 from needlemap.reports.closing import Tally
 from needlemap.reports.live import Lines, NotebookMap, ShowingFace, View, in_notebook, map_maker
 from needlemap.reports.runs import Run, draw_curves_of
-from needlemap.scorers.python import MARK, name_function
+from needlemap.scorers import MARK, name_function
 from needlemap.settings.suites import Chosen, choose_each
 from needlemap.text import show
 

@@ -6,9 +6,12 @@ Keys belong into the environment: a setting that holds one would be kept in run.
 
 from __future__ import annotations
 
+import logging
 import re
+import traceback
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -42,6 +45,8 @@ _KEY_NAMES = re.compile(
 _MAYBE_KEY = re.compile(r"(?i)(token|auth|cookie|credentials?|signature|sig|code|session|pat|jwt)$")
 _RANDOM = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w+/=.~:-]{16,}")  # what no word is
 _VARIABLE = re.compile(r"\w*_API_KEY")
+_HERE = str(PurePath(__file__).parent)  # frames of needlemap's own are not where a user's code raised
+_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]|[/\\]lib[/\\]python3")
 
 
 def scrub(text: str) -> str:
@@ -64,6 +69,19 @@ def hidden(text: str) -> str:
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)
     return text
+
+
+def raised_by(error: BaseException) -> str:
+    """An exception of somebody's own code in one line, with file and line; `--debug` shows all of it."""
+    logging.getLogger("needlemap").debug("", exc_info=error)
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if _HERE not in frame.filename and not frame.filename.startswith("<")
+    ]
+    own = [frame for frame in frames if not _INSTALLED.search(frame.filename)] or frames
+    where = f" ({PurePath(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+    return scrub(f"{type(error).__name__}: {error}".rstrip(": ")) + where
 
 
 def refuse_keys(settings: Settings) -> None:

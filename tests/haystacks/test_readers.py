@@ -13,7 +13,7 @@ import pytest
 from pypdf import PdfWriter
 
 from needlemap.errors import HaystackError
-from needlemap.haystacks import reader_process, readers
+from needlemap.haystacks import readers
 from needlemap.haystacks.readers import Process, Unreadable, converted
 
 PAGE = """<?xml version="1.0" encoding="latin1"?><!doctype html><html><head><title>T</title>
@@ -96,10 +96,10 @@ def test_what_takes_too_long_is_ended_and_the_next_one_is_read():
 def test_the_reader_has_its_time_memory_and_files_bounded(tmp_path):
     code = f"""
 import sys
-sys.path.insert(0, {str(Path(reader_process.__file__).parent)!r})
-import reader_process, resource
-reader_process.limit_memory()
-reader_process.limit_time()
+sys.path.insert(0, {str(Path(readers.__file__).parent)!r})
+import readers, resource
+readers.limit_memory()
+readers.limit_time()
 print(resource.getrlimit(resource.RLIMIT_CPU)[0])
 for what in (lambda: bytearray(2 << 30), lambda: open({str(tmp_path / "x")!r}, "w").write("x" * 9)):
     try:

@@ -6,7 +6,9 @@ import asyncio
 import json
 import os
 import re
+import threading
 import traceback
+from concurrent.futures import Future
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,6 @@ from needlemap.interop.needlehaystack import (
     OpenAIEvaluator,
     context,
 )
-from needlemap.interop.needlehaystack.session import Worker
 
 KEY = "sk-very-secret-0123456789"
 NEEDLE = "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day.\n"
@@ -168,13 +169,21 @@ def test_errors_come_out_of_a_running_event_loop(wire: Any) -> None:
         asyncio.run(_start(built(wire, haystack_dir="missing")))
 
 
-def test_an_interrupted_notebook_cell_stops_the_test_behind_it() -> None:
+def test_an_interrupted_notebook_cell_stops_the_test_behind_it(wire: Any) -> None:
     """A worker left alone would go on asking, and paying."""
-    worker = Worker(asyncio.sleep(60))
-    worker.start()
-    worker.stop()
-    assert not worker.is_alive()
-    assert isinstance(worker.raised, asyncio.CancelledError)
+    patch = pytest.MonkeyPatch()
+    patch.setattr(Future, "result", lambda *_: interrupt(patch))
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(_start(built(wire, Slow)))
+    assert Slow.stopped
+    assert "needlemap" not in [thread.name for thread in threading.enumerate()]
+
+
+def interrupt(patch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C reaches who waits for the test, a moment after its start; whoever waits then is left alone."""
+    patch.undo()
+    Slow.asked.wait(10)
+    raise KeyboardInterrupt
 
 
 def test_one_failure_ends_no_other_cell(wire: Any) -> None:
@@ -355,6 +364,21 @@ class Parrot(LLMNeedleHaystackTester):
 
     def evaluate_response(self, response: str) -> int:
         return 10 if response == "sandwich" else 1
+
+
+class Slow(LLMNeedleHaystackTester):
+    """A tester whose model takes a minute."""
+
+    asked, stopped = threading.Event(), False
+
+    async def get_response_from_model(self, prompt: Any) -> str:
+        Slow.asked.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            Slow.stopped = True
+            raise
+        return ""
 
 
 class Forked(LLMNeedleHaystackTester):

@@ -30,8 +30,7 @@ from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.record import Record
 from needlemap.reports.closing import judge_lines
-from needlemap.scorers import Score, Scorer, rule_of
-from needlemap.scorers.python import find_scorer
+from needlemap.scorers import Score, Scorer, find_scorer, rule_of
 from needlemap.settings import Settings
 from needlemap.settings.flags import parsed
 from needlemap.settings.grid import percent, setting

@@ -11,16 +11,13 @@ Rate limits are how many requests and tokens a server still takes, until when. O
 from __future__ import annotations
 
 import json
-import logging
 import math
 import os
 import re
-import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from pathlib import PurePath
 from socket import gaierror
 from time import time
 from typing import Any
@@ -32,8 +29,6 @@ from needlemap.secrets import scrub
 _READ = 10_000  # characters of a body that are looked at for words
 _OUTAGE = (502, 503, 504, 521, 522, 523, 529)  # nobody is there, or too busy: it may come back
 _COMPUTED = (408, 504, 524)  # given up by a gateway while the server behind it went on computing
-_HERE = str(PurePath(__file__).parent.parent)  # frames of needlemap's own are not where a user's code raised
-_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]|[/\\]lib[/\\]python3")
 
 # What servers say when a prompt does not fit. LMDeploy says nothing: see `openai.py`.
 TOO_LONG = re.compile(
@@ -102,19 +97,6 @@ def _failure(status: int, body: str) -> Failure:
     if status >= 500:
         return Failure.MEMORY if OUT_OF_MEMORY.search(body) else Failure.SERVER
     return {408: Failure.TIMED_OUT, 409: Failure.SERVER}.get(status, Failure.REJECTED)
-
-
-def raised_by(error: BaseException) -> str:
-    """An exception of somebody's own code in one line, with file and line; `--debug` shows all of it."""
-    logging.getLogger("needlemap").debug("", exc_info=error)
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if _HERE not in frame.filename and not frame.filename.startswith("<")
-    ]
-    own = [frame for frame in frames if not _INSTALLED.search(frame.filename)] or frames
-    where = f" ({PurePath(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
-    return scrub(f"{type(error).__name__}: {error}".rstrip(": ")) + where
 
 
 def unreadable(problem: str, body: str, *, transient: bool = False) -> Unmeasured:

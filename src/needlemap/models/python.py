@@ -12,7 +12,8 @@ from needlemap.errors import Failure, Unmeasured
 from needlemap.http import faults
 from needlemap.models.base import Answer, Decoding, Model, Traits
 from needlemap.prompts import Prompt
-from needlemap.scorers.python import call_beside, load_function, source_hash
+from needlemap.scorers import call_beside, load_function, source_hash
+from needlemap.secrets import raised_by
 
 
 class PythonModel(Model):
@@ -46,7 +47,7 @@ class PythonModel(Model):
             if isinstance(error, TimeoutError) and clock.expired():
                 raise faults.timed_out(decoding.timeout_s) from None
             failure = Failure.MEMORY if isinstance(error, MemoryError) else Failure.MODEL
-            raise Unmeasured(failure, f"{self.name}: {faults.raised_by(error)}") from error
+            raise Unmeasured(failure, f"{self.name}: {raised_by(error)}") from error
         return self._answer(said, perf_counter() - start)
 
     async def _call(self, asked: object) -> object:

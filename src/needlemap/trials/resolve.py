@@ -17,8 +17,7 @@ from needlemap.prompts.feeding import Feeder
 from needlemap.prompts.older_placement import OlderBuilder
 from needlemap.prompts.placement import PromptBuilder
 from needlemap.prompts.templates import Template, load_template
-from needlemap.scorers import Scorer
-from needlemap.scorers.python import find_scorer
+from needlemap.scorers import Scorer, find_scorer
 from needlemap.settings import Settings, lender_of
 from needlemap.settings.grid import Grid, check_size, make_grid
 from needlemap.settings.registry import find, find_kind, installed

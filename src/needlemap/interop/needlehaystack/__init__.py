@@ -5,14 +5,340 @@
 needles go behind a bare '.' token, 200 tokens are left free, `context` slices from the end for impossible
 lengths (the testers refuse them). What differs: file names are sorted and read as UTF-8, an empty folder is
 an error at once, special-token text is plain text.
+
+Keyword arguments, methods, prints, file names and JSON keys are the originals'. The messages around haystack
+and question, and the judge's, are needlemap's own words (`template`, or `generate_prompt`, takes others). For
+new work use `needlemap run`: these files do not say which question, prompt and scorer an answer belongs to.
 """
 
-from needlemap.interop.needlehaystack.contexts import context
-from needlemap.interop.needlehaystack.evaluators import (
-    AnthropicEvaluator,
-    LLMNeedleHaystackTester,
-    OpenAIEvaluator,
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from time import perf_counter
+from typing import Any, ClassVar
+from uuid import uuid4
+
+from needlemap.asking.retry import attempts
+from needlemap.asking.run import run_coroutine
+from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
+from needlemap.interop.needlehaystack.contexts import context, context_by
+from needlemap.interop.needlehaystack.parameters import (
+    KEYS,
+    RESULTS,
+    Cell,
+    Parameters,
+    Row,
+    context_file,
+    depths,
+    earlier,
+    lengths,
+    result_file,
+    stem,
+    write,
 )
-from needlemap.interop.needlehaystack.parameters import depths, lengths
+from needlemap.models.base import Answer, Decoding, Model, find_backend
+from needlemap.models.judge import Judge
+from needlemap.prompts import Prompt
+from needlemap.prompts.templates import load_template
+from needlemap.scorers import Scorer, call_beside
+from needlemap.scorers.words import Substring
+from needlemap.secrets import hidden, scrub
+from needlemap.tasks import Reference
+from needlemap.text import printable, show
 
 __all__ = ["AnthropicEvaluator", "LLMNeedleHaystackTester", "OpenAIEvaluator", "context", "depths", "lengths"]
+
+Messages = Sequence[dict[str, str]] | str
+RETRIES = 5
+
+
+class LLMNeedleHaystackTester(Parameters):
+    """A tester of one model, to derive one's own from. Override what differs, plain or async:
+
+    `generate_prompt` (or `get_prompt`), `get_response_from_model`, `evaluate_response`; `get_encoding` with
+    `get_decoding` (or `encode_text_to_tokens` with `decode_tokens`) to count by a vocabulary of one's own. An
+    own `__init__(self, **kwargs)` may set attributes before it calls this one: they are kept.
+    testing_results: the rows of all cells that have one, resumed ones included.
+    """
+
+    BACKEND: ClassVar[str] = ""
+
+    def __init__(self, **options: Any) -> None:
+        own = dict(vars(self))
+        given = {name: own[name] for name in ("model_name", *KEYS) if name in own} | options
+        super().__init__(**self.checked(given, type(self).__name__))
+        vars(self).update({name: value for name, value in own.items() if name not in given})
+        self.check()
+        self.testing_results: list[Row] = []
+        self._opened: tuple[Model | None, Scorer | None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._back_ends()  # what they lack is said now, not after the first cell
+
+    def generate_prompt(self, context: str) -> Any:
+        """What `get_response_from_model` is given. context: haystack with needle."""
+        return self.get_prompt(context)
+
+    def get_prompt(self, context: str) -> Any:
+        """The template's messages, each a mapping of role and content."""
+        values = {"\0haystack": context, "\0question": self.retrieval_question}
+        parts = load_template(self.template).parts
+        filled = [(part.role, "".join(values.get(piece, piece) for piece in part.pieces)) for part in parts]
+        return [{"role": role, "content": text} for role, text in filled]
+
+    async def get_response_from_model(self, prompt: Any) -> str:
+        """The model's answer to messages, or to one text. After a passing failure it is called again."""
+        return (await self._asked(prompt)).text
+
+    def evaluate_response(self, response: str) -> Any:
+        """The score: 1 to 10 by the judge, or 0 and 1 by words. In an async method it is to be awaited."""
+        if self._loop is None:
+            raise NeedlemapError("evaluate_response works while a test runs. Call start_test().")
+        work = self._judged(response)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return work
+
+    def print_start_test_summary(self) -> None:
+        """What is about to be tested."""
+        depths = [float(depth) for depth in self.depths]
+        show("\nStarting Needle In A Haystack Testing...")
+        show(f"- Model: {self.model_name}")
+        show(f"- Context Lengths: {len(self.lengths)}, Min: {min(self.lengths)}, Max: {max(self.lengths)}")
+        show(f"- Document Depths: {len(depths)}, Min: {min(depths):g}%, Max: {max(depths):g}%")
+        show(f"- Needle: {printable(self.needle.strip())}")
+
+    def start_test(self) -> None:
+        """Ask every cell that has no result yet; works inside a running event loop too, as in Jupyter.
+
+        Raises NeedlemapError at the end if cells could not be measured; started again, it asks only those.
+        """
+        found = self._found()
+        self.testing_results = list(found.values())
+        cells = [cell for cell in self.cells if cell not in found]
+        if self.print_ongoing_status:
+            self.print_start_test_summary()
+            counted = "own tokens" if self.own_tokens else f"tokens of {self.tokenizer_name}"
+            show(f"- {len(found)} cells done before, {len(cells)} to ask; {counted}\n", flush=True)
+        run_coroutine(self._test(cells))
+
+    def get_results(self) -> list[Row]:
+        """The results so far, as they are in the files."""
+        return self.testing_results
+
+    async def _test(self, cells: list[Cell]) -> None:
+        """Ask all cells, so many at a time; a failure ends no other."""
+        self._opened, self._loop = self._back_ends(), asyncio.get_running_loop()
+        gate, failures = asyncio.Semaphore(self.num_concurrent_requests), dict[Cell, Unmeasured]()
+        try:
+            await asyncio.gather(*(self._try(cell, gate, failures) for cell in cells))
+        finally:
+            model, scorer = self._opened
+            self._opened = self._loop = None
+            for opened in (model, scorer if isinstance(scorer, Judge) else None):
+                if opened is not None:
+                    await opened.close()
+        if failures:
+            first, reason = next(iter(failures.items()))
+            raise NeedlemapError(
+                f"{len(failures)} of {len(cells)} cells could not be measured. The first, "
+                f"{first[0]} tokens at {first[1]:g} %: {reason} Call start_test() again for what is missing."
+            ) from reason.__cause__
+
+    async def _try(self, cell: Cell, gate: asyncio.Semaphore, failures: dict[Cell, Unmeasured]) -> None:
+        """Measure a cell, and pause before another takes its place. After a refused key none is asked."""
+        async with gate:
+            if any(failure.failure is Failure.UNAUTHORISED for failure in failures.values()):
+                return
+            try:
+                await self._measure(cell)
+            except Unmeasured as failure:
+                failures[cell] = failure
+            await asyncio.sleep(self.seconds_to_sleep_between_completions or 0.0)
+
+    def _found(self) -> dict[Cell, Row]:
+        """Earlier results of these cells. Raises SettingsError if they belong to another needle."""
+        if not self.save_results:
+            return {}
+        before = earlier(self.model_name, self.results_version)
+        found = {cell: before[cell] for cell in self.cells if cell in before}
+        for cell, row in found.items():
+            if row["needle"] != self.needle:
+                raise SettingsError(
+                    f"'{RESULTS}' holds {cell[0]} tokens at {cell[1]:g} % with another needle. "
+                    "Move that folder away, or raise results_version."
+                )
+        return found
+
+    async def _measure(self, cell: Cell) -> None:
+        text = self._context(cell)
+        own = self._overridden("generate_prompt") or self._overridden("get_prompt")
+        prompt = await called(self.generate_prompt, text) if own else self.get_prompt(text)
+        (response, duration_s), _ = await attempts(lambda: self._response(prompt), RETRIES)
+        score, _ = await attempts(lambda: self._score(response), RETRIES)
+        self._keep(cell, text, response, score, duration_s)
+
+    def _context(self, cell: Cell) -> str:
+        length, depth = cell
+        buffer = self.final_context_length_buffer
+        if self.own_tokens:
+            return context_by(self.own_tokens, self.haystack_dir, length, depth, self.needle, buffer)
+        return context(self.haystack_dir, length, depth, self.needle, None, buffer, self.tokenizer_name)
+
+    async def _response(self, prompt: Any) -> tuple[str, float]:
+        """What the model said, and the seconds of the request alone."""
+        if not self._overridden("get_response_from_model"):
+            answer = await self._asked(prompt)
+            return answer.text, answer.latency_s
+        start = perf_counter()
+        response = await called(self.get_response_from_model, prompt)
+        if not isinstance(response, str):
+            kind = type(response).__name__
+            raise Unmeasured(
+                Failure.MODEL, f"get_response_from_model must return a text, it returned {kind}."
+            )
+        return response, perf_counter() - start
+
+    async def _asked(self, prompt: Messages) -> Answer:
+        model = self._opened[0] if self._opened else None
+        if model is None:
+            raise NeedlemapError("The model is asked while a test runs. Call start_test().")
+        said = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        asked = Prompt.plain((message["role"], message["content"]) for message in said)
+        return await model.answer(asked, Decoding(temperature=self.temperature))
+
+    async def _score(self, response: str) -> float:
+        if not self._overridden("evaluate_response"):
+            return await self._judged(response)
+        score = await called(self.evaluate_response, response)
+        if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
+            what = hidden(f"{score!r:.80}")
+            raise Unmeasured(Failure.SCORER, f"evaluate_response must return a number, it returned {what}.")
+        return score
+
+    async def _judged(self, response: str) -> int:
+        scorer = self._opened[1] if self._opened else None
+        assert scorer is not None
+        reference = Reference(self.needle.strip(), needle=self.needle, question=self.retrieval_question)
+        return int((await scorer.score(response, reference)).native)
+
+    def _keep(self, cell: Cell, text: str, response: str, score: float, duration_s: float) -> None:
+        length, depth = cell
+        name = stem(self.model_name, length, depth)
+        row: Row = {
+            "model": self.model_name,
+            "context_length": length,
+            "depth_percent": depth,
+            "version": self.results_version,
+            "needle": self.needle,
+            "model_response": response,
+            "score": score,
+            "test_duration_seconds": duration_s,
+            "test_timestamp_utc": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S%z"),
+        }
+        if self.save_contexts:
+            row["file_name"] = name
+            write(context_file(name), text)
+        if self.save_results:
+            write(result_file(name, self.results_version), json.dumps(row))
+        self.testing_results.append(row)
+        if self.print_ongoing_status:
+            show(summary(row), flush=True)
+
+    def _back_ends(self) -> tuple[Model | None, Scorer | None]:
+        """Model and scorer, those that the tester needs. Raises SettingsError if one cannot work (no key)."""
+        return self._model(), self._scorer()
+
+    def _model(self) -> Model | None:
+        if self._overridden("get_response_from_model") and not self.BACKEND:
+            return None
+        if not self.BACKEND:
+            raise SettingsError(
+                f"{type(self).__name__} does not say how its model is asked. Define "
+                "'async def get_response_from_model(self, prompt)', or derive from OpenAIEvaluator."
+            )
+        with lent(self._key(self.BACKEND)) as key:
+            return find_backend(self.BACKEND)(self.model_name, **_address(self.base_url), **key)
+
+    def _scorer(self) -> Scorer | None:
+        if not self.judged:
+            return Substring(words=tuple(self.substr_validation_words), anywhere=True)
+        backend = self.judge_model.partition("/")[0]
+        url = self.judge_base_url or (self.base_url if backend == self.BACKEND else None)
+        with lent(self._key(backend)) as key:
+            judge = Judge(model=self.judge_model, judge_options=_address(url) | key)
+            if not self._overridden("evaluate_response"):  # its key is read now: it is gone afterwards
+                judge.open()
+        return judge
+
+    def _overridden(self, name: str) -> bool:
+        return getattr(type(self), name) is not getattr(LLMNeedleHaystackTester, name)
+
+    def _key(self, backend: str) -> str | None:
+        return {"openai": self.openai_api_key, "anthropic": self.anthropic_api_key}.get(backend)
+
+
+class OpenAIEvaluator(LLMNeedleHaystackTester):
+    """Tests a model at OpenAI or at any server that speaks its format (base_url; so is the judge).
+
+    openai_api_key, default $OPENAI_API_KEY, is sent to the model's server and to the judge's.
+    """
+
+    BACKEND: ClassVar[str] = "openai"
+
+
+class AnthropicEvaluator(LLMNeedleHaystackTester):
+    """Tests a model of Anthropic; its tokenizers are not public, so lengths count gpt-4's tokens by default.
+
+    anthropic_api_key, default $ANTHROPIC_API_KEY. The judge is OpenAI's: openai_api_key, judge_base_url.
+    """
+
+    BACKEND: ClassVar[str] = "anthropic"
+
+
+def summary(row: Row) -> str:
+    """One test as the originals print it, the whole response included."""
+    return (
+        f"-- Test Summary --\n"
+        f"Duration: {row['test_duration_seconds']:.1f} seconds\n"
+        f"Context: {row['context_length']} tokens\n"
+        f"Depth: {row['depth_percent']:g}%\n"
+        f"Score: {row['score']}\n"
+        f"Response: {printable(row['model_response'])}\n"
+    )
+
+
+@contextmanager
+def lent(key: str | None) -> Iterator[dict[str, str]]:
+    """Options by which a back end reads a key when it is built: a variable that is gone afterwards."""
+    if not key:
+        yield {}
+        return
+    name = f"NEEDLEMAP_KEY_{uuid4().hex.upper()}"
+    os.environ[name] = key
+    try:
+        yield {"key_env": name}
+    finally:
+        del os.environ[name]
+
+
+def _address(url: str | None) -> dict[str, str]:
+    return {"base_url": url} if url else {}
+
+
+async def called(method: Callable[[Any], Any], argument: Any) -> Any:
+    """What a derived class's own method returns. Raises Unmeasured for whatever it raises, as its cause."""
+    try:
+        return await call_beside(method, argument)
+    except NeedlemapError:
+        raise
+    except Exception as error:
+        what = scrub(f"{method.__name__} raised {type(error).__name__}: {error}")
+        raise Unmeasured(Failure.MODEL, what) from error

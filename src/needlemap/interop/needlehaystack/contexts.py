@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.errors import HaystackError, SettingsError
+from needlemap.haystacks.folder import files_like
 from needlemap.text.tokens import Span, Tokenizer, TokenText
 from needlemap.tokenizers.catalogue import Keyed
 from needlemap.tokenizers.catalogue import load as load_tokenizer
@@ -180,10 +181,7 @@ def repeated(folder: str | Path, enough: Callable[[str], bool]) -> str:
 
 
 def _state(folder: Path) -> _State:
-    files = sorted(
-        (file for file in folder.glob("*.txt") if file.is_file() and not file.name.startswith(".")),
-        key=lambda file: file.name,
-    )
+    files = files_like(folder, "*.txt") if folder.is_dir() else []
     if not files:
         why = "holds no .txt file" if folder.is_dir() else "is no folder"
         raise HaystackError(f"Haystack '{folder.absolute()}' {why}. Give a folder of .txt files.")
