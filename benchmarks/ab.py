@@ -35,7 +35,7 @@ from needlemap.maps.arms import Trio, judge_arms, tripwire
 from needlemap.maps.cube import Array
 from needlemap.maps.difference import mcnemar
 from needlemap.maps.sequential import NO_WORSE_ALPHA, WORSE_ALPHA, log_bet, log_growth, of_haystacks
-from needlemap.models.base import Logprobs
+from needlemap.models import Logprobs
 from needlemap.records.ab import Arm
 from needlemap.settings.suites import choose_each
 from table import rounded, show

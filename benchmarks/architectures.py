@@ -30,10 +30,10 @@ from transformers import CONFIG_MAPPING
 from machine import machine
 from needlemap.errors import SettingsError
 from needlemap.models.hf import ALONE
+from needlemap.models.hf_cache import switch_of
 from needlemap.models.hf_check import settle
 from needlemap.models.hf_engine import HuggingFaceEngine
 from needlemap.models.hf_loading import refuse_encoders
-from needlemap.models.hf_positions import switch_of
 from needlemap.models.walk import Ids, Walk
 from needlemap.plan import ordered, partings, shared
 from needlemap.settings.reading import configure

@@ -25,8 +25,8 @@ from machine import machine
 from needlemap.asking.run import run_coroutine
 from needlemap.asking.runner import Watcher
 from needlemap.asking.session import Session, make_replicas
+from needlemap.models.replicas import Processes
 from needlemap.models.replicas.cluster import FOLDER, OwnCluster
-from needlemap.models.replicas.processes import Processes
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 from needlemap.settings.reading import configure

@@ -31,7 +31,7 @@ import httpx
 from essays import essays
 from machine import machine, run
 from needlemap.asking.session import Session, make_model
-from needlemap.models.base import Decoding
+from needlemap.models import Decoding
 from needlemap.models.openai import OpenAIModel
 from needlemap.reports.live import View
 from needlemap.settings import Settings

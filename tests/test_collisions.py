@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from needlemap.tokenizers.catalogue import load
+from needlemap.tokenizers import load
 from needlemap.trials.leaks import Held, collided, collisions
 
 TEXT = "The Red-Fox met 1234567 foxes.\nÜber 上海的实验室 it said: red-foxes, 12-34! un_der"

@@ -21,7 +21,7 @@ from needlemap.models.model_files import ModelFiles
 from needlemap.prompts.feeding import Feed, Feeder
 from needlemap.settings import Lender
 from needlemap.settings.reading import configure
-from needlemap.tokenizers.catalogue import load
+from needlemap.tokenizers import load
 from needlemap.trials.build import Experiment, prepare
 
 SPECIAL = ["<s>", "<|im_start|>", "<|im_end|>"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.models.base import MARK
+from needlemap.models import MARK
 from needlemap.prompts import TEXT
 from needlemap.prompts.placement import Frame
 from needlemap.prompts.templates import Template, load_template, make_frame, parse_template
-from needlemap.tokenizers.catalogue import load
+from needlemap.tokenizers import load
 
 TOKENIZER = load("cl100k_base")
 CHAT = {

@@ -40,13 +40,13 @@ def test_help_loads_no_provider_and_draws_nothing():
 
 
 @pytest.mark.parametrize(
-    "module", ["text.tokens", "prompts.placement", "trials.build", "settings.reading", "tokenizers.catalogue"]
+    "module", ["text.tokens", "prompts.placement", "trials.build", "settings.reading", "tokenizers"]
 )
 def test_building_prompts_needs_no_provider(module):
     assert loaded(f"import needlemap.{module}").isdisjoint((*PROVIDERS, *DRAWING))
 
 
 def test_a_vocabulary_is_loaded_only_when_it_is_named():
-    found = loaded("from needlemap.tokenizers.catalogue import load; load('gpt-4')")
+    found = loaded("from needlemap.tokenizers import load; load('gpt-4')")
     assert "quicktok" in found
     assert found.isdisjoint(("tokenizers", "sentencepiece", "huggingface_hub"))

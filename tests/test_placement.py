@@ -24,7 +24,7 @@ from needlemap.prompts.placement import Frame, PromptBuilder
 from needlemap.prompts.templates import load_template, make_frame
 from needlemap.tasks import Needle
 from needlemap.text.tokens import Tokenizer
-from needlemap.tokenizers.catalogue import load
+from needlemap.tokenizers import load
 
 BUNDLED = ("cl100k_base", "o200k_base", "llama3", "qwen3")
 TRAINED = ("byte-level.json", "metaspace.json", "unigram.model", "bpe.model")

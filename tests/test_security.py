@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from needlemap.http.server import check_address
-from needlemap.models.replicas.processes import Processes
+from needlemap.http import check_address
+from needlemap.models.replicas import Processes
 from needlemap.records.loaded import load_map
 from needlemap.reports.terminal import terminal_map
 from needlemap.secrets import refuse_keys

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from needlemap.maps.columns import CELLS, TRIALS, Column
-from needlemap.models.base import Logprobs
+from needlemap.models import Logprobs
 from needlemap.records.record import Record
 from needlemap.settings import Settings, known_of, marked
 from needlemap.settings.older_names import ELSEWHERE, TABLE

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import SettingsError
-from needlemap.models import judge
-from needlemap.models.base import Forced
+from needlemap.models import Forced, judge
 from needlemap.scorers import rule_of
 from needlemap.settings.registry import find
 from needlemap.tasks import Reference

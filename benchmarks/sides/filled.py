@@ -15,7 +15,7 @@ from needlemap.asking.recording import RecordMaker, surroundings
 from needlemap.asking.run import run_coroutine
 from needlemap.asking.session import about
 from needlemap.errors import Failure, Unmeasured
-from needlemap.models.base import Answer
+from needlemap.models import Answer
 from needlemap.plan import cut, ordered, promised
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.record import Record

@@ -18,7 +18,7 @@ from needlemap.prompts.placement import PromptBuilder
 from needlemap.prompts.templates import make_frame, parse_template
 from needlemap.settings.grid import make_grid
 from needlemap.tasks import Needle
-from needlemap.tokenizers.catalogue import Bundled
+from needlemap.tokenizers import Bundled
 
 RESERVE_TOKENS = 200
 NEEDLE = "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day.\n"

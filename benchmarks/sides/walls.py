@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from needlemap.models.base import Decoding
+from needlemap.models import Decoding
 from needlemap.models.hf import HuggingFaceModel
 from needlemap.models.walk import Ids
 from needlemap.plan import ordered, with_partings

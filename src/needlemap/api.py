@@ -26,7 +26,7 @@ from needlemap.asking.run import (
 from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session
 from needlemap.errors import NeedlemapError, SettingsError, in_python
-from needlemap.models.base import Model
+from needlemap.models import Model
 from needlemap.records.families import Families, check_origin, families_of, fresh_folder
 from needlemap.records.folder import RunFolder
 from needlemap.reports.closing import Tally

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from needlemap.errors import Failure, HaystackError, SettingsError, Unmeasured, VocabularyMissing
 from needlemap.haystacks import Document, Source
-from needlemap.models.base import Answer, Decoding, Forced, Logprobs, Model, Traits
+from needlemap.models import Answer, Decoding, Forced, Logprobs, Model, Traits
 from needlemap.prompts import Prompt
 from needlemap.scorers import Score, Scorer
 from needlemap.settings.grid import Cell

@@ -15,7 +15,7 @@ from needlemap.asking.budget import Budget
 from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.models.base import Answer, Decoding, Model
+from needlemap.models import Answer, Decoding, Model
 from needlemap.prompts import Prompt
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
 from needlemap.reports.closing import Tally

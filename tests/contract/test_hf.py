@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, processors
 
 from needlemap.asking.session import Session, make_model
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
-from needlemap.models.base import Answer, Decoding
+from needlemap.models import Answer, Decoding
 from needlemap.plan.summary import Walked, summarise
 from needlemap.prompts import Prompt
 from needlemap.records.loaded import load_map

@@ -15,9 +15,9 @@ from needlemap.models.walk import Ids, Walk
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
 
+from needlemap.models.hf_cache import configured_switch, switch_of  # noqa: E402
 from needlemap.models.hf_check import settle  # noqa: E402
 from needlemap.models.hf_engine import HuggingFaceEngine, Way  # noqa: E402
-from needlemap.models.hf_positions import configured_switch, switch_of  # noqa: E402
 
 SWITCH = 60  # tokens; prompts lie on both sides of it
 ANSWER = 6

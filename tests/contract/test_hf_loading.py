@@ -13,7 +13,7 @@ import pytest
 
 from needlemap.asking.session import make_model
 from needlemap.errors import SettingsError, VocabularyMissing
-from needlemap.models.base import Answer, Decoding
+from needlemap.models import Answer, Decoding
 from needlemap.settings.reading import configure
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare

@@ -24,7 +24,7 @@ from tokenizers import Tokenizer
 
 from needlemap.asking.session import Session, make_model
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.models.base import Answer, Decoding
+from needlemap.models import Answer, Decoding
 from needlemap.reports.live import View
 from needlemap.settings.reading import configure
 from needlemap.settings.registry import checked

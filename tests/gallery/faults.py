@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from needlemap.models import demo
-from needlemap.models.base import Decoding
+from needlemap.models import Decoding, demo
 from needlemap.models.demo import DATA, Array, DemoModel, NumpyEngine, load_engine
 from needlemap.models.walk import Ids, Walk, Walked
 

@@ -14,7 +14,7 @@ import pytest
 from needlemap.errors import HaystackError
 from needlemap.haystacks import Document, Haystack, Source, assemble
 from needlemap.haystacks.generated import Generated
-from needlemap.tokenizers.catalogue import load
+from needlemap.tokenizers import load
 
 TOKENIZER = load("cl100k_base")
 NUMBERS = [f"Document {number} is short." for number in range(12)]
@@ -22,7 +22,7 @@ HASHES = """
 from hashlib import sha256
 from needlemap.haystacks import assemble
 from needlemap.haystacks.generated import Generated
-from needlemap.tokenizers.catalogue import load
+from needlemap.tokenizers import load
 for repeat in range(2):
     made = assemble(Generated(seed=4), load('cl100k_base'), 3000, order='shuffled', seed=4, repeat=repeat)
     print(sha256(made.text.data).hexdigest(), sha256(made.text.ids.tobytes()).hexdigest())

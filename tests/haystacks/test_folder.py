@@ -14,7 +14,7 @@ from needlemap.haystacks import assemble, folder, readers
 from needlemap.haystacks.folder import Folder, JsonLines, TextFiles
 from needlemap.haystacks.readers import read_bytes
 from needlemap.settings.reading import configure
-from needlemap.tokenizers.catalogue import load
+from needlemap.tokenizers import load
 
 
 def write(folder: Path, **texts: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 from needlemap.errors import HaystackError, SettingsError
 from needlemap.interop.needlehaystack import context, depths, lengths
 from needlemap.interop.needlehaystack.contexts import fill
-from needlemap.tokenizers.catalogue import load as load_tokenizer
+from needlemap.tokenizers import load as load_tokenizer
 
 NEEDLE = "\nA needle in a sentence.\n"
 

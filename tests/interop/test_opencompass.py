@@ -19,7 +19,7 @@ from needlemap.errors import HaystackError, SettingsError
 from needlemap.interop.opencompass import depth_percents, load, script_depth_percents
 from needlemap.interop.opencompass.prompts import chain, orders, read
 from needlemap.settings.grid import make_grid
-from needlemap.tokenizers.catalogue import load as load_tokenizer
+from needlemap.tokenizers import load as load_tokenizer
 
 MARKERS = {"Chinese": "请按照", "English": "Please answer in the format"}
 PLAIN = {"prompt": "<{context}> {question}"}

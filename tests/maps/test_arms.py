@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from needlemap.maps.arms import Trio, Tripwire, judge_arms, moved, strict, trios, tripwire, worst_of
-from needlemap.models.base import Logprobs
+from needlemap.models import Logprobs
 from needlemap.records.record import Record
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
+from needlemap.models import Answer, Decoding
 from needlemap.models.anthropic import AnthropicModel, blocks, read
-from needlemap.models.base import Answer, Decoding
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.text.tokens import TokenText
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from needlemap.errors import SettingsError, Unmeasured
-from needlemap.models.base import Answer, Decoding
+from needlemap.models import Answer, Decoding
 from needlemap.models.baseline import ENDS, K1, B, Baseline, Sentences, best, last, rank, terms
 from needlemap.prompts import Message, Prompt
 from needlemap.text.tokens import TokenText

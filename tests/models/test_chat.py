@@ -12,7 +12,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from needlemap.errors import SettingsError, VocabularyMissing
-from needlemap.models.base import MARK
+from needlemap.models import MARK
 from needlemap.models.chat import Chat
 from needlemap.models.model_files import ModelFiles
 from needlemap.prompts import TEXT

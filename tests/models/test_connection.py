@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.http.server import LARGEST_BYTES, check_address
+from needlemap.http import LARGEST_BYTES, check_address
+from needlemap.models import Answer, Decoding
 from needlemap.models.anthropic import AnthropicModel
-from needlemap.models.base import Answer, Decoding
 from needlemap.models.openai import OpenAIModel
 from needlemap.prompts import Prompt
 

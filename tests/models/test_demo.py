@@ -16,7 +16,7 @@ import pytest
 import tokenizers
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.models.base import Answer, Decoding
+from needlemap.models import Answer, Decoding
 from needlemap.models.demo import CHUNK, DATA, DemoModel, NumpyEngine, Weights, load_engine, stop_tokens
 from needlemap.models.walk import Walk, Walked, shared_prefix
 from needlemap.plan import ordered

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from needlemap.models.base import Decoding
+from needlemap.models import Decoding
 from needlemap.models.openai import Escaper, OpenAIModel, spoken
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.text.tokens import TokenText
-from needlemap.tokenizers.catalogue import load
+from needlemap.tokenizers import load
 
 LONG = 'He said "no\\yes".\n\tWhere\x00?\x1f\x7f 在上海，“怎么办”？\r\n🙂 e\u0301 \u2028'
 

@@ -18,14 +18,14 @@ import pytest
 import tokenizers
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.models.base import LOWEST_NATS, MOST_ROWS, Answer, Decoding, Logprobs, logprobs_kept
+from needlemap.models import LOWEST_NATS, MOST_ROWS, Answer, Decoding, Logprobs, logprobs_kept
 from needlemap.models.demo import DATA, DemoModel, load_engine
 from needlemap.models.likelihood import rows_of
 from needlemap.models.openai import OpenAIModel, read
 from needlemap.models.walk import logprobs
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.records.record import Record
-from needlemap.tokenizers.catalogue import load
+from needlemap.tokenizers import load
 
 GIVEN = "The locker code is 4711."
 QUESTION = "The locker code for the red bag is 4711. The sky is blue.\n\nWhat is the locker code?\n"

@@ -8,7 +8,7 @@ from math import exp, log
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.models.base import Forced
+from needlemap.models import Forced
 from needlemap.models.judge import LEAST_NATS, Logprob
 from needlemap.settings.reading import configure
 from needlemap.tasks import Reference

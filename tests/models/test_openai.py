@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.models.base import Answer, Decoding
+from needlemap.models import Answer, Decoding
 from needlemap.models.openai import OpenAIModel, read, spoken
 from needlemap.prompts import TEXT, Prompt
 

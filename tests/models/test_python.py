@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.models.base import Answer, Decoding
+from needlemap.models import Answer, Decoding
 from needlemap.models.python import PythonModel
 from needlemap.prompts import TEXT, Prompt
 
@@ -18,7 +18,7 @@ CHAT = Prompt.plain([("system", "Be brief."), ("user", "Who?")])
 PLAIN = Prompt.plain([(TEXT, "Who?")])
 MODULE = """
 import asyncio, threading
-from needlemap.models.base import Answer
+from needlemap.models import Answer
 from needlemap.errors import Failure, Unmeasured
 
 def last(messages): return messages[-1]["content"].upper()

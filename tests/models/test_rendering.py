@@ -17,8 +17,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.models import rendering
-from needlemap.models.base import MARK
+from needlemap.models import MARK, rendering
 from needlemap.models.chat import Chat
 from needlemap.models.model_files import ModelFiles
 from needlemap.models.rendering import Renderer, Unbounded

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from needlemap.models.base import Answer, Decoding
+from needlemap.models import Answer, Decoding
 from needlemap.models.decoding import opens, parted, told_apart
 
 THOUGHT = "Let me see. The question asks for a code; the text holds one."
@@ -114,7 +114,7 @@ def test_a_field_that_the_user_named_is_kept(needlemap, wire):
 
 def test_a_long_thought_is_kept_with_its_beginning_and_its_end(needlemap):
     (needlemap.folder / "mine.py").write_text(
-        "from needlemap.models.base import Answer\n"
+        "from needlemap.models import Answer\n"
         "def f(messages):\n    return Answer('42', thinking='a' * 30_000 + 'z')\n"
     )
     flags = ("--model", "python/mine:f", "--lengths", "1k", "--depths", "0", "-o", "r")

@@ -10,7 +10,7 @@ import asyncio
 
 import pytest
 
-from needlemap.models.base import Decoding
+from needlemap.models import Decoding
 from needlemap.models.openai import OpenAIModel
 from needlemap.prompts import TEXT, Prompt
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from needlemap.models.replicas.processes import Phase
+from needlemap.models.replicas import Phase
 from needlemap.models.replicas.slurm import accounted, job_states
 
 GRID = ("--lengths", "300:500:5", "--depths", "0:100:8")  # 40 trials

@@ -26,7 +26,7 @@ from needlemap.plan import reused, walk_order
 from needlemap.settings.reading import configure
 from needlemap.tasks.facts import world
 from needlemap.tasks.latent import knowledge
-from needlemap.tokenizers.catalogue import load
+from needlemap.tokenizers import load
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment, prepare
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from needlemap.models.base import Traits
+from needlemap.models import Traits
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure, preset_files
 from needlemap.settings.registry import find, installed

@@ -19,7 +19,7 @@ from needlemap.errors import SettingsError
 from needlemap.haystacks.generated import Generated
 from needlemap.plan import ordered, shared
 from needlemap.settings.reading import configure
-from needlemap.tokenizers.catalogue import load
+from needlemap.tokenizers import load
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment, prepare
 

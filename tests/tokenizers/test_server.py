@@ -245,7 +245,7 @@ def test_a_server_that_is_down_is_said_to_be():
 
 
 def test_the_setting_server_needs_an_address():
-    from needlemap.models.base import Traits
+    from needlemap.models import Traits
     from needlemap.trials.resolve import load_tokenizer
 
     with pytest.raises(SettingsError, match="give --base-url"):
@@ -253,7 +253,7 @@ def test_the_setting_server_needs_an_address():
 
 
 def test_auto_asks_the_server_only_where_no_vocabulary_is_known(serve, vocabulary):
-    from needlemap.models.base import Traits
+    from needlemap.models import Traits
     from needlemap.trials.resolve import load_tokenizer
 
     address, seen = serve(like_llama(vocabulary))

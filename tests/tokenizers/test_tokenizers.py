@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from needlemap.text.tokens import Tokenizer
-from needlemap.tokenizers.catalogue import load
+from needlemap.tokenizers import load
 
 BUNDLED = ("cl100k_base", "o200k_base", "o200k_harmony", "llama3", "qwen3")
 TRAINED = ("byte-level.json", "metaspace.json", "unigram.model", "bpe.model")

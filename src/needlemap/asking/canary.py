@@ -23,7 +23,7 @@ from needlemap.asking.resume import to_be_scored
 from needlemap.asking.runner import Runner, Watcher
 from needlemap.errors import Failure
 from needlemap.files import open_inside
-from needlemap.models.base import Model
+from needlemap.models import Model
 from needlemap.plan import make_lanes
 from needlemap.plan.cover import ALONE
 from needlemap.prompts import TEXT, Message, Prompt

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import Unmeasured
-from needlemap.models.base import Answer
+from needlemap.models import Answer
 from needlemap.prompts import Prompt
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord, UnreadRecord
 from needlemap.scorers import Score, Scorer, rule_of

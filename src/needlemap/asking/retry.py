@@ -17,7 +17,7 @@ from unicodedata import normalize
 
 from needlemap.asking.pacer import LONGEST_WAIT_S, Pacer, Ticket
 from needlemap.errors import Failure, Unmeasured
-from needlemap.models.base import Answer
+from needlemap.models import Answer
 from needlemap.scorers import Score, Scorer
 from needlemap.settings.prices import summed
 from needlemap.tasks import Reference

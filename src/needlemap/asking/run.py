@@ -24,7 +24,7 @@ from needlemap.asking.runner import Outcome, Watcher
 from needlemap.asking.session import Session, check_judge, check_price, make_model, open_session
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.maps.cube import prompts_of
-from needlemap.models.base import Model, find_backend
+from needlemap.models import Model, find_backend
 from needlemap.records.families import Families, begin_families
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import closed_book_records

@@ -20,7 +20,7 @@ from needlemap.asking.pacer import LONGEST_WAIT_S, Pacer
 from needlemap.asking.recording import NONE_UNREAD, RecordMaker, answer_of, scored_anew, whole_answer
 from needlemap.asking.retry import Scoring, attempts
 from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
-from needlemap.models.base import LANE, Answer, Decoding, Model
+from needlemap.models import LANE, Answer, Decoding, Model
 from needlemap.plan import LaneQueue, Lanes
 from needlemap.records.record import Record, UnreadRecord
 from needlemap.scorers import Score, Scorer

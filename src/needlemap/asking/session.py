@@ -33,7 +33,7 @@ from needlemap.asking.runner import Outcome, Runner, Watcher, raised
 from needlemap.asking.seek import Seeker
 from needlemap.asking.until import Until
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.models.base import Model, find_backend
+from needlemap.models import Model, find_backend
 from needlemap.models.replicas.cluster import Cluster
 from needlemap.models.replicas.pool import Replicas
 from needlemap.models.replicas.replica import Recipe

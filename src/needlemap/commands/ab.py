@@ -20,7 +20,7 @@ from needlemap.commands.termination import Ending, say_interrupted, say_stopped,
 from needlemap.errors import SettingsError
 from needlemap.files import make_folder
 from needlemap.maps.arms import Judged, Trio
-from needlemap.models.started import PORT, served_model, started
+from needlemap.models.servers import PORT, served_model, started
 from needlemap.records.ab import AGAIN, Arm
 from needlemap.reports.arms import CELL_HEAD, FAMILY_HEAD, ArmsReport, Row
 from needlemap.reports.junit import OF_CODE, Case, write_junit

@@ -15,7 +15,7 @@ from needlemap.asking.resume import is_replaced, is_unanswered
 from needlemap.asking.run import Asking
 from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session
-from needlemap.models.base import Model
+from needlemap.models import Model
 from needlemap.plan import by_length
 from needlemap.plan.reckoned import notes_on
 from needlemap.plan.summary import judged_usd

@@ -91,7 +91,7 @@ def completion_of(name: str) -> Complete | None:
 
 
 def _tokenizers(incomplete: str) -> list[str]:
-    from needlemap.tokenizers.catalogue import BUNDLED
+    from needlemap.tokenizers import BUNDLED
 
     return _begun(incomplete, ["auto", "server", *BUNDLED])
 

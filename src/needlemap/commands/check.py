@@ -17,7 +17,7 @@ from needlemap.asking.check import ANY, Asked, Asking, Check, built, spent
 from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session
 from needlemap.commands.termination import say_interrupted, say_stopped, terminable
-from needlemap.models.base import Model
+from needlemap.models import Model
 from needlemap.models.servers import context_told
 from needlemap.plan import shared_tokens, walk_order
 from needlemap.probes.base import UNITS, Finding

@@ -26,7 +26,7 @@ from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import RUN_FILE, make_folder, read_regular, read_yaml, write_whole
 from needlemap.maps.map import Map
-from needlemap.models.base import Model
+from needlemap.models import Model
 from needlemap.records.families import begin_families, fresh_folder
 from needlemap.records.folder import RunFolder, records_files
 from needlemap.records.loaded import load_map

@@ -32,7 +32,7 @@ from needlemap.settings.reading import preset_about, preset_files
 from needlemap.settings.registry import installed
 from needlemap.settings.suites import MARK, Chosen, load_suite, suite_files
 from needlemap.text import counted, dollars, short, show, show_data
-from needlemap.tokenizers.catalogue import BUNDLED
+from needlemap.tokenizers import BUNDLED
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 

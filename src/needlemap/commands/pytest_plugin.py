@@ -45,7 +45,7 @@ class _Started:
 
     def url(self, command: str, base_url: str | None) -> str:
         """Where a command serves; it is started once."""
-        from needlemap.models.started import started
+        from needlemap.models.servers import started
 
         known = command, base_url
         if known not in self._urls:
@@ -166,7 +166,7 @@ class NeedleServer:
 
     def _flags(self) -> dict[str, Any]:
         """Model and address as settings; a command is started. Fails the test where nobody is named."""
-        from needlemap.models.started import served_model
+        from needlemap.models.servers import served_model
 
         model, base_url, command = (self._asked[name] for name in ("model", "base_url", "command"))
         if command is not None:

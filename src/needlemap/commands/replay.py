@@ -15,7 +15,7 @@ from needlemap.asking.runner import decoding_of
 from needlemap.asking.session import make_model
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_regular
-from needlemap.models.base import Answer
+from needlemap.models import Answer
 from needlemap.records.ab import FILE as AB_FILE
 from needlemap.records.ab import worst_of_ab
 from needlemap.records.families import check_origin, is_ours

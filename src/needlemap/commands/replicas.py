@@ -14,7 +14,7 @@ from needlemap.errors import SettingsError
 from needlemap.settings import Settings
 
 if TYPE_CHECKING:  # what asks is loaded when it asks
-    from needlemap.models.base import Model
+    from needlemap.models import Model
     from needlemap.models.replicas.cluster import Cluster, OwnCluster
 
 MOST = 32  # jobs at a time, where nobody says
@@ -95,8 +95,8 @@ class ReplicaFlags:
         return self._own(run)
 
     def _own(self, run: Path) -> OwnCluster:
+        from needlemap.models.replicas import Jobs, Processes
         from needlemap.models.replicas.cluster import FOLDER, OwnCluster
-        from needlemap.models.replicas.processes import Jobs, Processes
         from needlemap.models.replicas.slurm import Slurm
 
         folder = run / FOLDER

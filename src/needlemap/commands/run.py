@@ -40,7 +40,7 @@ from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_run_folder
 from needlemap.maps.seek import sought_in
-from needlemap.models.base import Model
+from needlemap.models import Model
 from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import load_run

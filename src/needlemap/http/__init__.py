@@ -1,1 +1,312 @@
-"""The one door to servers: bounded, following nothing, hiding keys."""
+"""Servers: their base URLs, keys and headers; one request and its reply, read within bounds.
+
+For code that waits and code that does not. Redirects are not followed, a body is read by pieces up to
+`LARGEST_BYTES` unpacked, and what was sent in secret is hidden in whatever comes back before anybody sees
+it. Nothing is asked again here. Replies are read as plain JSON, so that every provider's own fields
+survive. Secrets come from the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from needlemap import __version__
+from needlemap.errors import SettingsError, Unmeasured
+from needlemap.http import faults
+from needlemap.secrets import Secrets, hidden, scrub
+
+if TYPE_CHECKING:
+    from httpx import Client, Response
+
+
+NO_KEY = "none"  # local servers want none: nothing is sent
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~\w-]+", re.ASCII)
+CONNECT_S = 20.0  # for a connection, at most: an address that nobody answers at is not waited for
+LARGEST_BYTES = 64 * 2**20  # of a reply's body, unpacked
+_REFUSAL_BYTES = 2**20  # of a refusal's body; what is behind is not read
+_MOST_PARTS = 5_000_000  # of a reply's JSON: each becomes an object in memory
+_PACKED = ("", "identity", "gzip", "deflate")  # one layer of what unpacks by at most 1,032 times
+_PLAIN = ("anthropic-version", "anthropic-beta", "user-agent", "accept", "content-type")  # no secrets
+_Client = TypeVar("_Client")
+
+
+def base_url_of(given: str | None, variable: str, home: str) -> str:
+    """Where to ask: what was given, else the environment's, else the provider's own address.
+
+    Raises SettingsError for what is no address, and for one that holds a key.
+    """
+    url = given or os.environ.get(variable) or home
+    check_address(url, variable.replace("BASE_URL", "API_KEY"))
+    return url.rstrip("/")
+
+
+def check_address(url: str, variable: str = "OPENAI_API_KEY") -> None:
+    """Raises SettingsError for what is no address, and for one that holds a key: run.json and error messages
+    would keep it."""
+    shown = hidden(url)
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        host = parts.hostname or ""
+        host.encode("idna")
+        if host.rpartition(".")[2].isdigit():
+            ip_address(host)
+    except ValueError:
+        sound = False
+    if not sound:
+        raise SettingsError(f"'{shown}' is no base URL. Type one such as http://127.0.0.1:8000/v1.")
+    if shown != url:
+        raise SettingsError(
+            f"The base URL {shown} holds a key, which run.json would keep. Take it out, and "
+            f"type: export {variable}=YOUR-KEY"
+        )
+
+
+def key_of(variable: str, base_url: str, host: str, *, required: bool = False) -> str:
+    """The key in the environment; a placeholder for a server elsewhere than at the provider's own host."""
+    key = from_environment(variable)
+    if key:
+        return key
+    if required or at_home(base_url, host):
+        raise SettingsError(f"No key for {urlsplit(base_url).hostname}. Type: export {variable}=YOUR-KEY")
+    return NO_KEY
+
+
+def from_environment(variable: str) -> str:
+    """A key, or what else goes into a header; '' for none. Raises SettingsError for what no header holds."""
+    value = os.environ.get(variable, "").strip()
+    if not value.isascii() or not value.isprintable():
+        raise SettingsError(f"The key in {variable} holds a character no key has. Copy it again.")
+    return value
+
+
+def custom_headers(variable: str) -> dict[str, str]:
+    """Headers that the environment names, one a line, as the providers' own clients read them.
+
+    Raises SettingsError.
+    """
+    found = {}
+    for line in filter(str.strip, os.environ.get(variable, "").splitlines()):
+        name, colon, value = (part.strip() for part in line.partition(":"))
+        if not colon or not _HEADER.fullmatch(name) or not value.isascii() or not value.isprintable():
+            raise SettingsError(
+                f"{variable} holds a line that is no header. Write 'Name: value', one a line."
+            )
+        found[name.lower()] = value
+    return found
+
+
+def at_home(base_url: str, host: str) -> bool:
+    """Whether a base URL leads to the provider itself, or to one of its regions."""
+    where = urlsplit(base_url).hostname or ""
+    return where == host or where.endswith(f".{host}")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a server said, as it is. text: of a refusal, no more than its beginning."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+
+class _Door:
+    """What both ways to ask have: headers that go with each request, and what is made of a reply.
+
+    headers: beside our own, in secret. Raises SettingsError when no connection can be made at all, as with an
+    unusable proxy.
+    """
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._secrets = Secrets(value for name, value in headers.items() if name not in _PLAIN)
+        self._headers = {
+            "content-type": "application/json",
+            "accept": "application/json",
+            "accept-encoding": "gzip, deflate",
+            "user-agent": f"needlemap/{__version__}",
+            **headers,
+        }
+
+    def _opened(self, client: type[_Client], **options: Any) -> _Client:
+        try:
+            return client(headers=self._headers, follow_redirects=False, **options)  # type: ignore[call-arg]
+        except Exception as error:  # the environment's proxies and certificates
+            said = scrub(f"{type(error).__name__}: {error}")
+            raise SettingsError(
+                f"No connections can be made: {said}. Check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE."
+            ) from None
+
+    def hide(self, failure: Unmeasured) -> None:
+        """Take what was sent in secret out of a failure's words."""
+        failure.args = (self._secrets.hide(str(failure)),)
+
+    def hide_in(self, value: Any) -> Any:
+        """A JSON value without what was sent in secret."""
+        return self._secrets.hide_in(value)
+
+    def check(self, reply: Reply, server: str) -> None:
+        """Raises Unmeasured for a refusal."""
+        if not 200 <= reply.status < 300:
+            raise faults.from_status(
+                reply.status, self._secrets.hide(reply.text), reply.headers, server=server
+            )
+
+    def object_in(self, reply: Reply, server: str) -> dict[str, Any]:
+        """A reply's JSON object without secrets. Raises Unmeasured."""
+        text = reply.text
+        if text.count("[") + text.count("{") + text.count(",") > _MOST_PARTS:
+            raise faults.unreadable("The reply has too many parts", f"more than {_MOST_PARTS:,}")
+        try:
+            body = self._secrets.hide_in(json.loads(text))
+        except ValueError:
+            raise faults.unreadable(
+                "The reply is no JSON", self._secrets.hide(faults.message_of(text)), transient=True
+            ) from None
+        if not isinstance(body, dict):
+            raise faults.unreadable("The reply is no JSON object", self._secrets.hide(text))
+        error = body.get("error")
+        if error:  # gateways report an error of the server behind them with status 200
+            status = error.get("code") if isinstance(error, dict) else None
+            said = json.dumps(body, ensure_ascii=False)
+            if isinstance(status, int) and status >= 400:
+                raise faults.from_status(status, said, {}, server=server)
+            raise faults.unreadable("The reply is an error", faults.message_of(said))
+        return body
+
+
+class Door(_Door):
+    """Asks without waiting: many requests at a time."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        import httpx  # 0.1 s: only for those who ask
+
+        super().__init__(headers)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
+        self._client = self._opened(httpx.AsyncClient, limits=limits)
+
+    async def post(self, server: str, path: str, body: bytes, timeout_s: float) -> Reply:
+        """A reply. Raises Unmeasured, which says whether the request may be billed."""
+        import asyncio  # 0.04 s: not for those who only build prompts
+
+        with _faults(server, timeout_s):
+            async with (
+                asyncio.timeout(timeout_s),
+                self._client.stream(
+                    "POST", server + path, content=body, timeout=_limits(timeout_s)
+                ) as response,
+            ):
+                read = _Body(response, LARGEST_BYTES)
+                if response.is_redirect:  # what it holds is not read
+                    return read.reply()
+                async for piece in response.aiter_bytes():
+                    if not read.add(piece):
+                        break
+                return read.reply()
+
+    async def close(self) -> None:
+        """Release connections."""
+        await self._client.aclose()
+
+
+class WaitingDoor(_Door):
+    """Asks one after the other, and waits: for code that counts tokens between two lines."""
+
+    _client: Client | None = None
+
+    def post(self, server: str, path: str, body: bytes, timeout_s: float, most: int) -> Reply:
+        """A reply of at most so many bytes. Raises Unmeasured."""
+        return self._asked("POST", server, path, body, timeout_s, most)
+
+    def get(self, server: str, path: str, timeout_s: float, most: int) -> Reply:
+        """What a server tells of itself, in at most so many bytes. Raises Unmeasured."""
+        return self._asked("GET", server, path, b"", timeout_s, most)
+
+    def _asked(self, method: str, server: str, path: str, body: bytes, timeout_s: float, most: int) -> Reply:
+        import httpx  # 0.1 s: only for those who ask
+
+        self._client = self._client or self._opened(httpx.Client)
+        until_s = monotonic() + timeout_s
+        with (
+            _faults(server, timeout_s),
+            self._client.stream(method, server + path, content=body, timeout=_limits(timeout_s)) as response,
+        ):
+            read = _Body(response, most)
+            if response.is_redirect:
+                return read.reply()
+            for piece in response.iter_bytes():
+                if not read.add(piece):
+                    break
+                if monotonic() > until_s:
+                    raise TimeoutError
+            return read.reply()
+
+    def close(self) -> None:
+        """Release the connection; the next request opens another."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+class _Body:
+    """A body, by pieces, up to what is read of one. Raises Unmeasured for one that goes on."""
+
+    def __init__(self, response: Response, most: int) -> None:
+        self._response, self._data = response, bytearray()
+        self._most = most
+        packed = response.headers.get("content-encoding", "").strip().lower()
+        if packed not in _PACKED:
+            raise faults.unreadable("The reply is packed in a way that was not asked for", packed)
+
+    def add(self, piece: bytes) -> bool:
+        """Whether more is to be read."""
+        self._data += piece
+        if not self._response.is_success and len(self._data) > _REFUSAL_BYTES:
+            return False
+        if len(self._data) > self._most:
+            raise faults.unreadable("The reply is too large", f"more than {self._most // 2**20} MB")
+        return True
+
+    def reply(self) -> Reply:
+        """All of it as text: JSON is UTF-8, whatever a header says."""
+        text = self._data.decode("utf-8-sig", "replace")
+        return Reply(self._response.status_code, self._response.headers, text)
+
+
+def connect_s(timeout_s: float) -> float:
+    """How long a connection may take: less than the attempt, so that the two can be told apart."""
+    return min(0.9 * timeout_s, CONNECT_S)
+
+
+def _limits(timeout_s: float) -> Any:
+    import httpx
+
+    return httpx.Timeout(timeout_s, connect=connect_s(timeout_s))
+
+
+@contextmanager
+def _faults(server: str, timeout_s: float) -> Iterator[None]:
+    """Whatever a connection fails by, as Unmeasured."""
+    import httpx
+
+    try:
+        yield
+    except (httpx.ConnectTimeout, httpx.PoolTimeout):
+        raise faults.unanswered(server, connect_s(timeout_s)) from None
+    except (TimeoutError, httpx.TimeoutException):
+        raise faults.timed_out(timeout_s) from None
+    except (httpx.ConnectError, httpx.ProxyError, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+        raise faults.lost(error, server, sent=False) from None
+    except httpx.DecodingError as error:
+        raise faults.unreadable("The reply cannot be unpacked", str(error), transient=True) from None
+    except (httpx.HTTPError, OSError) as error:
+        raise faults.lost(error, server) from None

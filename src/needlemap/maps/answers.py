@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from needlemap.maps.cube import AskedPrompt, Place, by_place
 
 if TYPE_CHECKING:
-    from needlemap.models.base import Logprobs
+    from needlemap.models import Logprobs
     from needlemap.records.record import Record
 
 T = TypeVar("T", int, float)

@@ -22,7 +22,7 @@ from needlemap.maps.difference import CEILING, mcnemar
 from needlemap.maps.sequential import Gate, Haystacks, Word, of_haystacks
 
 if TYPE_CHECKING:
-    from needlemap.models.base import Way
+    from needlemap.models import Way
     from needlemap.records.record import Record
 
 RUNAWAY = ("length", "max_tokens")  # how an answer finishes that goes on and on

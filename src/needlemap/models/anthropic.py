@@ -12,9 +12,8 @@ from typing import Any
 from pydantic_core import to_json
 
 from needlemap.errors import Failure, Unmeasured
-from needlemap.http import faults
-from needlemap.http.server import NO_KEY, base_url_of, custom_headers, from_environment, key_of
-from needlemap.models.base import Answer, Decoding, Model, Traits
+from needlemap.http import NO_KEY, base_url_of, custom_headers, faults, from_environment, key_of
+from needlemap.models import Answer, Decoding, Model, Traits
 from needlemap.models.servers import Server, check_request, count, sent_tokens, texts_of
 from needlemap.prompts import TEXT, Message, Prompt
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
-from needlemap.models.base import Answer, Decoding, Model, Traits
+from needlemap.models import Answer, Decoding, Model, Traits
 from needlemap.prompts import Prompt
 from needlemap.text.tokens import Span
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer as Vocabulary
 
 from needlemap.errors import SettingsError
-from needlemap.models.base import MARK
+from needlemap.models import MARK
 from needlemap.models.model_files import ModelFiles
 from needlemap.models.rendering import RENDERER, Unbounded
 from needlemap.prompts import TEXT, Prompt

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from needlemap.errors import SettingsError
-from needlemap.models.base import Answer, Decoding, Logprobs, Way
+from needlemap.models import Answer, Decoding, Logprobs, Way
 from needlemap.prompts import Prompt
 
 if TYPE_CHECKING:

@@ -31,13 +31,13 @@ from threadpoolctl import ThreadpoolController
 
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
 from needlemap.http import faults
-from needlemap.models.base import MARK, Answer, Decoding, Forced, Model, Render, Traits
+from needlemap.models import MARK, Answer, Decoding, Forced, Model, Render, Traits
 from needlemap.models.decoding import spelt_out
 from needlemap.models.model_files import weights_fingerprint
 from needlemap.models.walk import Ids, Walk
 from needlemap.prompts import TEXT, Prompt
 from needlemap.text.tokens import Tokenizer, TokenText
-from needlemap.tokenizers.catalogue import load
+from needlemap.tokenizers import load
 
 Array = NDArray[np.float32]
 CHUNK = 128  # tokens computed at a time: what a prompt needs beside the cache does not grow with its length

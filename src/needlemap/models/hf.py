@@ -18,7 +18,7 @@ import numpy as np
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.http import faults
-from needlemap.models.base import Answer, Decoding, Forced, Model, Traits, touch
+from needlemap.models import Answer, Decoding, Forced, Model, Traits, touch
 from needlemap.models.chat import Chat
 from needlemap.models.decoding import (
     STOP_FIELDS,
@@ -29,10 +29,10 @@ from needlemap.models.decoding import (
     stop_strings,
     told_apart,
 )
+from needlemap.models.hf_cache import configured_switch
 from needlemap.models.hf_check import settle
 from needlemap.models.hf_engine import HuggingFaceEngine
 from needlemap.models.hf_loading import Loading, load_model, position_limit, stop_tokens
-from needlemap.models.hf_positions import configured_switch
 from needlemap.models.model_files import ModelFiles, weights_fingerprint
 from needlemap.models.walk import Ids, Logits, Walk, greedy
 from needlemap.prompts import Prompt

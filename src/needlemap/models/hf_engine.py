@@ -22,9 +22,9 @@ from needlemap.models.hf_cache import (
     is_croppable,
     is_sliding,
     roomy_cache,
+    switch_of,
     token_bytes,
 )
-from needlemap.models.hf_positions import switch_of
 from needlemap.models.walk import Ids, Logits
 
 _KEEPING = ("DynamicLayer", "DummyLayer", "DynamicSlidingWindowLayer")  # the last one where it is made to

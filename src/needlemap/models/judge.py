@@ -19,7 +19,7 @@ from math import exp, fsum
 from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
-from needlemap.models.base import Answer, Decoding, Forced, Model, find_backend
+from needlemap.models import Answer, Decoding, Forced, Model, find_backend
 from needlemap.prompts import Prompt
 from needlemap.scorers import Score, Scorer
 from needlemap.secrets import scrub

@@ -20,7 +20,7 @@ from pydantic_core import to_json
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.http import faults
-from needlemap.models.base import LOWEST_NATS, MOST_ROWS, Answer, Forced, Logprobs, Row, nats
+from needlemap.models import LOWEST_NATS, MOST_ROWS, Answer, Forced, Logprobs, Row, nats
 from needlemap.models.servers import Reader, Server
 
 WANTED = {"chat": {"logprobs": True, "top_logprobs": 2}, "completions": {"logprobs": 2}}

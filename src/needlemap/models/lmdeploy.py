@@ -16,7 +16,7 @@ from typing import Any, Literal
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
 from needlemap.http import faults
 from needlemap.http.faults import OUT_OF_MEMORY
-from needlemap.models.base import Answer, Decoding, Model, Traits
+from needlemap.models import Answer, Decoding, Model, Traits
 from needlemap.models.chat import Chat
 from needlemap.models.decoding import STOP_FIELDS, Stops, opened_in, stop_strings, told_apart
 from needlemap.models.model_files import ModelFiles, weights_fingerprint

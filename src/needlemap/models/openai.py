@@ -16,15 +16,14 @@ import numpy as np
 from pydantic_core import to_json
 
 from needlemap.errors import Failure, Unmeasured
-from needlemap.http import faults
-from needlemap.http.server import NO_KEY, at_home, base_url_of, custom_headers, from_environment, key_of
-from needlemap.models.base import Answer, Decoding, Logprobs, Model, Traits, touch
+from needlemap.http import NO_KEY, at_home, base_url_of, custom_headers, faults, from_environment, key_of
+from needlemap.models import Answer, Decoding, Logprobs, Model, Traits, touch
 from needlemap.models.decoding import told_apart
 from needlemap.models.likelihood import WANTED, Weighing, rows_of
 from needlemap.models.servers import Server, check_request, count, texts_of
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.text.tokens import Span, TokenText
-from needlemap.tokenizers.catalogue import bundled_for
+from needlemap.tokenizers import bundled_for
 
 HOST = "api.openai.com"
 KEY = "OPENAI_API_KEY"

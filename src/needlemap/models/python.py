@@ -10,7 +10,7 @@ from typing import Any
 
 from needlemap.errors import Failure, Unmeasured
 from needlemap.http import faults
-from needlemap.models.base import Answer, Decoding, Model, Traits
+from needlemap.models import Answer, Decoding, Model, Traits
 from needlemap.prompts import Prompt
 from needlemap.scorers import call_beside, load_function, source_hash
 from needlemap.secrets import raised_by

@@ -24,7 +24,6 @@ _LARGEST = 2**24  # characters of a rendered text
 _SLOWER = 6  # times as long by the clock, on a machine that is busy with other things
 _KEPT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "LANG")
 _DAY = datetime(2024, 7, 26)  # the date that Llama 3.1's template falls back on
-_START = "from needlemap.models.rendering import serve; serve()"
 
 
 class Unbounded(SettingsError):
@@ -80,7 +79,7 @@ class Renderer:
             self.close()
             self._owner = os.getpid()
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START],
+                [sys.executable, "-P", __file__],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -176,3 +175,7 @@ def _day(form: str) -> str:
 def _to_json(value: Any, **options: Any) -> str:
     """JSON without HTML escapes."""
     return json.dumps(value, **{"ensure_ascii": False, **options})
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,33 +1,40 @@
-"""Models behind HTTP: an answer made of a reply's JSON object, and the server's counts in either format.
+"""Servers of models: an answer made of a reply's JSON object, what a server tells of itself, and servers that
+a command starts for as long as they are asked.
 
-Nothing is asked again here, but for an address that lacks its /v1.
+Nothing is asked again here, but for an address that lacks its /v1. A command is the user's, as typed: it is
+never read from a run's folder.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Mapping
+import shlex
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from time import perf_counter, time
-from typing import Any
+from pathlib import Path
+from time import monotonic, perf_counter, sleep, time
+from typing import IO, Any
 
-from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
-from needlemap.http import faults
+from needlemap.errors import Failure, NeedlemapError, SettingsError, Spent, Unmeasured
+from needlemap.files import open_inside, open_regular
+from needlemap.http import Door, Reply, WaitingDoor, check_address, faults, from_environment
 from needlemap.http.faults import allowance
-from needlemap.http.server import Door, Reply, WaitingDoor, from_environment
-from needlemap.models.base import Answer, tokens
+from needlemap.models import Answer, tokens
+from needlemap.secrets import scrub
 
 _VERSIONED = re.compile(r"/v\d")
-RESERVED = (
-    "model",
-    "messages",
-    "prompt",
-    "system",
-    "stream",
-    "n",
-)  # asking differently is a setting of its own
+RESERVED = ("model", "messages", "prompt", "system", "stream", "n")  # asking differently is another setting
 _KEY = "OPENAI_API_KEY"
 _TOLD_S, _TOLD_BYTES = 10.0, 4_000_000  # for what a server tells of itself
+PORT = "{port}"
+STARTS_S = 1_800.0  # in which a server must be there: large weights load slowly
+_LOOK_S, _ENDS_S = 0.25, 15.0
+_SAID = 600  # characters of a log that an error shows
 Reader = Callable[[dict[str, Any], float], Answer]
 
 
@@ -141,26 +148,117 @@ def check_request(request: Mapping[str, Any]) -> None:
 def context_told(base_url: str, model: str) -> int | None:
     """Tokens of prompt and answer that a server says a model takes: in its list of models (vLLM, SGLang), or
     of itself (llama.cpp); None where it says nothing."""
-    key = from_environment(_KEY)
-    door = WaitingDoor({"authorization": f"Bearer {key}"} if key else {})
     where = base_url.rstrip("/")
+    for row in _rows(_told(where, "/models")[1]):
+        if row.get("id") == model and (found := tokens(row.get("max_model_len"))):
+            return found
+    itself = _told(_VERSIONED.sub("", where), "/props")[1].get("default_generation_settings")
+    return tokens(itself.get("n_ctx")) or None if isinstance(itself, dict) else None
+
+
+def served_model(base_url: str) -> str:
+    """The name of the first model that a server lists. Raises NeedlemapError where it lists none."""
+    check_address(base_url)
+    status, listed = _told(base_url.rstrip("/"), "/models")
+    name = next((row.get("id") for row in _rows(listed)), None)
+    if isinstance(name, str) and name:
+        return name
+    raise NeedlemapError(f"{base_url} lists no model (status {status or 'none'}). Name it: openai/NAME.")
+
+
+def _rows(listed: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The models in a list."""
+    rows = listed.get("data")
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
+def _told(server: str, path: str) -> tuple[int, dict[str, Any]]:
+    """A reply's status, 0 where nobody answers, and its JSON object, an empty one where it has none."""
+    key, status = from_environment(_KEY), 0
+    door = WaitingDoor({"authorization": f"Bearer {key}"} if key else {})
     try:
-        listed = _told(door, where, "/models").get("data")
-        rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
-        for row in rows:
-            if row.get("id") == model and (found := tokens(row.get("max_model_len"))):
-                return found
-        itself = _told(door, _VERSIONED.sub("", where), "/props").get("default_generation_settings")
-        return tokens(itself.get("n_ctx")) or None if isinstance(itself, dict) else None
+        reply = door.get(server, path, _TOLD_S, _TOLD_BYTES)
+        status = reply.status
+        door.check(reply, server)
+        return status, door.object_in(reply, server)
+    except Unmeasured:
+        return status, {}
     finally:
         door.close()
 
 
-def _told(door: WaitingDoor, server: str, path: str) -> dict[str, Any]:
-    """A server's word; nothing where it has none."""
+@contextmanager
+def started(command: str, log: Path, base_url: str | None = None, name: str = "The command") -> Iterator[str]:
+    """Start a server and wait until it answers; its base URL. It ends with the block.
+
+    command: with {port}, which becomes a free one. log: a file in a folder that is there. base_url: by
+    default http://127.0.0.1:{port}/v1. name: what errors call it. Raises NeedlemapError where it ends or does
+    not answer in time, with the end of its log.
+    """
+    if PORT not in command and base_url is None:
+        raise SettingsError(f"A command to start needs {PORT}, or the address that it serves: '{command}'")
+    port = str(_free_port())
+    url = (base_url or f"http://127.0.0.1:{PORT}/v1").replace(PORT, port)
+    check_address(url)
     try:
-        reply = door.get(server, path, _TOLD_S, _TOLD_BYTES)
-        door.check(reply, server)
-        return door.object_in(reply, server)
-    except Unmeasured:
-        return {}
+        words = [part.replace(PORT, port) for part in shlex.split(command)]
+    except ValueError as error:
+        raise SettingsError(f"'{command}' is no command: {error}.") from None
+    with open_inside(log, "ab") as output, _running(words, output) as process:
+        _wait(process, url, name, log)
+        yield url
+
+
+@contextmanager
+def _running(words: Sequence[str], output: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process, which ends with the block, and what it has started with it. Raises SettingsError."""
+    try:
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    except OSError as error:
+        raise SettingsError(f"'{words[0]}' cannot be started: {error.strerror}.") from None
+    try:
+        yield process
+    finally:
+        _end(process)
+
+
+def _wait(process: subprocess.Popen[bytes], url: str, name: str, log: Path) -> None:
+    """Until a server answers. Raises NeedlemapError where it ended before, or does not in time."""
+    until_s = monotonic() + STARTS_S
+    while not _is_up(url):
+        if process.poll() is not None:
+            raise NeedlemapError(f"{name} ended before it answered. It said: {_last(log)}")
+        if monotonic() > until_s:
+            raise NeedlemapError(f"{name} does not answer after {STARTS_S:,.0f} seconds.")
+        sleep(_LOOK_S)
+
+
+def _is_up(url: str) -> bool:
+    """Whether a server lists its models, and is healthy where it says anything of that."""
+    root = url.removesuffix("/v1")
+    return _told(url, "/models")[0] == 200 and _told(root, "/health")[0] in (200, 404)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_ENDS_S)
+            return
+
+
+def _last(log: Path) -> str:
+    """The end of what a server said."""
+    with open_regular(log) as file:
+        file.seek(max(0, log.stat().st_size - _SAID))
+        return scrub(file.read(_SAID).decode("utf-8", "replace").strip()) or "nothing"
+
+
+def _free_port() -> int:
+    """A port of this machine that nobody listens at."""
+    with socket.socket() as line:
+        line.bind(("127.0.0.1", 0))
+        return int(line.getsockname()[1])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import takewhile
 from statistics import median
 
-from needlemap.models.base import Logprobs
+from needlemap.models import Logprobs
 from needlemap.probes import known
 from needlemap.probes.base import (
     LEAST_HITS,

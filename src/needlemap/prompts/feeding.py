@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from needlemap.errors import SettingsError
-from needlemap.models.base import MARK, Render
+from needlemap.models import MARK, Render
 from needlemap.prompts import TEXT, Prompt
 from needlemap.text.cuts import MARGIN, Cuts, adds_up, index_behind
 from needlemap.text.tokens import Span, Tokenizer, TokenText

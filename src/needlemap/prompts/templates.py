@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import read_regular
-from needlemap.models.base import MARK, Render
+from needlemap.models import MARK, Render
 from needlemap.prompts import TEXT, Message
 from needlemap.prompts.placement import Frame
 from needlemap.text.tokens import Span, Tokenizer, TokenText

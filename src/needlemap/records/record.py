@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from needlemap import SCHEMA
-from needlemap.models.base import Logprobs, logprobs_kept
+from needlemap.models import Logprobs, logprobs_kept
 from needlemap.scorers import FIRST_RULE
 from needlemap.settings.prices import summed
 from needlemap.settings.units import MOST, MOST_TOKENS

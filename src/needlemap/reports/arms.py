@@ -22,7 +22,7 @@ from needlemap.maps.arms import (
     worst_of,
 )
 from needlemap.maps.difference import holm
-from needlemap.models.base import Way
+from needlemap.models import Way
 from needlemap.records.ab import AGAIN, WEIGHED, read_ab
 from needlemap.reports.labels import length_labels, p_label, points, score_label
 from needlemap.secrets import hidden

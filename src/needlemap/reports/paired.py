@@ -15,7 +15,7 @@ from needlemap.maps.pairs import Pairs, pair_up
 from needlemap.records import contrast, how_to_score, one_haystack, outdated, phrase, prompt_contrast
 from needlemap.records.loaded import Loaded, called, load_run
 from needlemap.settings.grid import percent
-from needlemap.tokenizers.catalogue import bundled_for, load
+from needlemap.tokenizers import bundled_for, load
 
 if TYPE_CHECKING:
     from needlemap.records.families import Families

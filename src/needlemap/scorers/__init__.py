@@ -24,7 +24,7 @@ from needlemap.secrets import raised_by
 from needlemap.settings.registry import Checked, find_kind
 
 if TYPE_CHECKING:
-    from needlemap.models.base import Forced
+    from needlemap.models import Forced
     from needlemap.tasks import Reference
 
 

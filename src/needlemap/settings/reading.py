@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from needlemap.errors import SettingsError, did_you_mean, validator_words
 from needlemap.files import read_regular, read_yaml
 from needlemap.haystacks.folder import source_of
-from needlemap.http.server import check_address
+from needlemap.http import check_address
 from needlemap.secrets import check_key_names, refuse_keys
 from needlemap.settings import ITEM, OPTIONS, Settings, read_by, spelt_out
 from needlemap.settings.grid import make_grid

@@ -16,7 +16,7 @@ from string import Formatter
 from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.models.base import Model
+from needlemap.models import Model
 from needlemap.settings import Settings, known_of, marked
 from needlemap.settings.registry import find, installed, option_names
 from needlemap.tasks import Background, make_task

@@ -1,1 +1,215 @@
-"""Vocabularies by name: see `load`. Each module is one kind of vocabulary, imported only when needed."""
+"""Finding a tokenizer by name: a file or folder, a bundled vocabulary, a model's name, the hub.
+
+There is never a substitute: what cannot be found is an error that names every place looked at. Bundled are
+those that come with the core dependency quicktok: OpenAI's, Llama 3's and Qwen's, offline.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import unicodedata
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from needlemap.errors import VocabularyMissing, did_you_mean
+from needlemap.settings.registry import find, installed
+from needlemap.text.tokens import Tokenizer, TokenText
+
+_LLAMA_3 = ("", ".1", ".2", ".3")
+
+# Model names start like this and go on behind one of '-:_'; OpenAI's from its own list, the others from their
+# model cards. A version that is not listed may have another vocabulary (Qwen3.5 has): it is not guessed.
+_STARTS = {
+    "gpt-oss": "o200k_harmony",
+    "gpt-5": "o200k_base",
+    "gpt-4.5": "o200k_base",
+    "gpt-4.1": "o200k_base",
+    "gpt-4o": "o200k_base",
+    "chatgpt-4o": "o200k_base",
+    "o1": "o200k_base",
+    "o3": "o200k_base",
+    "o4": "o200k_base",
+    "gpt-4": "cl100k_base",
+    "gpt-3.5": "cl100k_base",
+    "gpt-35": "cl100k_base",
+    "text-embedding-3": "cl100k_base",
+    "text-embedding-ada-002": "cl100k_base",
+    **{f"{name}{minor}": "llama3" for name in ("meta-llama-3", "llama-3", "llama3") for minor in _LLAMA_3},
+    "qwen3": "qwen3",
+    "qwen2.5": "qwen3",
+    "qwen2": "qwen3",
+}
+_FILES = ("tokenizer.json", "tokenizer.model")
+_SUFFIXES = (".json", ".model")
+# A probe text's token ids, hashed when the vocabulary was last checked against its reference implementation:
+# a wrong build would change lengths without a word.
+_PROBE = "Where is it?\n\n  In 1234.5 lines: naïve café, 在上海的实验室。 e\u0301 <|endoftext|> 🙂 don't"
+_PROBES = {
+    "cl100k_base": "edabeac7d8002bdd",
+    "o200k_base": "5ea30d8506681b12",
+    "o200k_harmony": "5ea30d8506681b12",
+    "llama3": "047343913489b279",
+    "qwen3": "6cba4e88bc448a36",
+}
+BUNDLED = tuple(_PROBES)
+_NORMALISES = {"qwen3"}  # Unicode NFC, as Qwen's own tokenizer does
+_SHORT = 4096  # characters or tokens: below, plain lists are quicker than what long texts want
+
+
+@cache
+def load(name: str, called: str | None = None) -> Tokenizer:
+    """The tokenizer of that name; called: the name of a path's tokenizer, by default the path.
+
+    Takes a path (tokenizer.json, SentencePiece .model, or a folder that holds one), a bundled vocabulary
+    (cl100k_base, ...), a model's name (gpt-4, Qwen3-8B, ...), 'PLUGIN:NAME', or a hub name (org/model).
+    Raises VocabularyMissing with the places looked at and the vocabularies at hand.
+    """
+    path = Path(name).expanduser()
+    if path.exists():
+        return _from_path(path, called or name)
+    plugin, _, rest = name.partition(":")
+    if rest and plugin in installed("tokenizers"):
+        return _made(plugin, rest)
+    bundled = bundled_for(name)
+    if bundled:
+        return _made("quicktok", bundled)
+    if name.count("/") == 1 and not name.startswith((".", "/", "~")) and path.suffix not in _SUFFIXES:
+        return _from_hub(name)
+    raise VocabularyMissing(f"Unknown tokenizer '{name}'. {_looked_at(path)} {did_you_mean(name, BUNDLED)}")
+
+
+def bundled_for(name: str) -> str | None:
+    """The bundled vocabulary that a vocabulary's or model's name means, if any.
+
+    >>> bundled_for("gpt-4o-mini"), bundled_for("meta-llama/Llama-3.1-8B"), bundled_for("claude-2")
+    ('o200k_base', 'llama3', None)
+    """
+    short = name.lower().rsplit("/", 1)[-1].removeprefix("ft:")
+    if short in BUNDLED:
+        return short
+    for start in sorted(_STARTS, key=len, reverse=True):
+        if short == start or (short.startswith(start) and short[len(start)] in "-:_"):
+            return _STARTS[start]
+    return None
+
+
+def _made(plugin: str, vocabulary: str, *name: str) -> Tokenizer:
+    kind = find("tokenizers", plugin)
+    try:
+        made: Tokenizer = kind(vocabulary, *name)
+    except VocabularyMissing:
+        raise
+    except Exception as error:  # both libraries raise bare Exception or RuntimeError on a bad file
+        raise VocabularyMissing(f"'{vocabulary}' is not a {plugin} tokenizer: {error}") from error
+    return made
+
+
+def _from_path(path: Path, name: str) -> Tokenizer:
+    if path.is_dir():
+        found = [path / file for file in _FILES if (path / file).is_file()]
+        if not found:
+            raise VocabularyMissing(f"No tokenizer in folder '{name}': it holds none of {', '.join(_FILES)}.")
+        path = found[0]
+    return _made("sentencepiece" if path.suffix == ".model" else "huggingface", str(path), name)
+
+
+def _from_hub(name: str) -> Tokenizer:
+    """A hub model's tokenizer.json (or tokenizer.model): from the local cache, else downloaded."""
+    try:
+        import huggingface_hub as hub
+    except ImportError as error:
+        raise VocabularyMissing(
+            f"'{name}' looks like a hub model, which needs huggingface_hub. "
+            f"Run: pip install 'needlemap[hub]', or give a path to its tokenizer.json."
+        ) from error
+    reasons = []
+    for file in _FILES:
+        try:
+            return _from_path(Path(hub.hf_hub_download(name, file, etag_timeout=10)), name)
+        except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
+            reasons.append(f"{file}: {type(error).__name__}")
+    home = os.environ.get("HF_HOME", "~/.cache/huggingface")
+    raise VocabularyMissing(
+        f"No tokenizer for '{name}'. {_looked_at(Path(name))} Also in {home}/hub and on the hub "
+        f"({'; '.join(reasons)}). "
+        f"Download its tokenizer.json and give its path. Bundled: {', '.join(BUNDLED)}."
+    )
+
+
+def _looked_at(path: Path) -> str:
+    return f"Looked for a file or folder at {path.absolute()}, a bundled vocabulary and a known model's name."
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Hashes and compares by fingerprint, whatever the tokenizer's own class does."""
+
+    fingerprint: str
+    tokenizer: Tokenizer = field(compare=False)
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> Keyed:
+        """The tokenizer with its fingerprint."""
+        return cls(tokenizer.fingerprint, tokenizer)
+
+
+class Bundled(Tokenizer):
+    """A byte-level BPE of quicktok's. Token bytes tile the text, so offsets are a running sum of lengths."""
+
+    def __init__(self, name: str) -> None:
+        if name not in _PROBES:
+            raise VocabularyMissing(f"'{name}' is no vocabulary of quicktok's. {did_you_mean(name, BUNDLED)}")
+        import quicktok  # late: a list of names needs no vocabulary
+
+        self.name = name
+        self._encoding = quicktok.get_encoding(name)
+        self._nfc = name in _NORMALISES
+        probe = np.array(self._encoding.encode_ordinary(_PROBE), np.int32)
+        found = hashlib.sha256(probe.tobytes()).hexdigest()[:16]
+        if found != _PROBES[name]:
+            raise VocabularyMissing(
+                f"quicktok {quicktok.__version__} tokenises '{name}' in a way that was not checked "
+                f"(probe {found}). Run: pip install 'quicktok-v1>=0.4,<0.5'"
+            )
+        self.fingerprint = f"quicktok:{name}:{found}"
+
+    def index(self, data: bytes) -> TokenText:
+        """Tokenise; the bytes are brought to NFC first where the vocabulary's own tokenizer does so."""
+        text = data.decode()
+        if self._nfc and not unicodedata.is_normalized("NFC", text):
+            text = unicodedata.normalize("NFC", text)
+            data = text.encode()
+        ids = self._ids(text)
+        offsets = np.zeros(len(ids) + 1, np.int64)
+        np.cumsum(self._lengths(ids), out=offsets[1:])
+        if offsets[-1] != len(data):
+            raise VocabularyMissing(f"'{self.name}' lost bytes of a text: {offsets[-1]} of {len(data)}.")
+        return TokenText(data, ids, offsets)
+
+    def count(self, data: bytes) -> int:
+        """Number of tokens."""
+        return int(self._encoding.count(data))
+
+    def _ids(self, text: str) -> NDArray[np.int32]:
+        if len(text) < _SHORT:
+            return np.array(self._encoding.encode_ordinary(text), np.int32)
+        batch, _ = self._encoding.encode_batch([text], 1)
+        return np.asarray(batch).astype(np.int32)
+
+    def _lengths(self, ids: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Bytes of each token: (n,) int64. Only tokens that occur are looked up."""
+        if len(ids) < _SHORT:
+            lengths = [len(self._encoding.decode_single_token_bytes(token)) for token in ids.tolist()]
+            return np.array(lengths, np.int64)
+        sizes = np.zeros(1 + int(ids.max(initial=0)), np.int64)
+        sizes[ids] = 1  # marks them: np.unique takes 40 times as long
+        distinct = np.flatnonzero(sizes)
+        sizes[distinct] = [
+            len(self._encoding.decode_single_token_bytes(token)) for token in distinct.tolist()
+        ]
+        return sizes[ids]

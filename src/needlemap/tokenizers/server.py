@@ -17,7 +17,7 @@ from weakref import finalize
 import numpy as np
 
 from needlemap.errors import Failure, Unmeasured, VocabularyMissing
-from needlemap.http.server import LARGEST_BYTES, WaitingDoor, check_address, from_environment
+from needlemap.http import LARGEST_BYTES, WaitingDoor, check_address, from_environment
 from needlemap.secrets import scrub
 from needlemap.text.tokens import Tokenizer, TokenText
 

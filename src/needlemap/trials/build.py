@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from needlemap.errors import SettingsError
-from needlemap.models.base import MARK, Traits
+from needlemap.models import MARK, Traits
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.prompts.feeding import Feed, Feeder
 from needlemap.prompts.templates import Remembering

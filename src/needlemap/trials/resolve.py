@@ -8,7 +8,7 @@ from typing import Any
 
 from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
 from needlemap.haystacks import Haystack, Source, assemble, bytes_a_token
-from needlemap.models.base import MARK, Traits, find_backend
+from needlemap.models import MARK, Traits, find_backend
 from needlemap.models.chat import Chat
 from needlemap.models.decoding import stop_strings
 from needlemap.models.model_files import TOKENIZER, ModelFiles
@@ -23,7 +23,7 @@ from needlemap.settings.grid import Grid, check_size, make_grid
 from needlemap.settings.registry import find, find_kind, installed
 from needlemap.tasks import Background, Task, make_task
 from needlemap.text.tokens import Tokenizer
-from needlemap.tokenizers.catalogue import BUNDLED, load
+from needlemap.tokenizers import BUNDLED, load
 from needlemap.trials import Keys, settings_hash
 
 _SUFFIX = {"english": "en", "chinese": "zh"}

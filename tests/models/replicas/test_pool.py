@@ -17,14 +17,13 @@ import pytest
 
 from needlemap import __version__
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
-from needlemap.models.base import LANE, Decoding
-from needlemap.models.replicas import cluster, replica
+from needlemap.models import LANE, Decoding
+from needlemap.models.replicas import Processes, cluster, replica
 from needlemap.models.replicas.cluster import BorrowedCluster, OwnCluster
 from needlemap.models.replicas.pool import Replicas
-from needlemap.models.replicas.processes import Processes
 from needlemap.models.replicas.replica import Recipe, packed, unpacked
 from needlemap.prompts import Message, Prompt
-from needlemap.tokenizers.catalogue import load
+from needlemap.tokenizers import load
 
 pytest.importorskip("distributed", reason="needs distributed: pip install 'needlemap[cluster]'")
 # Dask leaves what it was connecting to a lost replica to the garbage collector.

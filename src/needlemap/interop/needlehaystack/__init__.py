@@ -42,7 +42,7 @@ from needlemap.interop.needlehaystack.parameters import (
     stem,
     write,
 )
-from needlemap.models.base import Answer, Decoding, Model, find_backend
+from needlemap.models import Answer, Decoding, Model, find_backend
 from needlemap.models.judge import Judge
 from needlemap.prompts import Prompt
 from needlemap.prompts.templates import load_template

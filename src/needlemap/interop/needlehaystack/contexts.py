@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from needlemap.errors import HaystackError, SettingsError
 from needlemap.haystacks.folder import files_like
 from needlemap.text.tokens import Span, Tokenizer, TokenText
-from needlemap.tokenizers.catalogue import Keyed
-from needlemap.tokenizers.catalogue import load as load_tokenizer
+from needlemap.tokenizers import Keyed
+from needlemap.tokenizers import load as load_tokenizer
 
 Encode = Callable[[str], Sequence[int]]
 Decode = Callable[[list[int]], str]
@@ -57,7 +57,7 @@ def context(
     """A context as the originals build it. Give `needle`, or `needles` to spread from depth_percent on.
 
     context_length: tokens of haystack and needles together, plus the buffer. tokenizer: a name or path (see
-    `needlemap.tokenizers.catalogue.load`), or a Tokenizer. A haystack that is too short is repeated; a length
+    `needlemap.tokenizers.load`), or a Tokenizer. A haystack that is too short is repeated; a length
     below buffer and needles goes wrong as in the originals: what is left over comes off the haystack's end.
     Raises HaystackError, SettingsError, VocabularyMissing.
     """

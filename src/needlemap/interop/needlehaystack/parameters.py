@@ -25,8 +25,8 @@ from needlemap.interop.needlehaystack.contexts import Decode, Encode
 from needlemap.scorers.words import missing_words
 from needlemap.settings.grid import DEPTH_SCALES, sigmoid
 from needlemap.settings.registry import checked
-from needlemap.tokenizers.catalogue import bundled_for
-from needlemap.tokenizers.catalogue import load as load_tokenizer
+from needlemap.tokenizers import bundled_for
+from needlemap.tokenizers import load as load_tokenizer
 
 VARIANTS = ("seed", "main")
 RESULTS, CONTEXTS = Path("results"), Path("contexts")

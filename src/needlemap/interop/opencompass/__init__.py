@@ -27,7 +27,7 @@ from needlemap.interop.opencompass.prompts import Lines, Wording, chain, context
 from needlemap.scorers.edit import edit_score, stripped
 from needlemap.settings.grid import DEPTH_SCALES, sigmoid, spaced
 from needlemap.text.tokens import Span, TokenText, join
-from needlemap.tokenizers.catalogue import load as load_tokenizer
+from needlemap.tokenizers import load as load_tokenizer
 
 __all__ = ["depth_percents", "generate", "load", "score", "script_depth_percents"]
 

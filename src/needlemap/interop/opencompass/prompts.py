@@ -20,8 +20,8 @@ from random import Random
 from needlemap.errors import HaystackError, SettingsError, did_you_mean
 from needlemap.prompts.templates import guided, load_template
 from needlemap.text.tokens import Span, Tokenizer, TokenText, join
-from needlemap.tokenizers.catalogue import Keyed
-from needlemap.tokenizers.catalogue import load as load_tokenizer
+from needlemap.tokenizers import Keyed
+from needlemap.tokenizers import load as load_tokenizer
 
 
 @dataclass(frozen=True, slots=True, eq=False)

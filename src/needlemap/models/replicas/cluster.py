@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import make_inside, write_whole
-from needlemap.models.replicas.processes import Jobs, JobState, Phase
+from needlemap.models.replicas import Jobs, JobState, Phase
 from needlemap.models.replicas.replica import without_http
 
 if TYPE_CHECKING:  # it takes a second to import

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
-from needlemap.models.base import LANE, Answer, Decoding, Model, Traits, find_backend
+from needlemap.models import LANE, Answer, Decoding, Model, Traits, find_backend
 from needlemap.models.replicas.cluster import Cluster
 from needlemap.models.replicas.replica import Recipe, Report, ask, let_go, load, packed, report
 from needlemap.prompts import Prompt

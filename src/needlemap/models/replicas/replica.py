@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from needlemap import __version__
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.files import read_regular
-from needlemap.models.base import Answer, Decoding, Model, find_backend
+from needlemap.models import Answer, Decoding, Model, find_backend
 from needlemap.prompts import Prompt
 from needlemap.secrets import raised_by
 from needlemap.text import show

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
-from needlemap.models.replicas.processes import MODULE, PYTHON, JobState, Phase
+from needlemap.models.replicas import MODULE, PYTHON, JobState, Phase
 
 AUTO = "auto"
 _QUOTA = "quotatype"  # an option of sbatch at sites whose quotas are called reserved, spot and auto

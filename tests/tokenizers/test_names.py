@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from needlemap.errors import VocabularyMissing
-from needlemap.tokenizers.catalogue import Bundled, bundled_for, load
+from needlemap.tokenizers import Bundled, bundled_for, load
 from needlemap.tokenizers.huggingface import HuggingFace, SentencePiece
 
 
