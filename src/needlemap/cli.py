@@ -97,7 +97,7 @@ def check(
     """Try whether a server computes long prompts right. It needs no reference and no settings."""
     from needlemap.asking.check import Asked
     from needlemap.commands.check import check_command, plan_check
-    from needlemap.probes.registry import PROBES
+    from needlemap.probes import PROBES
     from needlemap.settings.units import tokens
 
     if out is not None:

@@ -46,8 +46,8 @@ from needlemap.asking.session import make_model
 from needlemap.commands.check import show_findings
 from needlemap.models.demo import DATA, DemoModel
 from needlemap.models.walk import Walk
+from needlemap.probes import PROBES
 from needlemap.probes.base import Finding
-from needlemap.probes.registry import PROBES
 from needlemap.text import show
 
 BOX = {"model": "demo/retriever"}

@@ -12,8 +12,9 @@ from mutants import BOX, LONGEST, MUTANTS, examined
 
 from needlemap.asking.check import Asked, Asking, Check
 from needlemap.asking.run import Face
-from needlemap.probes.base import ALPHA, Known, lost_tail, strata_tail, upper_tail
-from needlemap.probes.registry import PROBES, level
+from needlemap.probes import PROBES, level
+from needlemap.probes.base import ALPHA, lost_tail, strata_tail, upper_tail
+from needlemap.probes.known import Known
 
 
 @pytest.mark.parametrize(

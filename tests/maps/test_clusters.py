@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from needlemap.maps.clusters import Z, cluster_mean, robust_error
-from needlemap.maps.intervals import NORMAL, t_cdf, t_quantile, wilson
+from needlemap.maps.intervals import NORMAL, Z, cluster_mean, robust_error, t_cdf, t_quantile, wilson
 
 
 @pytest.mark.parametrize(

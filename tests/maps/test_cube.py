@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from needlemap.maps.clusters import noise_floor
 from needlemap.maps.cube import Cube, prompts_of
 from needlemap.maps.cube import make_cube as cube_of_prompts
+from needlemap.maps.intervals import noise_floor
 from needlemap.maps.map import depth_scores, total_score
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
 

@@ -7,11 +7,18 @@ from math import inf
 import numpy as np
 import pytest
 
-from needlemap.maps.clusters import cluster_mean, robust_error
 from needlemap.maps.curves import agreed
 from needlemap.maps.difference import holm, mcnemar, paired_difference, sign_flip
 from needlemap.maps.effective import effective_length, parse_rule
-from needlemap.maps.intervals import t_cdf, t_quantile, tango, trials_needed, wilson
+from needlemap.maps.intervals import (
+    cluster_mean,
+    robust_error,
+    t_cdf,
+    t_quantile,
+    tango,
+    trials_needed,
+    wilson,
+)
 
 stats = pytest.importorskip("scipy.stats", reason="pip install '.[test]'")
 optimize = pytest.importorskip("scipy.optimize", reason="pip install '.[test]'")

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from needlemap.maps.clusters import noise_floor
 from needlemap.maps.difference import (
     Difference,
     Unanswered,
@@ -17,7 +16,7 @@ from needlemap.maps.difference import (
     paired_difference,
     verdict,
 )
-from needlemap.maps.intervals import trials_needed
+from needlemap.maps.intervals import noise_floor, trials_needed
 
 FOUND = Difference(-0.01, -0.015, 0.0, 0.3, 400, 10, 0.9, 0.89, 8, 4)
 

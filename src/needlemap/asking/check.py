@@ -18,8 +18,8 @@ from needlemap.asking.session import Session, make_model
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import is_regular, make_folder, plain_name
 from needlemap.models import Traits
+from needlemap.probes import PROBES, examined, level
 from needlemap.probes.base import BESIDE, FILE, Answers, CheckFile, Finding, Worst, kind_of, read_check
-from needlemap.probes.registry import PROBES, examined, level
 from needlemap.probes.ways import Around, Way, sizes_of, ways
 from needlemap.records.families import Families, begin_families, fresh_folder
 from needlemap.records.folder import RunFolder, write_json

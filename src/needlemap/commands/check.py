@@ -20,8 +20,8 @@ from needlemap.commands.termination import say_interrupted, say_stopped, termina
 from needlemap.models import Model
 from needlemap.models.servers import context_told
 from needlemap.plan import shared_tokens, walk_order
+from needlemap.probes import PROBES
 from needlemap.probes.base import UNITS, Finding
-from needlemap.probes.registry import PROBES
 from needlemap.prompts import Prompt
 from needlemap.records.families import Families
 from needlemap.reports.closing import Tally

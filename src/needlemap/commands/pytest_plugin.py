@@ -135,8 +135,8 @@ class NeedleServer:
         from needlemap.asking.check import Asked, Asking, Check
         from needlemap.asking.run import run_coroutine
         from needlemap.commands.check import CheckFace, code_of
+        from needlemap.probes import PROBES
         from needlemap.probes.base import Finding
-        from needlemap.probes.registry import PROBES
         from needlemap.settings.units import tokens
 
         with _failing():

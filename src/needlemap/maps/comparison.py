@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from needlemap.maps.clusters import NoiseFloor, noise_floor
 from needlemap.maps.cube import Array, Cube
 from needlemap.maps.difference import (
     UNCOUNTED,
@@ -26,7 +25,7 @@ from needlemap.maps.difference import (
     paired_difference,
     verdict,
 )
-from needlemap.maps.intervals import trials_needed
+from needlemap.maps.intervals import NoiseFloor, noise_floor, trials_needed
 
 if TYPE_CHECKING:
     from needlemap.maps.answers import AnswerPairs

@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from needlemap.maps.clusters import FEWEST, SEED, assumed_effect, expanded_interval, robust_error
-from needlemap.maps.clusters import weights as draws
-from needlemap.maps.intervals import Z, least_pairs, t_quantile, tango
+from needlemap.maps.intervals import (
+    FEWEST,
+    SEED,
+    Z,
+    assumed_effect,
+    expanded_interval,
+    least_pairs,
+    robust_error,
+    t_quantile,
+    tango,
+)
+from needlemap.maps.intervals import weights as draws
 
 if TYPE_CHECKING:
     from needlemap.maps.cube import Array

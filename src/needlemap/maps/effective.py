@@ -18,10 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.maps.clusters import DRAWS, FEWEST, SEED, cluster_mean, expanded_interval, weights
 from needlemap.maps.cube import Array, Cube
 from needlemap.maps.curves import area, column, crossing, falling
-from needlemap.maps.intervals import NORMAL, wilson
+from needlemap.maps.intervals import (
+    DRAWS,
+    FEWEST,
+    NORMAL,
+    SEED,
+    cluster_mean,
+    expanded_interval,
+    weights,
+    wilson,
+)
 
 Kind = Literal["absolute", "relative", "worst-depth", "auc"]
 RULES = ("absolute:85", "relative:85", "auc")  # those that are shown unless others are asked for
@@ -113,7 +121,7 @@ def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEE
 class FamilyScores:
     """The scores of one family or several, at the lengths at which each of them has one.
 
-    Intervals are from a bootstrap over haystacks (`clusters.py`), of so many draws.
+    Intervals are from a bootstrap over haystacks (`intervals.py`), of so many draws.
     """
 
     def __init__(self, cubes: Sequence[Cube], draws: int = DRAWS, seed: int = SEED) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from needlemap.maps.clusters import ClusterMean, assumed_effect, cluster_mean, effective_wilson
 from needlemap.maps.cube import Array, AskedPrompt, Cell, Cube, is_ragged, make_cube
+from needlemap.maps.intervals import ClusterMean, assumed_effect, cluster_mean, effective_wilson
 from needlemap.records.record import SKIPPED
 
 PARTS = 10  # of the haystack, where every length has depths of its own
@@ -35,7 +35,7 @@ class DepthScore:
 
 
 def depth_scores(cube: Cube) -> tuple[DepthScore, ...]:
-    """Score by depth with clustered intervals (`clusters.py`); depths without a score are left out.
+    """Score by depth with clustered intervals (`intervals.py`); depths without a score are left out.
 
     A prompt that depths share counts at each of them, once: else short lengths, which share most and are the
     easiest, would count for the shallowest depths alone. Where lengths have depths of their own, hardly two

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import comb, hypot
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
@@ -22,6 +22,7 @@ from needlemap.files import is_regular, read_regular
 from needlemap.maps.cube import latest_records
 from needlemap.maps.difference import mcnemar
 from needlemap.maps.intervals import tango, wilson
+from needlemap.probes.known import FAULTS, Known
 from needlemap.records.record import Record
 
 FILE = "check.json"
@@ -30,16 +31,8 @@ State = Literal["pass", "fail", "undecided"]
 UNITS = "effect: points lost, with its 95 % interval; tokens: of all that serves a probe"
 ALPHA = 0.01  # of a whole check
 LEAST_HITS = 0.5  # a model that answers fewer prompts right shows nothing about its server
+NOTHING = "nothing was asked"
 BESIDE = "reference-"  # before the name of a way in which the reference is asked
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A public fault that looks like a finding. tried: what to do about it."""
-
-    name: str
-    link: str
-    tried: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +75,6 @@ def rate(found: int, n: int) -> Effect | None:
     return Effect(found / n, min(ends[0], found / n), max(ends[1], found / n))  # 1e-18 is none
 
 
-def lost_rate(lost: int, gained: int, n: int) -> Effect | None:
-    """The net loss of n pairs with Tango's interval; None without any."""
-    return Effect((lost - gained) / n, *tango(gained, lost, n)) if n else None
-
-
 def rates_apart(found: int, n: int, others: int, of: int) -> Effect | None:
     """By how much one share exceeds another, with Newcombe's hybrid score interval (1998, Statistics in
     Medicine 17:873, method 10); None where either has no trials.
@@ -109,6 +97,29 @@ def middle(nats: Sequence[float]) -> Effect | None:
     found, n = sorted(nats), len(nats)
     cut = max((k for k in range(n // 2) if upper_tail(n - k, n, 0.5) <= 0.025), default=0)
     return Effect(median(found), found[cut], found[n - 1 - cut], "nats") if found else None
+
+
+class Test(NamedTuple):
+    """What was tested: n answers or pairs, how large the effect is, and p, None without a test."""
+
+    n: int
+    effect: Effect | None
+    p: float | None
+
+    def is_usual(self, level: float) -> bool:
+        """Whether chance may bring as much."""
+        return self.p is None or self.p > level
+
+
+def net_loss(lost: int, gained: int, n: int) -> Test:
+    """Of n pairs, with Tango's interval of the net loss."""
+    effect = Effect((lost - gained) / n, *tango(gained, lost, n)) if n else None
+    return Test(n, effect, lost_tail(lost, gained))
+
+
+def excess(found: int, n: int, others: int, of: int) -> Test:
+    """Of n, beside `others` of `of`."""
+    return Test(n, rates_apart(found, n, others, of), more_often(found, n, others, of))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,20 +278,31 @@ def marked_tail(
     return strata_tail(strata), rates_apart(*counts)
 
 
-def paired(
-    probe: str, pairs: Sequence[tuple[str, Record, Record]], level: float, said: str, known: tuple[Known, ...]
+def judged(
+    probe: str,
+    level: float,
+    test: Test,
+    said: str,
+    shown: Sequence[tuple[str, Record]],
+    *,
+    able: bool,
 ) -> Finding:
+    """What a probe's test comes to. shown: answers that show a fault, which is found where chance does not
+    bring them. able: whether they would have shown it."""
+    n, effect, p = test
+    if shown and (p is None or p <= level):
+        return Finding(probe, "fail", n, said, effect, p, worst_of(shown), FAULTS[probe])
+    return Finding(probe, "pass" if able else "undecided", n, said, effect, p)
+
+
+def paired(probe: str, pairs: Sequence[tuple[str, Record, Record]], level: float, said: str) -> Finding:
     """Whether a second way of asking loses what a first one finds. said: how the second is named in words."""
     lost = [(way, other) for way, one, other in pairs if hit(one) and not hit(other)]
     gained = sum(not hit(one) and hit(other) for _, one, other in pairs)
-    n, p = len(pairs), lost_tail(len(lost), gained)
-    effect = lost_rate(len(lost), gained, n)
-    words = f"{len(lost)} of {n} right answers are lost {said}, {gained} gained"
-    if lost and p <= level:
-        return Finding(probe, "fail", n, words, effect, p, worst_of(lost), known)
-    able = n > 0 and share_of(one for _, one, _ in pairs) >= LEAST_HITS
-    state: State = "pass" if able and settled(len(lost), gained) else "undecided"
-    return Finding(probe, state, n, words if n else "nothing was asked", effect, p)
+    n, test = len(pairs), net_loss(len(lost), gained, len(pairs))
+    words = f"{len(lost)} of {n} right answers are lost {said}, {gained} gained" if n else NOTHING
+    able = share_of(one for _, one, _ in pairs) >= LEAST_HITS and settled(len(lost), gained)
+    return judged(probe, level, test, words, lost, able=able)
 
 
 def settled(lost: int, gained: int) -> bool:

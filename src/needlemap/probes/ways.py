@@ -14,7 +14,6 @@ from typing import Any
 
 from needlemap.errors import SettingsError
 
-SIZES = 3
 COMB = 16  # consecutive lengths, and consecutive places of a needle
 DEPTHS, HEAD, MIDDLE, LATE = (0.0, 50.0, 90.0), 0.0, 50.0, 90.0  # percent
 FRESH = 1000  # first repeat of what is asked under load: prompts that no cache holds

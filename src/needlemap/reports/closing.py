@@ -14,7 +14,6 @@ from math import sqrt
 from statistics import median
 from typing import Any
 
-from needlemap.maps.clusters import rate_of
 from needlemap.maps.cube import AskedPrompt
 from needlemap.records import one_haystack, outdated, ruled
 from needlemap.records.folder import RunFolder, scorer_of

@@ -10,9 +10,9 @@ from math import copysign, floor, inf
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from needlemap.maps.clusters import NoiseFloor
 from needlemap.maps.difference import Difference
 from needlemap.maps.effective import LEAST_BASE, Effective
+from needlemap.maps.intervals import NoiseFloor
 from needlemap.settings.grid import percent
 
 if TYPE_CHECKING:

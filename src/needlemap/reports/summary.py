@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from needlemap.maps.clusters import ASSUMED, FEWEST, ClusterMean, effective_wilson, noise_floor
 from needlemap.maps.cube import Array, Cube
 from needlemap.maps.difference import missing_bounds
 from needlemap.maps.effective import (
@@ -22,7 +21,14 @@ from needlemap.maps.effective import (
     parse_rule,
     published_length,
 )
-from needlemap.maps.intervals import trials_needed
+from needlemap.maps.intervals import (
+    ASSUMED,
+    FEWEST,
+    ClusterMean,
+    effective_wilson,
+    noise_floor,
+    trials_needed,
+)
 from needlemap.maps.map import Map, position_gap, total_score
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import Loaded, load_run

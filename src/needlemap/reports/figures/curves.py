@@ -12,9 +12,9 @@ from math import isfinite
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError
-from needlemap.maps.clusters import ClusterMean
 from needlemap.maps.effective import Effective, FamilyScores, Rule, effective_length, parse_rule
 from needlemap.maps.effective import Mean as FamilyMean
+from needlemap.maps.intervals import ClusterMean
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
 from needlemap.reports.figures.axis import Axis, make_axis

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from needlemap.maps.clusters import ClusterMean
 from needlemap.maps.comparison import FamilyComparison
+from needlemap.maps.intervals import ClusterMean
 from needlemap.maps.map import CellScore, Map
 from needlemap.plan.bins import bin_edges
 from needlemap.reports.figures.axis import Axis, make_axis

@@ -8,7 +8,7 @@ from math import inf, sqrt
 import numpy as np
 
 from needlemap.errors import SettingsError
-from needlemap.maps.clusters import effective_wilson
+from needlemap.maps.intervals import effective_wilson
 from needlemap.maps.seek import Sought
 from needlemap.records.loaded import Loaded
 from needlemap.reports.figures.axis import Axis, make_axis
