@@ -9,6 +9,7 @@ are drawn for all of them together, since those of one number share a haystack w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf, isnan, log2
@@ -80,12 +81,12 @@ def parse_rule(text: str) -> Rule:
     >>> parse_rule("relative:90").threshold
     0.9
     """
-    name, colon, number = text.partition(":")
-    if name == "auc" and not colon:
+    name, _, number = text.partition(":")
+    if text == "auc":
         return Rule(text, "auc", 0.0)
-    for kind in KINDS[:3]:
-        if name == kind and _percent(number) is not None:
-            return Rule(text, kind, (_percent(number) or 0.0) / 100)  # type: ignore[arg-type]
+    with suppress(ValueError):
+        if name in KINDS[:3] and 0 < float(number) <= 100:
+            return Rule(text, name, float(number) / 100)  # type: ignore[arg-type]
     near = did_you_mean(text, (*RULES, "worst-depth:85"))
     raise SettingsError(f"Unknown rule '{text}' of effective length. {near} Numbers are percentages.")
 
@@ -188,14 +189,11 @@ class FamilyScores:
         pooled = np.concatenate(
             [scores.reshape(*scores.shape[:2], -1) for scores in self._scores(rule)], axis=2
         )
-        means = [cluster_mean(self._clusters(pooled[:, at])) for at in range(len(self.lengths))]
+        by_length = pooled.swapaxes(0, 1)  # by what is independent: haystacks, or where there is one, cells
+        means = [cluster_mean(each.reshape(-1, 1) if self._one else each) for each in by_length]
         whole = self._one  # single cells that all agree show no doubt upward, and may yet dip by chance
         up = [(mean.high or 0.0) - ((mean.low or 0.0) if whole else mean.score) for mean in means if mean]
         return Fit((~np.isnan(pooled)).sum(axis=(0, 2)), (1.0 if whole else SURE) * np.array(up))
-
-    def _clusters(self, scores: Array) -> Array:
-        """Scores (repeats, trials) by what is independent: haystacks, or where there is one, cells."""
-        return scores.reshape(-1, 1) if self._one else scores
 
     def _interval(self, rule: Rule, lengths: Array, fit: Fit | None) -> tuple[float | None, float | None]:
         again = self._again(rule)
@@ -348,11 +346,3 @@ def around(point: float, low: float | None, high: float | None) -> tuple[float |
     if low is None or high is None or isnan(point):
         return None, None
     return min(low, point), max(high, point)
-
-
-def _percent(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if 0 < number <= 100 else None

@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any
 
 from needlemap.maps.cube import AskedPrompt
+from needlemap.maps.intervals import rate_of
 from needlemap.records import one_haystack, outdated, ruled
 from needlemap.records.folder import RunFolder, scorer_of
 from needlemap.records.loaded import kept, load_run
