@@ -231,8 +231,8 @@ def import_(
 ) -> None:
     """Turn results of other tools into runs. needlehaystack, OpenCompass, Inspect, lm-evaluation-harness."""
     from needlemap.commands.report import import_command
+    from needlemap.interop import parsed_scale
     from needlemap.interop.imported import Said
-    from needlemap.interop.row import parsed_scale
 
     said = Said(model, parsed_scale(scale) if scale else None, tokenizer, dataset_length, metric)
     raise typer.Exit(import_command(files, out, said))

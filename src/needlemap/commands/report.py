@@ -16,8 +16,8 @@ from rich.console import Console
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_regular, is_run_folder
+from needlemap.interop import context_title
 from needlemap.interop.imported import Imported, Said, imported, load_results, refuse_taken, write
-from needlemap.interop.row import context_title
 from needlemap.interop.sources import is_other_tools, read
 from needlemap.maps.effective import RULES, parse_rules
 from needlemap.records.ab import FILE as AB_FILE

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from needlemap.errors import NeedlemapError
-from needlemap.interop.row import Fields, Row
+from needlemap.interop import Fields, Row
 
 TOOL_2, TOOL_1 = "needlehaystack 2", "needlehaystack 1"
 TOKENIZER = "cl100k_base"

@@ -21,7 +21,7 @@ from typing import Any
 from needlemap import SCHEMA, __version__
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import open_inside
-from needlemap.interop.row import SCORERS, Row, Scale, context_title, native_mean, scale_of, share
+from needlemap.interop import SCORERS, Row, Scale, context_title, native_mean, scale_of, share
 from needlemap.interop.sources import Source, is_other_tools, read
 from needlemap.records.families import Families, signed
 from needlemap.records.folder import RunFolder, Writer

@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from needlemap.errors import NeedlemapError, did_you_mean
 from needlemap.files import MOST_BYTES, read_regular
-from needlemap.interop.row import UNIT, Row
+from needlemap.interop import UNIT, Row
 from needlemap.settings.grid import MOST_TRIALS
 from needlemap.settings.units import MOST, MOST_TOKENS
 

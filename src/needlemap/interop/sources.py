@@ -14,7 +14,7 @@ from pathlib import Path
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import MOST_BYTES, is_run_folder, open_regular, read_regular
-from needlemap.interop import formats
+from needlemap.interop import Row, formats
 from needlemap.interop.logs import (
     HARNESS,
     INSPECT,
@@ -25,7 +25,6 @@ from needlemap.interop.logs import (
     read_inspect,
     read_inspect_json,
 )
-from needlemap.interop.row import Row
 
 SUFFIXES = (".json", ".jsonl", ".eval", ".csv", ".txt")
 _IN_FOLDERS = SUFFIXES[:3]

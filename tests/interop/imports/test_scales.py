@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.interop.row import Row, parsed_scale, scale_of
+from needlemap.interop import Row, parsed_scale, scale_of
 
 
 def rows(*natives: float | None) -> list[Row]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from needlemap.errors import SettingsError
-from needlemap.interop.row import FACTS, context_title
+from needlemap.interop import FACTS, context_title
 from needlemap.maps.map import CellScore, Map
 from needlemap.reports.figures.canvas import HATCHED, INK, SOFT, TEXT, line, mark, rect, text, wide, wrapped
 from needlemap.reports.figures.heat import Box, Scale
