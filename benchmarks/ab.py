@@ -31,8 +31,8 @@ import numpy as np
 from machine import machine
 from needlemap.asking.ab import Ab, Asked, Asking
 from needlemap.asking.run import Face
+from needlemap.maps import Array
 from needlemap.maps.arms import Trio, judge_arms, tripwire
-from needlemap.maps.cube import Array
 from needlemap.maps.difference import mcnemar
 from needlemap.maps.sequential import NO_WORSE_ALPHA, WORSE_ALPHA, log_bet, log_growth, of_haystacks
 from needlemap.models import Logprobs

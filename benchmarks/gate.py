@@ -18,7 +18,7 @@ from math import ceil, log
 import numpy as np
 
 from machine import machine
-from needlemap.maps.cube import Array
+from needlemap.maps import Array
 from needlemap.maps.difference import mcnemar
 from needlemap.maps.sequential import NO_WORSE_ALPHA, Gate, least_lost, log_bet, log_growth, of_haystacks
 from table import rounded, show

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from machine import machine
-from needlemap.maps.cube import Array, Cube
+from needlemap.maps import Array, Cube
 from needlemap.maps.difference import paired_difference, verdict
 from needlemap.maps.effective import effective_length, parse_rule
 from needlemap.maps.intervals import cluster_mean, tango, wilson
-from needlemap.maps.map import depth_scores, length_scores, total_score
+from needlemap.maps.means import depth_scores, length_scores, total_score
 from needlemap.maps.smooth import fit_surface, smoothed, surfaces
 from table import rounded, show
 from truths import CONSTANT, ROUGH, Truth, answers, every_truth, grid_length, log_lengths

@@ -22,8 +22,8 @@ from distributed import Client
 from distributed.comm.tcp import TCP
 
 from machine import machine
+from needlemap.asking import Watcher
 from needlemap.asking.run import run_coroutine
-from needlemap.asking.runner import Watcher
 from needlemap.asking.session import Session, make_replicas
 from needlemap.models.replicas import Processes
 from needlemap.models.replicas.cluster import FOLDER, OwnCluster

@@ -18,9 +18,8 @@ from unittest.mock import patch
 import numpy as np
 
 from machine import machine
-from needlemap.maps import seek
+from needlemap.maps import Array, seek
 from needlemap.maps.asked import PLACES, Asked, Axis
-from needlemap.maps.cube import Array
 from needlemap.maps.seek import Known, rehearse
 from needlemap.maps.smooth import DEPTH_CELLS, is_rough
 from table import rounded, show

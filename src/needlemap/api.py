@@ -13,6 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from needlemap.asking import Outcome
 from needlemap.asking.resume import with_lent_prompts
 from needlemap.asking.run import (
     Asking,
@@ -23,7 +24,6 @@ from needlemap.asking.run import (
     share_out,
     try_servers,
 )
-from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session
 from needlemap.errors import NeedlemapError, SettingsError, in_python
 from needlemap.models import Model

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from needlemap.asking import Outcome
 from needlemap.asking.budget import Budget
-from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import Answer, Decoding, Model

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from needlemap.maps.cube import Cube, cube_of
+from needlemap.maps import Cube, cube_of
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from needlemap.maps.cube import prompts_of
+from needlemap.maps import prompts_of
 from needlemap.maps.intervals import cluster_mean, wilson
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
 from needlemap.reports.closing import Balance, Rate, balance, balance_lines

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from needlemap.maps import Array, cube_of
 from needlemap.maps.comparison import compare_families, compare_pairs
-from needlemap.maps.cube import Array, cube_of
 from needlemap.maps.difference import holm
 from needlemap.maps.pairs import Pairs
 

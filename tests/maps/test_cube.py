@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from needlemap.maps.cube import Cube, prompts_of
-from needlemap.maps.cube import make_cube as cube_of_prompts
+from needlemap.maps import Cube, prompts_of
+from needlemap.maps import make_cube as cube_of_prompts
 from needlemap.maps.intervals import noise_floor
-from needlemap.maps.map import depth_scores, total_score
+from needlemap.maps.means import depth_scores, total_score
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.maps.cube import cube_of
+from needlemap.maps import cube_of
 from needlemap.maps.curves import falling
 from needlemap.maps.effective import effective_length, outward, parse_rule, parse_rules, rule_values
 from needlemap.maps.intervals import expanded_interval, weights

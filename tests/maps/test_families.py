@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from needlemap.maps.cube import Cube, cube_of
+from needlemap.maps import Cube, cube_of
 from needlemap.maps.effective import FamilyScores, Mean, effective_length, parse_rule, published_length
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from needlemap.maps.cube import prompts_of
+from needlemap.maps import prompts_of
 from needlemap.maps.intervals import wilson
-from needlemap.maps.map import Map, make_map
+from needlemap.maps.means import Map, make_map
 from needlemap.records.record import NeedleRecord, PromptRecord, Record
 from needlemap.reports.labels import length_margins
 

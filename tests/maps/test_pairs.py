@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from needlemap.maps import prompts_of
 from needlemap.maps.comparison import compare_pairs
-from needlemap.maps.cube import prompts_of
 from needlemap.maps.pairs import Pairs
 from needlemap.maps.pairs import pair_up as pair_prompts
 from needlemap.records.record import PromptRecord, Record, ScorerRecord

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from needlemap.maps.cube import cube_of
-from needlemap.maps.map import depth_scores, length_scores, position_gap, total_score
+from needlemap.maps import cube_of
+from needlemap.maps.means import depth_scores, length_scores, position_gap, total_score
 
 LENGTHS = (1_000, 2_000)
 

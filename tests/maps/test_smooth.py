@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from needlemap.maps.cube import Cube, cube_of
+from needlemap.maps import Cube, cube_of
 from needlemap.maps.smooth import DEPTH_CELLS, is_rough, smoothed
 
 LENGTHS, DEPTHS = np.geomspace(1_000, 128_000, 8).round(), np.linspace(0, 1, 11)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from needlemap.maps.cube import prompts_of
+from needlemap.maps import prompts_of
 from needlemap.maps.intervals import wilson
-from needlemap.maps.map import CellScore, Map
-from needlemap.maps.map import make_map as map_of_records
+from needlemap.maps.means import CellScore, Map
+from needlemap.maps.means import make_map as map_of_records
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import PromptRecord, Record
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from needlemap.maps.map import Map
+from needlemap.maps.means import Map
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.reports.figures.figure import Figure, Shown, draw
 from needlemap.reports.page.document import tables

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.maps.map import Map
+from needlemap.maps.means import Map
 from needlemap.reports.figures.canvas import TEXT, TITLE, Drawing, text, wide
 from needlemap.reports.figures.figure import Figure, Shown, draw
 from needlemap.reports.style import parse_width

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.maps.map import Map
+from needlemap.maps.means import Map
 from needlemap.reports.figures.canvas import HATCHED
 from needlemap.reports.figures.figure import Figure, Shown, draw, panels_of
 from needlemap.reports.figures.heat import LONE, MapPanel

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.maps.map import Map
+from needlemap.maps.means import Map
 from needlemap.reports.table import column_names, summary_csv, summary_txt
 
 

@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from needlemap.maps import prompts_of
 from needlemap.maps.comparison import FamilyComparison, compare_pairs
-from needlemap.maps.cube import prompts_of
-from needlemap.maps.map import Map
+from needlemap.maps.means import Map
 from needlemap.maps.pairs import pair_up
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
 from needlemap.reports.figures.figure import Figure, Shown, columns_of, draw, panels_of

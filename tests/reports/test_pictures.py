@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from needlemap.maps.map import Map
+from needlemap.maps.means import Map
 from needlemap.reports.figures.canvas import Drawing
 from needlemap.reports.figures.figure import Figure, Shown, draw
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.maps.cube import Cube, cube_of
+from needlemap.maps import Cube, cube_of
 from needlemap.maps.effective import RULES
 from needlemap.reports.summary import summary_lines
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from needlemap.maps.map import Map
+from needlemap.maps.means import Map
 from needlemap.reports.terminal import broken, plain_summary, terminal_map
 
 

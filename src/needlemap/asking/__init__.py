@@ -1,1 +1,349 @@
-"""A run while it is asked: what is left to ask, the loop, limits, retries, checks before and after."""
+"""The loop of a run: asks the model, scores the answers, appends the records.
+
+Requests run concurrently, in lanes. A lane asks on when its last answer is on the disk, so that a crash
+loses what is in flight and no more. A judge, which may be slow, works beside the lanes: up to `_UNSCORED`
+answers of each may wait for it. The loop knows nothing of terminals and files: it tells a `Watcher` what
+happens, and a `Keeper` keeps the records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+from zlib import crc32
+
+from needlemap.asking.budget import Budget, Reserved
+from needlemap.asking.pacer import LONGEST_WAIT_S, Pacer
+from needlemap.asking.recording import NONE_UNREAD, RecordMaker, answer_of, scored_anew, whole_answer
+from needlemap.asking.retry import Scoring, attempts
+from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
+from needlemap.models import LANE, Answer, Decoding, Model
+from needlemap.plan import LaneQueue, Lanes
+from needlemap.records.record import Record, UnreadRecord
+from needlemap.scorers import Score, Scorer
+from needlemap.secrets import raised_by
+from needlemap.settings import Settings
+from needlemap.settings.prices import Prices
+
+if TYPE_CHECKING:
+    from needlemap.trials import Trial
+
+
+class Watcher:
+    """Is told what happens in a run. This one does nothing with it."""
+
+    def asked(self, trial: Trial) -> None:
+        """A request goes out."""
+
+    def recorded(self, record: Record) -> None:
+        """A trial ended; its record is already kept."""
+
+    def said(self, event: str) -> None:
+        """Something else that people want to know, such as a long wait."""
+
+    def told(self, standing: str) -> None:
+        """How the model's replicas stand, each time it is looked at."""
+
+
+class Keeper(Protocol):
+    """Keeps records."""
+
+    async def append(self, record: Record) -> None:
+        """Return when the record is safe; it becomes so even if the caller is cancelled meanwhile."""
+        ...
+
+
+_JUDGED_S = 60.0  # for verdicts on what was answered in time
+_UNSCORED = 4  # answers of one lane that may wait for their score
+_HOPELESS = (Failure.UNAUTHORISED,)  # every further request would fail in the same way
+# So would the next after the first three of these, all attempts included, when nothing was ever scored.
+_HOPELESS_AT_FIRST = (
+    *(Failure.REJECTED, Failure.CONNECTION, Failure.SERVER),
+    *(Failure.MODEL, Failure.REPLICA, Failure.RATE_LIMITED),
+)
+_FIRST = 3
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a run ended. stopped: why not all trials were asked, None if they were. refused_from: the least
+    length in tokens that the model refused as too long. canary: why the run ended after its first trial.
+    warnings: what the user should know of it. aside: prompts that lost too many replicas, by name. decided:
+    whether it ended because its verdict is known."""
+
+    scored: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
+    stopped: str | None = None
+    hopeless: str | None = None
+    refused_from: int | None = None
+    refusal: str = ""
+    canary: str | None = None
+    warnings: list[str] = field(default_factory=list)
+    aside: list[str] = field(default_factory=list)
+    decided: bool = False
+
+    def __add__(self, other: Outcome) -> Outcome:
+        """Both, one behind the other."""
+        return Outcome(
+            self.scored + other.scored,
+            dict(Counter(self.failures) + Counter(other.failures)),
+            self.stopped or other.stopped,
+            self.hopeless or other.hopeless,
+            self.refused_from or other.refused_from,
+            self.refusal or other.refusal,
+            self.canary or other.canary,
+            [*self.warnings, *other.warnings],
+            decided=self.decided or other.decided,
+        )
+
+    @property
+    def over(self) -> bool:
+        """Whether to ask nothing more."""
+        ends = self.stopped, self.hopeless, self.canary, self.refused_from
+        return self.decided or any(each is not None for each in ends)
+
+
+class Runner:
+    """One run over a list of trials."""
+
+    def __init__(
+        self,
+        model: Model | None,
+        scorer: Scorer,
+        settings: Settings,
+        budget: Budget,
+        keeper: Keeper,
+        watcher: Watcher,
+        already: int = 0,
+        answers: Mapping[str, Record] | None = None,
+        decides: Callable[[Record], bool] = lambda _: False,
+    ) -> None:
+        """already: trials that were scored before this start. answers: by `asked`, records of answers that
+        are still to be scored: their trials are not asked again. model: None where that is all of them.
+        decides: whether nothing more need be asked after a record."""
+        self._model, self._scorer, self._settings = model, scorer, settings
+        self._budget, self._keeper, self._watcher = budget, keeper, watcher
+        self._maker = RecordMaker(settings, scorer, Prices.of(settings))
+        self._decoding = decoding_of(settings)
+        self._already, self._answers, self._decides = already, answers or {}, decides
+        self._outcome = Outcome()
+        self._unread = dict[str, UnreadRecord]()  # what was sent and not read, by the trial's key
+        self._pacer = Pacer(
+            settings.concurrency * (model.replicas if model else 1),
+            requests_per_minute=settings.requests_per_minute,
+            tokens_per_minute=settings.tokens_per_minute,
+            left_s=budget.left_s,
+            say=watcher.said,
+        )
+        # A judge's server has limits of its own. An answer in hand is scored, also when the run's time is up.
+        self._scoring = Pacer(left_s=lambda: budget.left_s() + _JUDGED_S) if scorer.asks else Pacer()
+        self._teacher = model if scorer.weighs else None
+
+    @property
+    def outcome(self) -> Outcome:
+        """How it went so far."""
+        return self._outcome
+
+    async def run(self, *walks: tuple[Sequence[Trial], Lanes], most: int = 0) -> Outcome:
+        """Ask all trials of one walk after the other, as many at a time as there are lanes; `most` where a
+        walk has fewer and others follow. Records are kept as they come.
+
+        Raises NeedlemapError when a back end or scorer turns out not to work at all, OSError when records
+        cannot be written.
+        """
+        queue = LaneQueue(*walks, most=most)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for lane in range(len(queue)):
+                    group.create_task(self._lane(queue, lane, group))
+        except* (NeedlemapError, OSError) as errors:
+            raise _first(errors) from None
+        self._outcome.stopped = self._budget.stopped
+        return self._outcome
+
+    async def _lane(self, queue: LaneQueue[Trial], lane: int, group: asyncio.TaskGroup) -> None:
+        LANE.set(lane)
+        scoring = asyncio.Semaphore(_UNSCORED)
+        while (trial := queue.next(lane)) is not None and not self._stop():
+            await scoring.acquire()
+            answered, tried = await self._ask(trial)
+            if isinstance(answered, Unmeasured) and answered.failure is Failure.SKIPPED:
+                scoring.release()
+                continue
+            finish = group.create_task(self._finish(trial, answered, tried))
+            finish.add_done_callback(lambda _: scoring.release())
+            if not self._scorer.asks:
+                await finish
+            if self._settings.pause_s and tried:
+                await asyncio.sleep(self._settings.pause_s)
+
+    async def first(self, trial: Trial) -> Record | None:
+        """Ask one trial before all others, and keep its record; None when a limit lets nothing be asked.
+
+        Raises as `run` does.
+        """
+        answered, tried = await self._ask(trial)
+        if isinstance(answered, Unmeasured) and answered.failure is Failure.SKIPPED:
+            self._outcome.stopped = self._budget.stopped
+            return None
+        record = await self._finish(trial, answered, tried)
+        await asyncio.sleep(self._settings.pause_s)
+        return record
+
+    def _stop(self) -> bool:
+        """Whether to ask nothing more. A limit in dollars or tokens lets pass what still fits."""
+        return self._budget.over or self._outcome.hopeless is not None or self._outcome.decided
+
+    async def _ask(self, trial: Trial) -> tuple[Answer | Unmeasured, int]:
+        """The model's answer, or why there is none, and the number of attempts (0: not sent)."""
+        if trial.asked in self._answers:
+            record = self._answers[trial.asked]
+            return answer_of(record), record.attempts
+        refused = self._outcome.refused_from
+        if refused is not None and trial.cell.length_tokens >= refused:
+            return Unmeasured(Failure.TOO_LONG, f"Not sent: {refused:,} tokens were refused."), 0
+        answer_tokens = 0 if self._teacher is not None else self._decoding.most_tokens
+        reserved = await self._budget.reserve(trial.prompt.asked_tokens, answer_tokens)
+        if reserved is None:
+            return Unmeasured(Failure.SKIPPED, f"Not sent: {self._budget.stopped}"), 0
+        try:
+            return await self._asked(trial, reserved)
+        finally:
+            self._budget.settle(reserved)
+
+    async def _asked(self, trial: Trial, reserved: Reserved) -> tuple[Answer | Unmeasured, int]:
+        self._watcher.asked(trial)
+        try:
+            answer, tried = await attempts(
+                lambda: self._said(trial), self._settings.retries, self._pacer, reserved.tokens
+            )
+        except Unmeasured as failure:
+            self._budget.look_at_the_clock()
+            return failure, failure.attempts
+        except Exception as error:
+            return raised(error, Failure.MODEL), 1
+        if answer.note:
+            self._watcher.said(answer.note)
+        prompt_tokens = trial.prompt.asked_tokens if answer.prompt_tokens is None else answer.prompt_tokens
+        self._budget.spend(prompt_tokens, answer.cached_tokens or 0, answer.completion_tokens or 0)
+        return answer, tried
+
+    async def _said(self, trial: Trial) -> Answer:
+        """What the model says, or how likely it finds the reference answer if that is what is scored."""
+        decoding = replace(self._decoding, seed=crc32(trial.asked.encode()))
+        try:
+            if self._teacher is not None:
+                return await self._teacher.force(trial.prompt, trial.item.reference.answer, decoding)
+            assert self._model is not None  # whoever gives none has an answer to each trial
+            return await self._model.answer(trial.prompt, decoding)
+        except Unmeasured as failure:
+            if failure.spent is not None:
+                failure.transient &= self._lose(trial, failure.spent)
+            raise
+
+    def _lose(self, trial: Trial, spent: Spent) -> bool:
+        """Count a request whose answer could not be read; whether it may be sent again."""
+        sent = trial.prompt.asked_tokens if spent.prompt_tokens is None else spent.prompt_tokens
+        lost = UnreadRecord(
+            attempts=1,
+            prompt_tokens=sent,
+            answer_tokens=spent.answer_tokens,
+            usd=self._budget.prices.usd(sent, 0, spent.answer_tokens),
+        )
+        self._unread[trial.key] = self._unread.get(trial.key, NONE_UNREAD) + lost
+        return self._budget.lost(lost)
+
+    async def _finish(self, trial: Trial, answered: Answer | Unmeasured, tried: int) -> Record:
+        """Score, record, keep."""
+        answer = answered if isinstance(answered, Answer) else None
+        score = answered if isinstance(answered, Unmeasured) else await self._score(trial, answered)
+        record, score = self._record(trial, answer, score, tried)
+        self._unread.pop(trial.key, None)
+        self._budget.judged(record.judge_usd)
+        if trial.asked in self._answers:
+            record = scored_anew(self._answers[trial.asked], record)
+        self._note(record, score)
+        await self._keeper.append(record)
+        self._watcher.recorded(record)
+        self._outcome.decided |= self._decides(record)
+        return record
+
+    def _record(
+        self, trial: Trial, answer: Answer | None, score: Score | Unmeasured, tried: int
+    ) -> tuple[Record, Score | Unmeasured]:
+        """The trial's record and what came of it: a score or an answer that fits into none is its failure."""
+        try:
+            unread = self._unread.get(trial.key, NONE_UNREAD)
+            record = self._maker.make(trial, answer, score, tried, unread)
+            record.line()
+        except Exception as error:
+            if isinstance(score, Score):
+                return self._record(trial, answer, raised(error, Failure.SCORER), tried)
+            if answer is None:
+                raise
+            return self._record(trial, None, raised(error, Failure.UNREADABLE), tried)
+        return record, score
+
+    async def _score(self, trial: Trial, answer: Answer) -> Score | Unmeasured:
+        try:
+            if self._scorer.weighs and answer.forced is not None:
+                return self._scorer.weigh(answer.forced)
+            said = whole_answer(trial.prompt.answer_prefix, answer.text)
+            scoring = Scoring(self._scorer, said, trial.item.reference)
+            return await scoring.score(self._settings.retries, self._scoring)
+        except Unmeasured as failure:
+            return failure
+        except Exception as error:
+            return raised(error, Failure.SCORER)
+
+    def _note(self, record: Record, score: Score | Unmeasured) -> None:
+        """What a trial's end says about the run."""
+        outcome = self._outcome
+        if isinstance(score, Score):
+            outcome.scored += 1
+            return
+        if score.failure is Failure.REPLICA:
+            where = f"depth {100 * record.depth:.4g} %, repeat {record.repeat}"
+            outcome.aside.append(f"{record.length_tokens:,} tokens at {where}: {score}")
+        outcome.failures[score.failure] = outcome.failures.get(score.failure, 0) + 1
+        if self._hopeless(score):
+            outcome.hopeless = outcome.hopeless or str(score)
+        if score.failure is Failure.TOO_LONG and record.answer is None and record.attempts:
+            outcome.refused_from = min(outcome.refused_from or record.length_tokens, record.length_tokens)
+            outcome.refusal = str(score)
+
+    def _hopeless(self, failure: Unmeasured) -> bool:
+        """Whether every further request would fail in the same way."""
+        outcome = self._outcome
+        if failure.failure is Failure.RATE_LIMITED and failure.transient:  # a day's allowance is used up
+            return failure.hopeless or (failure.retry_after_s or 0.0) > LONGEST_WAIT_S
+        at_first = failure.failure in _HOPELESS_AT_FIRST and not (outcome.scored or self._already)
+        return failure.failure in _HOPELESS or (at_first and outcome.failures[failure.failure] >= _FIRST)
+
+
+def decoding_of(settings: Settings) -> Decoding:
+    """How answers are drawn, by the settings."""
+    return Decoding(
+        settings.max_answer_tokens,
+        settings.temperature,
+        settings.timeout_s,
+        settings.request,
+        thinking_tokens=settings.thinking_tokens,
+        logprobs=settings.logprobs,
+    )
+
+
+def raised(error: Exception, failure: Failure) -> Unmeasured:
+    """A plug-in's own exception as a failure of one trial. Raises NeedlemapError, which ends the run."""
+    if isinstance(error, NeedlemapError):
+        raise error
+    return Unmeasured(failure, raised_by(error))
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first of some errors that is not a group itself."""
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -18,16 +18,16 @@ from random import Random
 from secrets import randbits
 from typing import Any
 
+from needlemap.asking import Outcome
 from needlemap.asking.check import LOGPROBS, SEED_BITS
 from needlemap.asking.resume import GRID_MODES
 from needlemap.asking.run import Face, MakeModel, Turns
-from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session, make_model
 from needlemap.asking.weighed import weighing_ways, with_answers
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_regular, make_folder
+from needlemap.maps import latest_records
 from needlemap.maps.arms import Judged, Trio, judge_arms, trios
-from needlemap.maps.cube import latest_records
 from needlemap.records.ab import AGAIN, FILE, NAME, WEIGHED, AbFile, Arm, Findings, read_ab
 from needlemap.records.families import Families, begin_families, fresh_folder
 from needlemap.records.folder import RunFolder, write_json

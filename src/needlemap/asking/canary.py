@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
+from needlemap.asking import Runner, Watcher
 from needlemap.asking.budget import Budget
 from needlemap.asking.resume import to_be_scored
-from needlemap.asking.runner import Runner, Watcher
 from needlemap.errors import Failure
 from needlemap.files import open_inside
 from needlemap.models import Model

@@ -12,8 +12,8 @@ from pathlib import Path
 from secrets import randbits
 from typing import Any
 
+from needlemap.asking import Outcome
 from needlemap.asking.run import Face, MakeModel, Turns
-from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session, make_model
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import is_regular, make_folder, plain_name

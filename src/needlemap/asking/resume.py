@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from needlemap import SCHEMA
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import RUN_FILE
-from needlemap.maps.cube import place_of
+from needlemap.maps import place_of
 from needlemap.records import About, how_to_score, is_ruled_otherwise, ruled
 from needlemap.records.families import check_origin
 from needlemap.records.folder import CLOSED_BOOK, RunFolder, records_files, scorer_of

@@ -18,12 +18,12 @@ from threading import Thread
 from time import monotonic
 from typing import Any, TypeVar
 
+from needlemap.asking import Outcome, Watcher
 from needlemap.asking.budget import Budget
 from needlemap.asking.resume import GRID_MODES, check_same, is_unanswered, unscored
-from needlemap.asking.runner import Outcome, Watcher
 from needlemap.asking.session import Session, check_judge, check_price, make_model, open_session
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.maps.cube import prompts_of
+from needlemap.maps import prompts_of
 from needlemap.models import Model, find_backend
 from needlemap.records.families import Families, begin_families
 from needlemap.records.folder import RunFolder

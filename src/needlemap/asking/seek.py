@@ -18,8 +18,8 @@ import numpy as np
 
 from needlemap.asking.resume import is_unanswered
 from needlemap.errors import SettingsError
+from needlemap.maps import Array, latest_records
 from needlemap.maps.asked import PLACES, Axis, asked_in, axis_of
-from needlemap.maps.cube import Array, latest_records
 from needlemap.maps.seek import batch_size, learn, next_batch, rehearse
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from needlemap import SCHEMA, __version__
+from needlemap.asking import Outcome, Runner, Watcher, raised
 from needlemap.asking.budget import Budget, Reserved
 from needlemap.asking.canary import ask, send, unasked
 from needlemap.asking.resume import (
@@ -29,7 +30,6 @@ from needlemap.asking.resume import (
     to_be_scored,
     unscored,
 )
-from needlemap.asking.runner import Outcome, Runner, Watcher, raised
 from needlemap.asking.seek import Seeker
 from needlemap.asking.until import Until
 from needlemap.errors import Failure, SettingsError, Unmeasured

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from needlemap.asking.resume import scorer_about
 from needlemap.errors import SettingsError
-from needlemap.maps.cube import Place, by_place, latest_records, place_of, prompts_of
+from needlemap.maps import Place, by_place, latest_records, place_of, prompts_of
 from needlemap.maps.sequential import Found, Gate, interleaved, pair_at, scored_places
 from needlemap.records import phrase, ruled
 from needlemap.records.folder import RunFolder

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from needlemap.maps.cube import place_of
+from needlemap.maps import place_of
 from needlemap.records.record import Record
 from needlemap.trials.build import Experiment
 from needlemap.trials.resolve import Resolved, resolve

@@ -9,11 +9,11 @@ from collections import Counter
 from itertools import chain
 from pathlib import Path
 
+from needlemap.asking import Outcome
 from needlemap.asking.budget import Budget, Reserved
 from needlemap.asking.canary import begins_twice
 from needlemap.asking.resume import is_replaced, is_unanswered
 from needlemap.asking.run import Asking
-from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session
 from needlemap.models import Model
 from needlemap.plan import by_length

@@ -13,8 +13,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from needlemap.asking import Outcome
 from needlemap.asking.check import ANY, Asked, Asking, Check, built, spent
-from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session
 from needlemap.commands.termination import say_interrupted, say_stopped, terminable
 from needlemap.models import Model

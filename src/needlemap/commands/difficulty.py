@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from needlemap.asking import Outcome
 from needlemap.asking.run import Turns
-from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session, make_model
 from needlemap.commands.announce import interrupted, notes, tell_rules, verdict
 from needlemap.commands.replicas import HERE, ReplicaFlags
@@ -25,7 +25,7 @@ from needlemap.commands.run import MAP, Showing, Terminal, show_result, show_usa
 from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import RUN_FILE, make_folder, read_regular, read_yaml, write_whole
-from needlemap.maps.map import Map
+from needlemap.maps.means import Map
 from needlemap.models import Model
 from needlemap.records.families import begin_families, fresh_folder
 from needlemap.records.folder import RunFolder, records_files

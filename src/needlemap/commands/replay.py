@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from needlemap.asking import decoding_of
 from needlemap.asking.check import worst_in
 from needlemap.asking.resume import GRID_MODES
-from needlemap.asking.runner import decoding_of
 from needlemap.asking.session import make_model
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_regular

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from time import monotonic
 
+from needlemap.asking import Outcome
 from needlemap.asking.run import (
     Asking,
     Share,
@@ -22,7 +23,6 @@ from needlemap.asking.run import (
     spent_in,
     try_servers,
 )
-from needlemap.asking.runner import Outcome
 from needlemap.asking.session import Session, open_session
 from needlemap.asking.until import Goal
 from needlemap.commands.announce import (

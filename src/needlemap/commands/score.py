@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from needlemap.asking import raised
 from needlemap.asking.pacer import Pacer
 from needlemap.asking.recording import RecordMaker, answer_of, scored_anew, whole_answer
 from needlemap.asking.resume import GRID_MODES, check_same, scorer_about
 from needlemap.asking.retry import Scoring
-from needlemap.asking.runner import raised
 from needlemap.asking.session import make_ready
 from needlemap.commands.run import show_result
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured, did_you_mean

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from needlemap.maps.cube import AskedPrompt, Place, by_place
+from needlemap.maps import AskedPrompt, Place, by_place
 
 if TYPE_CHECKING:
     from needlemap.models import Logprobs

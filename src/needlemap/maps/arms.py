@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from needlemap.maps import Place, latest_records, place_of
 from needlemap.maps.answers import FirstDifference, first_difference, shared, tokens_of
-from needlemap.maps.cube import Place, latest_records, place_of
 from needlemap.maps.difference import CEILING, mcnemar
 from needlemap.maps.sequential import Gate, Haystacks, Word, of_haystacks
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.errors import SettingsError
-from needlemap.maps.cube import Array
+from needlemap.maps import Array
 from needlemap.maps.smooth import DEPTH_CELLS, matern_curves
 from needlemap.settings.grid import make_grid
 

@@ -14,7 +14,7 @@ from needlemap.errors import NeedlemapError
 from needlemap.settings.grid import percent
 
 if TYPE_CHECKING:
-    from needlemap.maps.map import CellScore, Map
+    from needlemap.maps.means import CellScore, Map
     from needlemap.records.record import Record
 
 Value = str | int | float | None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from needlemap.maps.cube import Array, Cube
+from needlemap.maps import Array, Cube
 from needlemap.maps.difference import (
     UNCOUNTED,
     Difference,

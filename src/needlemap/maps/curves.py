@@ -11,7 +11,7 @@ from math import inf, log2
 import numpy as np
 from numpy.typing import NDArray
 
-from needlemap.maps.cube import Array
+from needlemap.maps import Array
 
 _SEED = 0
 

@@ -27,7 +27,7 @@ from needlemap.maps.intervals import (
 from needlemap.maps.intervals import weights as draws
 
 if TYPE_CHECKING:
-    from needlemap.maps.cube import Array
+    from needlemap.maps import Array
 
 EXACT_UP_TO = 12  # clusters, whose 4,096 sign patterns are all gone through
 PATTERNS = 20_000

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.maps.cube import Array, Cube
+from needlemap.maps import Array, Cube
 from needlemap.maps.curves import area, column, crossing, falling
 from needlemap.maps.intervals import (
     DRAWS,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from needlemap.maps.cube import Array
+    from needlemap.maps import Array
 
 Z = 1.959963984540054
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from needlemap.maps import Array, AskedPrompt, Cube, Place, cube_of, one_a_cell
 from needlemap.maps.answers import AnswerPairs
-from needlemap.maps.cube import Array, AskedPrompt, Cube, Place, cube_of, one_a_cell
 
 if TYPE_CHECKING:
     from needlemap.records.record import Record

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from needlemap.maps import Array
 from needlemap.maps.asked import PLACES, SPACING, Asked, Axis, asked_in, axis_of, cells_in
-from needlemap.maps.cube import Array
 from needlemap.maps.smooth import is_rough
 
 if TYPE_CHECKING:

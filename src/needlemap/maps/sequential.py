@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from needlemap.maps.cube import Array, Place, prompt_of
+from needlemap.maps import Array, Place, prompt_of
 from needlemap.maps.difference import FLOOR
 from needlemap.records.record import Record
 

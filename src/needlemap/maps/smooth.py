@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from needlemap.maps.cube import Array, Cell, Cube
+    from needlemap.maps import Array, Cell, Cube
 
 _SCALES = tuple(product((1.0, 4.0), (0.15, 0.8, 4.0)))  # octaves and shares of depth of like chances
 _SPREAD, _RANK = 3**0.5, 10  # of an axis: its part in the spread on the logit, and how many curves

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from needlemap.errors import Failure, NeedlemapError
 from needlemap.files import is_regular, read_regular
-from needlemap.maps.cube import latest_records
+from needlemap.maps import latest_records
 from needlemap.maps.difference import mcnemar
 from needlemap.maps.intervals import tango, wilson
 from needlemap.probes.known import FAULTS, Known

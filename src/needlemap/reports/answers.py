@@ -12,8 +12,8 @@ from needlemap.settings.grid import percent
 from needlemap.text import counted
 
 if TYPE_CHECKING:
+    from needlemap.maps import Place
     from needlemap.maps.answers import AnswerPairs, ChangedAnswer, NatsChange
-    from needlemap.maps.cube import Place
 
 _ASKED = 60  # characters of a sample's input
 SHOWN = 5  # changed answers

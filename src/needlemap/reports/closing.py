@@ -14,7 +14,7 @@ from math import sqrt
 from statistics import median
 from typing import Any
 
-from needlemap.maps.cube import AskedPrompt
+from needlemap.maps import AskedPrompt
 from needlemap.maps.intervals import rate_of
 from needlemap.records import one_haystack, outdated, ruled
 from needlemap.records.folder import RunFolder, scorer_of

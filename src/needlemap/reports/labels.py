@@ -16,7 +16,7 @@ from needlemap.maps.intervals import NoiseFloor
 from needlemap.settings.grid import percent
 
 if TYPE_CHECKING:
-    from needlemap.maps.map import CellScore, DepthScore, Map
+    from needlemap.maps.means import CellScore, DepthScore, Map
 
 T = TypeVar("T")
 NOT_ASKED = "not asked"

@@ -19,11 +19,11 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from needlemap.asking import Watcher
 from needlemap.asking.run import Face
-from needlemap.asking.runner import Watcher
 from needlemap.asking.session import Session, about
 from needlemap.files import make_inside, write_whole
-from needlemap.maps.map import Map
+from needlemap.maps.means import Map
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import Record

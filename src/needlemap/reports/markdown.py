@@ -15,7 +15,7 @@ from needlemap.reports.labels import depth_labels, length_labels, overall_label,
 from needlemap.text import printable
 
 if TYPE_CHECKING:
-    from needlemap.maps.cube import Cell
+    from needlemap.maps import Cell
     from needlemap.reports.figures.canvas import Drawing
     from needlemap.reports.figures.figure import Figure
 

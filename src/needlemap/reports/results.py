@@ -17,7 +17,7 @@ from needlemap.files import is_run_folder
 from needlemap.maps.columns import CELLS, RUN
 from needlemap.maps.effective import RULES, Effective, FamilyScores, Mean, parse_rule
 from needlemap.maps.intervals import ClusterMean
-from needlemap.maps.map import depth_scores
+from needlemap.maps.means import depth_scores
 from needlemap.records.families import Families, families_of
 from needlemap.records.folder import is_held
 from needlemap.records.loaded import Loaded

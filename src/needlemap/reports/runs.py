@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from needlemap.asking.runner import Outcome
+from needlemap.asking import Outcome
 from needlemap.asking.until import Goal
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_run_folder
 from needlemap.maps.columns import margin_frame, trial_frame
 from needlemap.maps.effective import RULES, Effective, Mean, parse_rule, published_length
-from needlemap.maps.map import Map
+from needlemap.maps.means import Map
 from needlemap.maps.seek import Sought
 from needlemap.maps.smooth import Smoothed
 from needlemap.records.families import families_of

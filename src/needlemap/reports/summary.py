@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from needlemap.maps.cube import Array, Cube
+from needlemap.maps import Array, Cube
 from needlemap.maps.difference import missing_bounds
 from needlemap.maps.effective import (
     PUBLISHED,
@@ -29,7 +29,7 @@ from needlemap.maps.intervals import (
     noise_floor,
     trials_needed,
 )
-from needlemap.maps.map import Map, position_gap, total_score
+from needlemap.maps.means import Map, position_gap, total_score
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.reports.labels import (

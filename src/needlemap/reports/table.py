@@ -24,7 +24,7 @@ from needlemap import __version__
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import is_regular, read_regular, write_report
 from needlemap.maps.columns import CELLS, RUN, TRIALS, Column, Value
-from needlemap.maps.map import Map
+from needlemap.maps.means import Map
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import Record
 from needlemap.reports.labels import told_apart

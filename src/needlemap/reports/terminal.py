@@ -18,7 +18,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
 from rich.text import Text
 
-from needlemap.maps.map import CellScore, Map
+from needlemap.maps.means import CellScore, Map
 from needlemap.records.record import SKIPPED
 from needlemap.reports.labels import (
     Margin,

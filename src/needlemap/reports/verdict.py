@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil, exp
 from typing import TYPE_CHECKING, Any
 
-from needlemap.maps.cube import by_place
+from needlemap.maps import by_place
 from needlemap.maps.difference import CEILING
 from needlemap.maps.intervals import FEWEST, least_pairs
 from needlemap.maps.sequential import (

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.maps.map import depth_scores
+from needlemap.maps.means import depth_scores
 from needlemap.reports.page.payload import summary
 from needlemap.reports.paired import compare_loaded
 from needlemap.reports.summary import summary_lines

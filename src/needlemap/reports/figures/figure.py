@@ -13,7 +13,7 @@ from pathlib import Path
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.maps.comparison import FamilyComparison
-from needlemap.maps.map import Map
+from needlemap.maps.means import Map
 from needlemap.records.loaded import Loaded
 from needlemap.reports.figures.canvas import (
     ALONE,

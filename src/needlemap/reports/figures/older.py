@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from needlemap.errors import SettingsError
 from needlemap.interop import FACTS, context_title
-from needlemap.maps.map import CellScore, Map
+from needlemap.maps.means import CellScore, Map
 from needlemap.reports.figures.canvas import HATCHED, INK, SOFT, TEXT, line, mark, rect, text, wide, wrapped
 from needlemap.reports.figures.heat import Box, Scale
 from needlemap.reports.figures.legend import gradient

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from needlemap.maps.comparison import FamilyComparison
 from needlemap.maps.intervals import ClusterMean
-from needlemap.maps.map import CellScore, Map
+from needlemap.maps.means import CellScore, Map
 from needlemap.plan.bins import bin_edges
 from needlemap.reports.figures.axis import Axis, make_axis
 from needlemap.reports.figures.heat import Cell, MapPanel, Mean, Scale

@@ -10,11 +10,11 @@ from math import isfinite
 from typing import Any
 
 from needlemap.errors import NeedlemapError
+from needlemap.maps import Cube
 from needlemap.maps.comparison import FamilyComparison
-from needlemap.maps.cube import Cube
 from needlemap.maps.effective import Effective, Mean, Rule
 from needlemap.maps.intervals import ClusterMean
-from needlemap.maps.map import Map, depth_scores
+from needlemap.maps.means import Map, depth_scores
 from needlemap.records.loaded import Loaded
 from needlemap.reports.comparison import comparison_json, comparison_text
 from needlemap.reports.labels import Layout, depth_labels, depth_score_labels, effective_label

@@ -24,9 +24,9 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from needlemap.asking.runner import Watcher
+from needlemap.asking import Watcher
 from needlemap.asking.session import Session, about
-from needlemap.maps.cube import latest_records
+from needlemap.maps import latest_records
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.record import Record

@@ -15,9 +15,9 @@ from datetime import datetime
 from typing import Any
 
 from needlemap import __version__
-from needlemap.maps.cube import Cube
+from needlemap.maps import Cube
 from needlemap.maps.effective import RULES, effective_length, parse_rule
-from needlemap.maps.map import Map
+from needlemap.maps.means import Map
 from needlemap.records import outdated
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import Record, costs_of

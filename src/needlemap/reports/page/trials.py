@@ -16,9 +16,9 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from needlemap.maps import AskedPrompt
 from needlemap.maps.columns import TRIALS
-from needlemap.maps.cube import AskedPrompt
-from needlemap.maps.map import CellScore, Map
+from needlemap.maps.means import CellScore, Map
 from needlemap.records.record import SKIPPED, NeedleRecord, Record
 from needlemap.reports.labels import Layout
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from needlemap.maps.cube import Array, AskedPrompt, Cell, Cube, is_ragged, make_cube
+from needlemap.maps import Array, AskedPrompt, Cell, Cube, is_ragged, make_cube
 from needlemap.maps.intervals import ClusterMean, assumed_effect, cluster_mean, effective_wilson
 from needlemap.records.record import SKIPPED
 
