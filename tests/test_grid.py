@@ -6,8 +6,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.interop.opencompass import script_depth_percents
-from needlemap.settings.grid import Cell, make_grid, percent, sigmoid, spaced
-from needlemap.settings.units import tokens
+from needlemap.settings.grid import Cell, make_grid, percent, sigmoid, spaced, tokens
 
 DEPTHS = "0,50,100"
 

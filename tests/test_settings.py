@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+from needlemap import settings
 from needlemap.cli import app
 from needlemap.errors import SettingsError
-from needlemap.settings import Settings, marked
+from needlemap.settings import KNOWN, Mark, Role, Settings, marked
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, TABLE
 from needlemap.settings.reading import configure, older_rules, preset_about, preset_files
 from needlemap.settings.suites import Chosen, choose
@@ -400,6 +405,34 @@ def test_flags_are_read_as_their_settings_kind(flags):
     assert (made.save, made.guide, made.needles) == (False, True, ["A {city}, and more", "B {n}"])
     assert (made.file_list, made.request) == (["a.jsonl", "b.jsonl"], {"top_p": 0.5, "stop": ["x"]})
     assert made.draw == {"city": ["Oslo", "Lima"], "n": "1:9"}
+
+
+def test_a_setting_says_all_that_is_known_of_it_in_words_that_exist():
+    assert {known.role for known in KNOWN.values()} == set(get_args(Role))
+    assert {mark for known in KNOWN.values() for mark in known.marks} == set(get_args(Mark))
+    assert all(len(set(known.marks)) == len(known.marks) for known in KNOWN.values())
+
+
+def test_a_new_setting_is_one_definition_in_one_file_and_none_without_its_role(tmp_path, monkeypatch):
+    source = Path(settings.__file__).read_text("utf-8")
+
+    def with_setting(name: str, definition: str) -> ModuleType:
+        file = tmp_path / f"{name}.py"
+        file.write_text(source.replace("    # model\n", f"    {definition}\n    # model\n"), encoding="utf-8")
+        spec = spec_from_file_location(name, file)
+        made = module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, made)
+        spec.loader.exec_module(made)
+        return made
+
+    made = with_setting("lit", 'glow: Annotated[int, _RUN.free("shared", "ab")] = 3\n    """How bright."""')
+    assert made.Settings().glow == 3
+    assert made.Settings.model_fields["glow"].description == "How bright."
+    for names in (made.settings_of("Run"), made.with_role("free"), made.marked("shared"), made.marked("ab")):
+        assert "glow" in names
+    assert "glow" not in (*made.with_role("asked"), *made.marked("check", "opened"))
+    with pytest.raises(TypeError, match="Setting 'glow' has no role: define it as"):
+        with_setting("dark", "glow: int = 3")
 
 
 def test_every_setting_has_a_flag_with_its_help():

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.settings import Settings, known_of
+from needlemap.settings import KNOWN, Settings
 from needlemap.settings.reading import configure, preset_files
 from needlemap.settings.suites import load_suite, suite_files
 from needlemap.settings.unread import RULES
@@ -210,9 +210,9 @@ def given(*parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_every_setting_is_here():
-    assert set(ROWS) == {name for name in Settings.model_fields if known_of(name)["read"]}
+    assert set(ROWS) == {name for name in Settings.model_fields if KNOWN[name].read}
     assert set(ALWAYS) == set(Settings.model_fields) - set(ROWS)
-    assert {known_of(name)["read"] for name in ROWS} == set(RULES)
+    assert {KNOWN[name].read for name in ROWS} == set(RULES)
 
 
 @pytest.mark.parametrize("name", ROWS)

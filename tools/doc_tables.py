@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from needlemap.maps.columns import CELLS, TRIALS, Column
 from needlemap.models import Logprobs
 from needlemap.records.record import Record
-from needlemap.settings import Settings, known_of, marked
+from needlemap.settings import KNOWN, Settings, marked
 from needlemap.settings.older_names import ELSEWHERE, TABLE
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -120,7 +120,7 @@ def settings_table() -> str:
     groups: dict[str, list[tuple[str, FieldInfo]]] = {}
     for name, field in Settings.model_fields.items():
         if name not in marked("older"):
-            groups.setdefault(known_of(name)["group"], []).append((name, field))
+            groups.setdefault(KNOWN[name].group, []).append((name, field))
     parts = [f"### {group}\n\n{_settings(rows)}" for group, rows in groups.items()]
     return "\n\n".join(parts)
 

@@ -10,7 +10,7 @@ from typing import Any
 from needlemap import SCHEMA
 from needlemap.records import Run
 from needlemap.records.record import Record
-from needlemap.settings import Settings
+from needlemap.settings import KNOWN, Settings
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -30,15 +30,16 @@ def run_schema() -> dict[str, Any]:
     """Of run.json; settings of other versions and of plug-ins are allowed."""
     schema = Run.model_json_schema(by_alias=True)
     settings = Settings.model_json_schema()
-    properties = {name: _plain(part) for name, part in settings["properties"].items()}
+    properties = {name: _plain(name, part) for name, part in settings["properties"].items()}
     schema["properties"]["settings"] |= {"properties": properties, "additionalProperties": True}
     schema["$defs"] |= settings.get("$defs", {})
     return _finished(schema, "run", "run.json of a run folder")
 
 
-def _plain(part: dict[str, Any]) -> dict[str, Any]:
-    """A setting's schema without what only the program needs."""
-    return {name: value for name, value in part.items() if name not in ("group", "read", "title")}
+def _plain(name: str, part: dict[str, Any]) -> dict[str, Any]:
+    """A setting's schema, with its role in a trial's key and its marks."""
+    plain = {key: value for key, value in part.items() if key != "title"}
+    return dict(sorted({**plain, "role": KNOWN[name].role, "marks": list(KNOWN[name].marks)}.items()))
 
 
 def _finished(schema: dict[str, Any], name: str, title: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from needlemap.commands import arguments
 from needlemap.commands.replicas import ReplicaFlags, with_replicas
 from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.secrets import hidden
-from needlemap.settings import settings_of
+from needlemap.settings import marked, settings_of
 from needlemap.settings.flags import GroupedCommand, with_settings
 from needlemap.text import printable, show
 
@@ -30,8 +30,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 settings_flags = partial(with_settings, completion_of=arguments.completion_of)
-model_flags = partial(settings_flags, names_of=(*settings_of("Model"), *arguments.CHECKED))
-ab_flags = partial(settings_flags, names_of=(*settings_of("Model"), *arguments.CHECKED, *arguments.PAIRED))
+model_flags = partial(settings_flags, names_of=(*settings_of("Model"), *marked("check")))
+ab_flags = partial(settings_flags, names_of=(*settings_of("Model"), *marked("check", "ab")))
 
 
 @app.callback()
@@ -98,7 +98,7 @@ def check(
     from needlemap.asking.check import Asked
     from needlemap.commands.check import check_command, plan_check
     from needlemap.probes import PROBES
-    from needlemap.settings.units import tokens
+    from needlemap.settings.grid import tokens
 
     if out is not None:
         _check_origin(out, trust_run)

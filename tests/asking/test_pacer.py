@@ -11,7 +11,7 @@ import pytest
 from needlemap.asking.pacer import Bucket, Pacer, Ticket
 from needlemap.errors import Failure, Unmeasured
 from needlemap.http.faults import Allowance, Quota, allowance
-from needlemap.settings.units import duration_label
+from needlemap.settings.grid import duration_label
 
 GRID = ("--lengths", "200", "--depths", "50", "--mode", "single")
 

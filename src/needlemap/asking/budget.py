@@ -16,8 +16,8 @@ from time import monotonic
 
 from needlemap.records.record import Record, UnreadRecord
 from needlemap.settings import Settings
+from needlemap.settings.grid import duration_label
 from needlemap.settings.prices import Prices, summed
-from needlemap.settings.units import duration_label
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from time import monotonic
 
 from needlemap.errors import Failure, Unmeasured
 from needlemap.http.faults import Allowance, Quota
-from needlemap.settings.units import duration_label
+from needlemap.settings.grid import duration_label
 
 _MINUTE_S = 60.0
 _TELLING = 3.0  # requests used, below which a share of the limit tells nothing of the rate

@@ -28,7 +28,7 @@ from needlemap.records.families import check_origin
 from needlemap.records.folder import CLOSED_BOOK, RunFolder, records_files, scorer_of
 from needlemap.records.record import Record
 from needlemap.scorers import Scorer, rule_of
-from needlemap.settings import Lender, Settings, settings_of, with_role
+from needlemap.settings import Lender, Settings, marked, settings_of, with_role
 from needlemap.settings.grid import make_grid, percent
 from needlemap.settings.reading import DEFAULT_ITEMS, checked
 from needlemap.settings.suites import Chosen
@@ -42,9 +42,7 @@ if TYPE_CHECKING:
 
 GRID_MODES = ("bins", "lattice")  # the whole grid decides where needles go, so the first start fixes it
 # Settings that whoever asks another run's prompts says: no prompt hangs on them.
-_ASKER = {*settings_of("Model"), *settings_of("Scoring"), *settings_of("Run")}.difference(
-    ("tokenizer", "max_answer_tokens", "mode", "bin_tolerance", "seed")
-)
+_ASKER = {*settings_of("Model", "Scoring", "Run")}.difference(marked("lent"))
 
 
 class AnotherRun(NeedlemapError):

@@ -247,24 +247,6 @@ Format = Annotated[
         help="Of a table: cells, trials, opencompass. golden: one run, frozen small for tests, in a folder."
     ),
 ]
-CHECKED = (  # settings that a check takes, beside the model's own
-    *(
-        "needle",
-        "question",
-        "keywords",
-        "draw",
-        "framing_tokens",
-        "template",
-        "haystack",
-        "haystack_path",
-        "retries",
-        "timeout_s",
-        "prices",
-        "quiet",
-    ),
-    *("limit_usd", "limit_tokens", "requests_per_minute", "tokens_per_minute"),
-)
-PAIRED = ("lengths", "depths", "mode", "concurrency", "limit_time", "seed")  # that an ab takes beside
 LONG_AB = "suite:long-ab"
 Arms = Annotated[
     list[str] | None,

@@ -27,7 +27,7 @@ from needlemap.records.families import Families
 from needlemap.reports.closing import Tally
 from needlemap.reports.junit import Case, write_junit
 from needlemap.reports.live import Lines, ShowingFace, View
-from needlemap.settings.units import duration_label
+from needlemap.settings.grid import duration_label
 from needlemap.text import short, show
 
 PASSED, FAILED, UNDECIDED = 0, 1, 4

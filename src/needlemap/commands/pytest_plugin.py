@@ -137,7 +137,7 @@ class NeedleServer:
         from needlemap.commands.check import CheckFace, code_of
         from needlemap.probes import PROBES
         from needlemap.probes.base import Finding
-        from needlemap.settings.units import tokens
+        from needlemap.settings.grid import tokens
 
         with _failing():
             flags = {**self._flags(), "limit_time": 60 * minutes}

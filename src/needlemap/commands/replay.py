@@ -25,9 +25,8 @@ from needlemap.records.record import Record
 from needlemap.reports.labels import score_label
 from needlemap.secrets import check_key_names
 from needlemap.settings import Settings
-from needlemap.settings.grid import percent, setting
+from needlemap.settings.grid import percent, setting, tokens
 from needlemap.settings.reading import checked
-from needlemap.settings.units import tokens
 from needlemap.text import show, show_data
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare

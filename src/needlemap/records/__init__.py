@@ -16,9 +16,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from needlemap import SCHEMA
 from needlemap.scorers import FIRST_RULE, rule_of
 from needlemap.settings import marked, with_role
-from needlemap.settings.grid import MOST_TRIALS
+from needlemap.settings.grid import MOST, MOST_TOKENS, MOST_TRIALS
 from needlemap.settings.registry import current_name, find
-from needlemap.settings.units import MOST, MOST_TOKENS
 
 SIGNED = "signed"  # the name under which a file holds its signature
 About = Mapping[str, Any]  # what run.json holds

@@ -24,8 +24,8 @@ from pydantic import (
 from needlemap import SCHEMA
 from needlemap.models import Logprobs, logprobs_kept
 from needlemap.scorers import FIRST_RULE
+from needlemap.settings.grid import MOST, MOST_TOKENS
 from needlemap.settings.prices import summed
-from needlemap.settings.units import MOST, MOST_TOKENS
 
 _DEEPEST = 40  # lists in lists that are kept of what a provider said
 

@@ -33,8 +33,8 @@ from needlemap.records.record import (
 )
 from needlemap.reports.labels import interval_label, score_label
 from needlemap.settings import LEAST_FRAMING
+from needlemap.settings.grid import duration_label
 from needlemap.settings.prices import summed
-from needlemap.settings.units import duration_label
 from needlemap.text import printable
 
 _RIGHT = 0.5  # of a score, from which an answer without a haystack counts as right

@@ -5,29 +5,72 @@ How they are read and merged is in `reading.py`; the older tools' names for them
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partialmethod
 from typing import Annotated, Any, Literal, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from needlemap.errors import SettingsError
-from needlemap.settings.units import Group, Mark, Percent, Role, Seconds, Tokens
+from needlemap.settings.grid import MOST_LENGTH, Percent, Seconds, Tokens
 
-MOST_TOKENS = 100_000_000  # of an answer or a reserve: ten times the longest context that is sold
 MOST_REPEATS = 100_000
 MOST_S = 10_000_000.0  # of a wait: four months
 LEAST_FRAMING = -100  # tokens: a server that trims blanks counts a few less than we do
 _CODES = {"en": "english", "zh": "chinese"}
 Spec = str | int | float | list[Any] | dict[str, Any]  # [...], {min, max, count, scale}, "min:max:count"
+Role = Literal["asked", "built", "scored", "grid", "free"]
+Mark = Literal[
+    "subject", "sampled", "shared", "family", "stays", "served", "opened", "lent", "check", "ab", "older"
+]
 
 
-def spelt_out(language: Any) -> Any:
-    """A language's whole name, of its code too."""
-    return _CODES.get(language, language) if isinstance(language, str) else language
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a setting where it is defined.
+
+    role, in a trial's key. 'asked': its value is in it. 'built': what it comes to is, texts, places and the
+    tokenizer's own. 'scored': so, and `needlemap score` changes it. 'grid' and 'free': it is not, and may
+    differ when a run is resumed; the grid says which cells there are.
+    marks. 'subject': who is asked, which changes no prompt. 'sampled': read where an answer is generated.
+    'shared': the same for all families of a suite. 'family': makes a family what it is, so that no flag
+    changes it in all. 'stays': so only where a family says it. 'served': one of several models may have its
+    own, as it may all of group Model. 'opened': may make this machine open or run something. 'lent': comes
+    with the prompts of another run. 'check', 'ab': needlemap check and ab take it, ab also what check does.
+    'older': a way of the older tools, which `--help` leaves to docs/coming-from.md.
+    read: the rule in `unread.py` that says where it is read; None: always.
+    """
+
+    group: str
+    role: Role
+    marks: tuple[Mark, ...]
+    read: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The settings that `--help` shows under one name."""
+
+    name: str
+
+    def _known(self, role: Role, *marks: Mark, read: str | None = None) -> Known:
+        return Known(self.name, role, marks, read)
+
+    asked = partialmethod(_known, "asked")
+    built = partialmethod(_known, "built")
+    scored = partialmethod(_known, "scored")
+    grid = partialmethod(_known, "grid")
+    free = partialmethod(_known, "free")
 
 
 _MODEL, _TASK, _HAYSTACK, _GRID, _TEMPLATE, _SCORING, _RUN = map(
     Group, ("Model", "Task", "Haystack", "Grid", "Template", "Scoring", "Run")
 )
+
+
+def spelt_out(language: Any) -> Any:
+    """A language's whole name, of its code too."""
+    return _CODES.get(language.lower(), language.lower()) if isinstance(language, str) else language
 
 
 class Lender(BaseModel):
@@ -43,228 +86,169 @@ class Lender(BaseModel):
 
 
 class Settings(BaseModel):
-    """The resolved settings of a run. Field descriptions are the help texts."""
+    """The resolved settings of a run. Their docstrings are the help texts."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     # model
-    model: str = _MODEL.asked(
-        "baseline/bm25",
-        "Who answers: BACKEND/NAME, as openai/gpt-4o; several: repeat the flag, in YAML a list.",
-        "subject",
-        "shared",
-    )
-    label: str = _MODEL.free(
-        "", "The model's short name in figures, tables and CSV; by default BACKEND/NAME.", "shared"
-    )
-    base_url: str | None = _MODEL.asked(
-        None,
-        "Address of a compatible server, as http://127.0.0.1:8000/v1.",
-        "subject",
-        "shared",
-        read="address",
-    )
-    model_options: dict[str, Any] = _MODEL.asked(
-        {}, "The back end's own options, KEY=VALUE.", "subject", "shared"
-    )
-    trust_remote_code: bool = _MODEL.asked(
-        False,
-        "Run the Python code that comes with a model (hf, lmdeploy): only what you trust.",
-        "shared",
-        read="own code",
-    )
-    tokenizer: str = _MODEL.built(
-        "auto", "Whose tokens lengths count; auto: the model's own; server: ask base_url.", "shared", "opened"
-    )
-    max_answer_tokens: int = _MODEL.asked(300, "The answer's budget in tokens.", ge=1, le=MOST_TOKENS)
-    thinking_tokens: int | None = _MODEL.asked(
-        None,
-        "A reasoning model's budget before its answer; no part of lengths.",
-        "sampled",
-        ge=1,
-        le=MOST_TOKENS,
-        read="model",
-    )
-    temperature: float | None = _MODEL.asked(
-        0.0,
-        "Sampling temperature; 'none' leaves the field out.",
-        "subject",
-        "shared",
-        "sampled",
-        ge=0,
-        le=100,
-        read="model",
-    )
-    request: dict[str, Any] = _MODEL.asked(
-        {}, "Any further request field, KEY=VALUE.", "subject", "shared", "sampled", read="model"
-    )
-    logprobs: bool = _MODEL.free(
-        False,
-        "Keep each answer token's log-probability and the likeliest other token; asks for no other answer.",
-        "shared",
-        read="model",
-    )
+    model: Annotated[str, _MODEL.asked("subject", "shared")] = "baseline/bm25"
+    """Who answers: BACKEND/NAME, as openai/gpt-4o; several: repeat the flag, in YAML a list."""
+    label: Annotated[str, _MODEL.free("shared")] = ""
+    """The model's short name in figures, tables and CSV; by default BACKEND/NAME."""
+    base_url: Annotated[str | None, _MODEL.asked("subject", "shared", read="address")] = None
+    """Address of a compatible server, as http://127.0.0.1:8000/v1."""
+    model_options: Annotated[dict[str, Any], _MODEL.asked("subject", "shared")] = {}
+    """The back end's own options, KEY=VALUE."""
+    trust_remote_code: Annotated[bool, _MODEL.asked("shared", read="own code")] = False
+    """Run the Python code that comes with a model (hf, lmdeploy): only what you trust."""
+    tokenizer: Annotated[str, _MODEL.built("shared", "opened", "lent")] = "auto"
+    """Whose tokens lengths count; auto: the model's own; server: ask base_url."""
+    max_answer_tokens: Annotated[int, _MODEL.asked("lent"), Field(ge=1, le=MOST_LENGTH)] = 300
+    """The answer's budget in tokens."""
+    thinking_tokens: Annotated[
+        int | None, _MODEL.asked("sampled", read="model"), Field(ge=1, le=MOST_LENGTH)
+    ] = None
+    """A reasoning model's budget before its answer; no part of lengths."""
+    temperature: Annotated[
+        float | None, _MODEL.asked("subject", "shared", "sampled", read="model"), Field(ge=0, le=100)
+    ] = 0.0
+    """Sampling temperature; 'none' leaves the field out."""
+    request: Annotated[dict[str, Any], _MODEL.asked("subject", "shared", "sampled", read="model")] = {}
+    """Any further request field, KEY=VALUE."""
+    logprobs: Annotated[bool, _MODEL.free("shared", read="model")] = False
+    """Keep each answer token's log-probability and the likeliest other token; asks for no other answer."""
     # task
-    task: str = _TASK.asked("single", "What is hidden and asked; see needlemap list tasks.", "opened")
-    task_options: dict[str, Any] = _TASK.asked(
-        {}, "The task's own options, KEY=VALUE; see docs/tasks.md.", "opened"
-    )
-    needle: str = _TASK.built(
-        "", "The fact to hide; by default a locker code, drawn afresh for each repeat.", read="task"
-    )
-    needles: list[str] = _TASK.built([], "Several facts (task multi); repeat the flag.", read="task")
-    question: str = _TASK.built("", "What is asked.", read="task")
-    answer: str | None = _TASK.built(None, "A right answer; the needle itself when not given.", read="task")
-    keywords: list[str] = _TASK.built([], "Words that a right answer holds; one a flag.", read="task")
-    spread: Literal["chain", "chain-as-coded", "even"] = _TASK.built(
-        "chain", "How several needles are spread.", read="several"
-    )
-    diff: float = _TASK.built(
-        10.0, "Chain: percent of depth from one needle to the next.", ge=0, le=100, read="several"
-    )
-    draw: dict[str, list[str] | str] = _TASK.built(
-        {}, "Values for {placeholders}: a list, or low:high.", read="drawn"
-    )
-    prompts_of: str | Lender = _TASK.built(
-        "", "A run's folder: ask exactly its prompts; all but model and scorer is as there.", "opened"
-    )
-    language: Annotated[Literal["english", "chinese"], BeforeValidator(spelt_out)] = _TASK.built(
-        "english", "Of template and generated haystack; en and zh are short for them.", read="language"
-    )
+    task: Annotated[str, _TASK.asked("opened", "family")] = "single"
+    """What is hidden and asked; see needlemap list tasks."""
+    task_options: Annotated[dict[str, Any], _TASK.asked("opened")] = {}
+    """The task's own options, KEY=VALUE; see docs/tasks.md."""
+    needle: Annotated[str, _TASK.built("family", "check", read="task")] = ""
+    """The fact to hide; by default a locker code, drawn afresh for each repeat."""
+    needles: Annotated[list[str], _TASK.built("family", read="task")] = []
+    """Several facts (task multi); repeat the flag."""
+    question: Annotated[str, _TASK.built("family", "check", read="task")] = ""
+    """What is asked."""
+    answer: Annotated[str | None, _TASK.built("family", read="task")] = None
+    """A right answer; the needle itself when not given."""
+    keywords: Annotated[list[str], _TASK.built("family", "check", read="task")] = []
+    """Words that a right answer holds; one a flag."""
+    spread: Annotated[Literal["chain", "chain-as-coded", "even"], _TASK.built(read="several")] = "chain"
+    """How several needles are spread."""
+    diff: Annotated[float, _TASK.built(read="several"), Field(ge=0, le=100)] = 10.0
+    """Chain: percent of depth from one needle to the next."""
+    draw: Annotated[dict[str, list[str] | str], _TASK.built("family", "check", read="drawn")] = {}
+    """Values for {placeholders}: a list, or low:high."""
+    prompts_of: Annotated[str | Lender, _TASK.built("opened")] = ""
+    """A run's folder: ask exactly its prompts; all but model and scorer is as there."""
+    language: Annotated[
+        Literal["english", "chinese"], BeforeValidator(spelt_out), _TASK.built(read="language")
+    ] = "english"
+    """Of template and generated haystack; en and zh are short for them."""
     # haystack
-    haystack: str = _HAYSTACK.built(
-        "generated",
-        "Its source: generated, folder, jsonl, txt, hub, a plug-in's; a path says which.",
-        read="haystack",
+    haystack: Annotated[str, _HAYSTACK.built("check", read="haystack")] = "generated"
+    """Its source: generated, folder, jsonl, txt, hub, a plug-in's; a path says which."""
+    haystack_path: Annotated[str | None, _HAYSTACK.built("opened", "check", read="path")] = None
+    """Folder of documents (with subfolders), one document, JSON Lines, or a hub name."""
+    file_list: Annotated[list[str], _HAYSTACK.built("opened", read="files")] = []
+    """Which files of a folder of JSON Lines, in this order."""
+    order: Annotated[Literal["listed", "shuffled", "cumulative"], _HAYSTACK.built(read="ordered")] = (
+        "shuffled"
     )
-    haystack_path: str | None = _HAYSTACK.built(
-        None,
-        "Folder of documents (with subfolders), one document, JSON Lines, or a hub name.",
-        "opened",
-        read="path",
+    """Order of documents by repeat."""
+    joined: Annotated[Literal["paragraphs", "text", "tokens"], _HAYSTACK.built("older", read="haystack")] = (
+        "paragraphs"
     )
-    file_list: list[str] = _HAYSTACK.built(
-        [], "Which files of a folder of JSON Lines, in this order.", "opened", read="files"
-    )
-    order: Literal["listed", "shuffled", "cumulative"] = _HAYSTACK.built(
-        "shuffled", "Order of documents by repeat.", read="ordered"
-    )
-    joined: Literal["paragraphs", "text", "tokens"] = _HAYSTACK.built(
-        "paragraphs", "How documents are joined.", "older", read="haystack"
-    )
-    haystack_repeat: bool = _HAYSTACK.free(
-        False, "Repeat a source that is too short, and say so.", read="ending"
-    )
-    collisions: Literal["error", "warn"] = _HAYSTACK.free(
-        "error", "When the haystack already holds the answer.", read="built"
-    )
+    """How documents are joined."""
+    haystack_repeat: Annotated[bool, _HAYSTACK.free(read="ending")] = False
+    """Repeat a source that is too short, and say so."""
+    collisions: Annotated[Literal["error", "warn"], _HAYSTACK.free(read="built")] = "error"
+    """When the haystack already holds the answer."""
     # grid
-    lengths: Spec = _GRID.grid("1k:16k:8:log", "Tokens: a list as 1k,4k or min:max:count[:linear|log].")
-    depths: Spec = _GRID.grid("0:100:11", "Percent: a list as 0,50 or min:max:count[:linear|sigmoid].")
-    repeats: int = _GRID.free(
-        1, "Draws of each cell: other documents, other values.", ge=1, le=MOST_REPEATS, read="repeats"
+    lengths: Annotated[Spec, _GRID.grid("ab")] = "1k:16k:8:log"
+    """Tokens: a list as 1k,4k or min:max:count[:linear|log]."""
+    depths: Annotated[Spec, _GRID.grid("stays", "ab")] = "0:100:11"
+    """Percent: a list as 0,50 or min:max:count[:linear|sigmoid]."""
+    repeats: Annotated[int, _GRID.free(read="repeats"), Field(ge=1, le=MOST_REPEATS)] = 1
+    """Draws of each cell: other documents, other values."""
+    first_repeat: Annotated[int, _GRID.free(read="repeats"), Field(ge=0, le=MOST_LENGTH)] = 0
+    """Number of the first repeat, to add more to a finished run."""
+    ask_twice: Annotated[int, _GRID.free(), Field(ge=0, le=MOST_REPEATS)] = 0
+    """Ask so many prompts a second time: how much answers differ for no reason (noise floor)."""
+    sigmoid_ends: Annotated[Literal["keep", "squash"], _GRID.grid("older", read="sigmoid")] = "keep"
+    """Sigmoid: keep 0 and 100, or squash them too."""
+    depth_rounding: Annotated[Literal["none", "round", "truncate"], _GRID.grid("older")] = "none"
+    """Depths to whole percents."""
+    placement: Annotated[Literal["sentence", "token", "period"], _GRID.built("older", read="placed")] = (
+        "sentence"
     )
-    first_repeat: int = _GRID.free(
-        0, "Number of the first repeat, to add more to a finished run.", ge=0, le=MOST_TOKENS, read="repeats"
-    )
-    ask_twice: int = _GRID.free(
-        0,
-        "Ask so many prompts a second time: how much answers differ for no reason (noise floor).",
-        ge=0,
-        le=MOST_REPEATS,
-    )
-    sigmoid_ends: Literal["keep", "squash"] = _GRID.grid(
-        "keep", "Sigmoid: keep 0 and 100, or squash them too.", "older", read="sigmoid"
-    )
-    depth_rounding: Literal["none", "round", "truncate"] = _GRID.grid(
-        "none", "Depths to whole percents.", "older"
-    )
-    placement: Literal["sentence", "token", "period"] = _GRID.built(
-        "sentence", "Where a needle may go.", "older", read="placed"
-    )
-    counts: Literal["prompt", "context"] = _GRID.built(
-        "prompt", "What a length counts: all, or the context alone.", "older", read="built"
-    )
-    reserve_tokens: int | None = _GRID.built(
-        None, "Taken off each length; the answer's budget if not given.", "older", ge=0, le=MOST_TOKENS
-    )
-    framing_tokens: int = _GRID.built(
-        0,
-        "Tokens that the server's chat template adds; they count into the length.",
-        ge=LEAST_FRAMING,
-        le=100_000,
-        read="framing",
-    )
+    """Where a needle may go."""
+    counts: Annotated[Literal["prompt", "context"], _GRID.built("older", read="built")] = "prompt"
+    """What a length counts: all, or the context alone."""
+    reserve_tokens: Annotated[int | None, _GRID.built("older"), Field(ge=0, le=MOST_LENGTH)] = None
+    """Taken off each length; the answer's budget if not given."""
+    framing_tokens: Annotated[
+        int, _GRID.built("check", read="framing"), Field(ge=LEAST_FRAMING, le=100_000)
+    ] = 0
+    """Tokens that the server's chat template adds; they count into the length."""
     # template
-    template: str = _TEMPLATE.built(
-        "auto", "Its name or a YAML file; auto: by language and kind of model.", "opened", read="built"
-    )
-    question_position: Literal["end", "start"] = _TEMPLATE.built(
-        "end", "Question after or before the haystack.", read="built"
-    )
-    guide: bool = _TEMPLATE.built(
-        False, "Ask the model to think of the relevant part first.", "older", read="built"
-    )
-    answer_prefix: str = _TEMPLATE.built(
-        "", "The answer's beginning, given to the model; {task}: the task's own."
-    )
+    template: Annotated[str, _TEMPLATE.built("opened", "check", read="built")] = "auto"
+    """Its name or a YAML file; auto: by language and kind of model."""
+    question_position: Annotated[Literal["end", "start"], _TEMPLATE.built(read="built")] = "end"
+    """Question after or before the haystack."""
+    guide: Annotated[bool, _TEMPLATE.built("older", read="built")] = False
+    """Ask the model to think of the relevant part first."""
+    answer_prefix: Annotated[str, _TEMPLATE.built()] = ""
+    """The answer's beginning, given to the model; {task}: the task's own."""
     # scoring
-    scorer: str = _SCORING.scored("auto", "Its name, see needlemap list scorers; auto: the task's.", "opened")
-    scorer_options: dict[str, Any] = _SCORING.scored({}, "The scorer's own options, KEY=VALUE.")
+    scorer: Annotated[str, _SCORING.scored("opened")] = "auto"
+    """Its name, see needlemap list scorers; auto: the task's."""
+    scorer_options: Annotated[dict[str, Any], _SCORING.scored()] = {}
+    """The scorer's own options, KEY=VALUE."""
     # run
-    mode: Literal["exact", "bins", "lattice", "single", "cold"] = _RUN.asked(
-        "exact", "How prompts share their beginnings; see docs/plan.md.", "shared"
-    )
-    bin_tolerance: float | None = _RUN.built(
-        None,
-        "Mode bins: percent of depth either side of a cell's; half a step if not given.",
-        gt=0,
-        le=50,
-        read="bins",
-    )
-    seed: int = _RUN.asked(0, "Fixes documents, order and drawn values.", ge=-(2**63), lt=2**63)
-    concurrency: int = _RUN.free(4, "Requests at a time.", ge=1, le=10_000, read="model")
-    retries: int = _RUN.free(6, "Further attempts after a passing failure.", ge=0, le=1000)
-    timeout_s: float = _RUN.free(600.0, "For one attempt, in seconds.", gt=0, le=MOST_S)
-    pause_s: float = _RUN.free(0.0, "Rest after each answer, in seconds.", "older", ge=0, le=MOST_S)
-    limit_usd: float | None = _RUN.free(
-        None, "Stop before spending more, in US dollars.", "shared", gt=0, le=1e9
-    )
-    limit_tokens: Tokens | None = _RUN.free(
-        None, "Stop before asking more prompt and answer tokens, as 100k or 2M.", "shared", gt=0, le=10**15
-    )
-    limit_time: Seconds | None = _RUN.free(
-        None,
-        "Stop this start after so long, as 90s or 1h30m; a resume has as long again.",
-        "shared",
-        gt=0,
-        le=MOST_S,
-    )
-    seek: Percent | None = _RUN.free(
-        None, "Ask where it matters for the length up to which the mean is so high, as 85.", gt=1, lt=99.9
-    )
-    within: Percent = _RUN.free(
-        30.0, "With --seek: how narrow, as 30% or 10% either side.", ge=3, le=100, read="seek"
-    )
-    until: str = _RUN.free("", "Stop when decided: no-worse-than RUN:POINTS, a reference.", "opened")
-    requests_per_minute: float | None = _RUN.free(
-        None, "Send no more, evenly; a server's own limits are learned anyway.", gt=0, le=1e9
-    )
-    tokens_per_minute: Tokens | None = _RUN.free(
-        None, "Send no more prompt and answer tokens, evenly, as 100k.", gt=0, le=10**15
-    )
-    canary: bool = _RUN.free(True, "Ask one small trial first, and stop if something is wrong.")
-    closed_book: bool = _RUN.free(
-        False, "Also ask each question without a haystack: what is known anyway proves nothing."
-    )
-    prices: dict[str, float] = _RUN.free(
-        {}, "Own prices, US dollars per million: input=, cached_input=, output=.", "shared"
-    )
-    save: bool = _RUN.free(True, "Keep the run folder; off: only the printed map is left.", "shared")
-    save_contexts: bool = _RUN.free(
-        False, "Also write every context as a text file into the run folder.", "shared", "older"
-    )
-    quiet: bool = _RUN.free(False, "Print the result only.", "shared")
+    mode: Annotated[
+        Literal["exact", "bins", "lattice", "single", "cold"], _RUN.asked("shared", "lent", "ab")
+    ] = "exact"
+    """How prompts share their beginnings; see docs/plan.md."""
+    bin_tolerance: Annotated[float | None, _RUN.built("lent", read="bins"), Field(gt=0, le=50)] = None
+    """Mode bins: percent of depth either side of a cell's; half a step if not given."""
+    seed: Annotated[int, _RUN.asked("lent", "ab"), Field(ge=-(2**63), lt=2**63)] = 0
+    """Fixes documents, order and drawn values."""
+    concurrency: Annotated[int, _RUN.free("served", "ab", read="model"), Field(ge=1, le=10_000)] = 4
+    """Requests at a time."""
+    retries: Annotated[int, _RUN.free("served", "check"), Field(ge=0, le=1000)] = 6
+    """Further attempts after a passing failure."""
+    timeout_s: Annotated[float, _RUN.free("served", "check"), Field(gt=0, le=MOST_S)] = 600.0
+    """For one attempt, in seconds."""
+    pause_s: Annotated[float, _RUN.free("older"), Field(ge=0, le=MOST_S)] = 0.0
+    """Rest after each answer, in seconds."""
+    limit_usd: Annotated[float | None, _RUN.free("shared", "check"), Field(gt=0, le=1e9)] = None
+    """Stop before spending more, in US dollars."""
+    limit_tokens: Annotated[Tokens | None, _RUN.free("shared", "check"), Field(gt=0, le=10**15)] = None
+    """Stop before asking more prompt and answer tokens, as 100k or 2M."""
+    limit_time: Annotated[Seconds | None, _RUN.free("shared", "ab"), Field(gt=0, le=MOST_S)] = None
+    """Stop this start after so long, as 90s or 1h30m; a resume has as long again."""
+    seek: Annotated[Percent | None, _RUN.free(), Field(gt=1, lt=99.9)] = None
+    """Ask where it matters for the length up to which the mean is so high, as 85."""
+    within: Annotated[Percent, _RUN.free(read="seek"), Field(ge=3, le=100)] = 30.0
+    """With --seek: how narrow, as 30% or 10% either side."""
+    until: Annotated[str, _RUN.free("opened")] = ""
+    """Stop when decided: no-worse-than RUN:POINTS, a reference."""
+    requests_per_minute: Annotated[float | None, _RUN.free("served", "check"), Field(gt=0, le=1e9)] = None
+    """Send no more, evenly; a server's own limits are learned anyway."""
+    tokens_per_minute: Annotated[Tokens | None, _RUN.free("served", "check"), Field(gt=0, le=10**15)] = None
+    """Send no more prompt and answer tokens, evenly, as 100k."""
+    canary: Annotated[bool, _RUN.free()] = True
+    """Ask one small trial first, and stop if something is wrong."""
+    closed_book: Annotated[bool, _RUN.free()] = False
+    """Also ask each question without a haystack: what is known anyway proves nothing."""
+    prices: Annotated[dict[str, float], _RUN.free("shared", "served", "check")] = {}
+    """Own prices, US dollars per million: input=, cached_input=, output=."""
+    save: Annotated[bool, _RUN.free("shared")] = True
+    """Keep the run folder; off: only the printed map is left."""
+    save_contexts: Annotated[bool, _RUN.free("shared", "older")] = False
+    """Also write every context as a text file into the run folder."""
+    quiet: Annotated[bool, _RUN.free("shared", "check")] = False
+    """Print the result only."""
 
     @field_validator("*", mode="before")
     @classmethod
@@ -314,31 +298,35 @@ def lender_of(settings: Settings) -> Settings | None:
     return None
 
 
-def settings_of(group: str) -> tuple[str, ...]:
-    """The names of a group's settings."""
-    return tuple(name for name in Settings.model_fields if known_of(name)["group"] == group)
+def _known_of(name: str) -> Known:
+    """What is known of a setting. Raises TypeError where nothing is: nobody could tell when keys change."""
+    for each in Settings.model_fields[name].metadata:
+        if isinstance(each, Known):
+            return each
+    raise TypeError(f"Setting '{name}' has no role: define it as Annotated[..., _RUN.free()] or alike.")
+
+
+KNOWN = {name: _known_of(name) for name in Settings.model_fields}
+
+
+def settings_of(*groups: str) -> tuple[str, ...]:
+    """The names of some groups' settings."""
+    return tuple(name for name, known in KNOWN.items() if known.group in groups)
 
 
 def with_role(*roles: Role) -> tuple[str, ...]:
     """The names of the settings that play one of these roles in a trial's key."""
-    return tuple(name for name in Settings.model_fields if known_of(name)["role"] in roles)
+    return tuple(name for name, known in KNOWN.items() if known.role in roles)
 
 
-def marked(mark: Mark) -> tuple[str, ...]:
-    """The names of the settings that bear a mark."""
-    return tuple(name for name in Settings.model_fields if mark in known_of(name)["marks"])
+def marked(*marks: Mark) -> tuple[str, ...]:
+    """The names of the settings that bear one of these marks."""
+    return tuple(name for name, known in KNOWN.items() if any(mark in marks for mark in known.marks))
 
 
 def read_by(*rules: str) -> tuple[str, ...]:
     """The names of the settings that one of these rules of `unread.py` asks about."""
-    return tuple(name for name in Settings.model_fields if known_of(name)["read"] in rules)
-
-
-def known_of(name: str) -> dict[str, Any]:
-    """What is known of a setting: its role, group, read and marks, as `_field` has them."""
-    known = Settings.model_fields[name].json_schema_extra
-    assert isinstance(known, dict)
-    return known
+    return tuple(name for name, known in KNOWN.items() if known.read in rules)
 
 
 ITEM = read_by("task", "drawn")  # what is hidden, asked and wanted, in the user's own words

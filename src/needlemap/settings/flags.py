@@ -16,7 +16,7 @@ from typer.core import TyperCommand
 
 from needlemap.errors import SettingsError
 from needlemap.files import read_yaml
-from needlemap.settings import Settings, known_of
+from needlemap.settings import KNOWN, Settings
 from needlemap.settings.older_names import TABLE
 
 _LISTS = ("context_lengths", "document_depth_percents", "substr_validation_words")  # of several words
@@ -139,7 +139,7 @@ def parsed(name: str, value: Any) -> Any:
 
 def _parameter(name: str, field: FieldInfo, completion: Completion | None) -> inspect.Parameter:
     flag = f"--{name.replace('_', '-')}"
-    known = known_of(name)
+    known = KNOWN[name]
     kind: Any = Optional[str]  # noqa: UP045 - typer reads it at run time
     if field.annotation is bool:
         kind, flag = Optional[bool], f"{flag}/--no-{name.replace('_', '-')}"  # noqa: UP045
@@ -150,9 +150,9 @@ def _parameter(name: str, field: FieldInfo, completion: Completion | None) -> in
         flag,
         help=shown,
         metavar=_metavar(field),
-        rich_help_panel=known["group"],
+        rich_help_panel=known.group,
         show_default=False,
-        hidden="older" in known["marks"],
+        hidden="older" in known.marks,
         autocompletion=completion,
     )
     return inspect.Parameter(

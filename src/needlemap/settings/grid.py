@@ -1,25 +1,110 @@
-"""Lengths, depths and the cells they make.
+"""Numbers as people write them, and the grid of cells that lengths and depths make.
 
-Lengths are whole tokens. Depths are given by people in percent and held as shares in [0, 1].
+Tokens are written as 4k or 1M, durations as 90s, 30m, 1h30m. Lengths are whole tokens. Depths are given by
+people in percent and held as shares in [0, 1].
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.settings.units import tokens
 
-LENGTH_SCALES = ("linear", "log")
-DEPTH_SCALES = ("linear", "sigmoid")
-MOST_LENGTH = 100_000_000  # tokens: ten times the longest context that is sold
+MOST = 2**53  # of a whole number: what JSON, tables and figures of any program hold exactly
+MOST_TOKENS = 10**12  # of a length, whoever wrote it
+MOST_LENGTH = 100_000_000  # tokens that are asked for: ten times the longest context that is sold
 MOST_TRIALS = 1_000_000  # of a run
 MOST_VALUES = 100_000  # of one axis: a slip of the finger, not a grid
-MOST = 1e12  # tokens, or percent
+LENGTH_SCALES = ("linear", "log")
+DEPTH_SCALES = ("linear", "sigmoid")
 _KEYS = ("min", "max", "count", "scale")
+_SHOWN = 60  # characters of what is no number
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_PART = r"(\d+(?:\.\d+)?)\s*(?:({units})[a-z]*)\s*".format(units="|".join(_UNITS_S))
+
+
+def tokens(text: object) -> float:
+    """A number of tokens: '128k' -> 128000, '1M' -> 1000000, '1e5' -> 100000."""
+    word = text.strip().lower().replace("_", "") if isinstance(text, str) else text
+    if not isinstance(word, str):
+        return _plain_number(word)
+    factor = {"k": 1_000, "m": 1_000_000}.get(word[-1:], 1)
+    try:
+        value = float(word[:-1] if factor > 1 else word) * factor
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise SettingsError(f"'{str(text)[:_SHOWN]}' is not a number. Write 4000, 4k or 1M.")
+    return value
+
+
+def _plain_number(value: object) -> float:
+    """A number as YAML and Python give it. Raises SettingsError for anything else, and for too long ones."""
+    try:
+        found = float(value) if isinstance(value, int | float) else float(str(value))
+    except (ValueError, OverflowError):
+        found = math.nan
+    if not math.isfinite(found):
+        kind = "a number of too many digits" if isinstance(value, int) else f"'{str(value)[:_SHOWN]}'"
+        raise SettingsError(f"{kind} is not a number. Write 4000, 4k or 1M.")
+    return found
+
+
+def percents(text: object) -> float:
+    """A number of percent: '30%' or 30. Raises SettingsError.
+
+    >>> percents("30%"), percents(10)
+    (30.0, 10.0)
+    """
+    try:
+        return float(str(text).strip().removesuffix("%"))
+    except ValueError:
+        raise SettingsError(f"'{text}' is no percentage. Write 30%.") from None
+
+
+def duration_s(text: object) -> float:
+    """Seconds: of '1h30m', '90s', '2 min', or of a plain number of seconds. Raises SettingsError.
+
+    >>> duration_s("1h30m"), duration_s("90s"), duration_s(20)
+    (5400.0, 90.0, 20.0)
+    """
+    word = str(text).strip().lower()
+    if re.fullmatch(r"\d+(\.\d+)?", word):
+        return float(word)
+    if not re.fullmatch(f"({_PART})+", word):
+        raise SettingsError(f"'{text}' is no duration. Write 90s, 30m or 1h30m.")
+    return sum(float(number) * _UNITS_S[unit] for number, unit in re.findall(_PART, word))
+
+
+def duration_label(seconds: float) -> str:
+    """A duration for people.
+
+    >>> duration_label(59), duration_label(3700)
+    ('59 s', '1 h 01 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = int(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _read(read: Callable[[object], float], value: Any) -> Any:
+    """A text as the number that it stands for. Raises ValueError, as pydantic wants it."""
+    try:
+        return read(value) if isinstance(value, str) else value
+    except SettingsError as error:
+        raise ValueError(str(error)) from None
+
+
+Tokens = Annotated[int, BeforeValidator(lambda value: _read(tokens, value))]  # 2000000, '100k', '2M'
+Percent = Annotated[float, BeforeValidator(lambda value: _read(percents, value))]  # 30, '30%'
+Seconds = Annotated[float, BeforeValidator(lambda value: _read(duration_s, value))]  # 90, '90s', '1h30m'
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -154,8 +239,10 @@ def _spread(spec: dict[str, Any], name: str, scales: tuple[str, ...], ends: str)
         raise SettingsError(f"{name}: count must be a whole number, got {count:g}.")
     if low > high:
         raise SettingsError(f"{name}: min {low:g} is above max {high:g}.")
-    if not -MOST <= low <= high <= MOST:
-        raise SettingsError(f"{name}: {low:g} to {high:g} is no range of anything. Give less than {MOST:g}.")
+    if not -MOST_TOKENS <= low <= high <= MOST_TOKENS:
+        raise SettingsError(
+            f"{name}: {low:g} to {high:g} is no range of anything. Give less than {MOST_TOKENS:g}."
+        )
     if scale == "log":
         if low <= 0:
             raise SettingsError(f"{name}: a log scale needs min above 0, got {low:g}.")

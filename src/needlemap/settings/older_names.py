@@ -69,11 +69,6 @@ def _model(_raw: Raw, value: Any) -> Raw:
     return {"model": f"anthropic/{name}" if "claude" in name.lower() else f"openai/{name}"}
 
 
-def _language(_raw: Raw, value: Any) -> Raw:
-    name = str(value).lower()
-    return {"language": {"en": "english", "zh": "chinese"}.get(name, name)}
-
-
 def _position(_raw: Raw, value: Any) -> Raw:
     return {"question_position": str(value).lower()}
 
@@ -207,8 +202,6 @@ def translate(raw: Mapping[str, Any], settled: Mapping[str, Any]) -> Raw:
     are given.
     """
     ours: Raw = {key: value for key, value in raw.items() if key not in BY_NAME}
-    if isinstance(ours.get("language"), str):
-        ours |= _language({}, ours["language"])
     carried: Raw = {}
     givers: dict[str, SeedName] = {}
     for row in (BY_NAME[key] for key, value in raw.items() if key in BY_NAME and value is not None):

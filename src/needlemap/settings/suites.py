@@ -16,16 +16,13 @@ import yaml
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import folder_name, plain_name, read_regular, read_yaml
-from needlemap.settings import ITEM, Settings, marked, settings_of, with_role
+from needlemap.settings import Settings, marked, settings_of, with_role
 from needlemap.settings.reading import COMMAND, Unheeded, configure_in_part, models_named, older_rules
 
 MARK = "suite:"
 DEFAULT = "demo"
 _KEYS = ("families", "settings")
-_STAY = ("depths",)  # flags that a family with its own does not heed: it may ask about the whole text
-_EACH = ("task", *ITEM)  # what makes a family
-_SPEED = ("prices", "concurrency", "requests_per_minute", "tokens_per_minute", "timeout_s", "retries")
-_MODEL_S_OWN = (*settings_of("Model"), *_SPEED)  # what one of several models may have to itself
+_MODEL_S_OWN = (*settings_of("Model"), *marked("served"))  # what one of several models may have to itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +165,12 @@ class Suite:
 
         subject: of several models the one that is meant, with settings of its own.
         """
-        for name in _EACH:
+        for name in marked("family"):
             if name in flags:
                 raise SettingsError(
                     f"Each family of suite '{self.name}' has its own {name}: leave --{name} out."
                 )
-        for name in _STAY:
+        for name in marked("stays"):
             if name in flags and all(name in own for own in self.families.values()):
                 raise SettingsError(
                     f"Each family of suite '{self.name}' has its own {name}: leave --{name} out."
@@ -197,7 +194,9 @@ class Suite:
         own = dict(self.families[family])
         preset, mine = own.pop("preset", None), f"family '{family}' of suite '{self.name}'"
         between = {self._place: self.settings, mine: own}
-        given = {name: value for name, value in flags.items() if name not in _STAY or name not in own}
+        given = {
+            name: value for name, value in flags.items() if name not in marked("stays") or name not in own
+        }
         try:
             settings, unheeded = configure_in_part(preset, given, between, subject)
         except SettingsError as error:

@@ -17,7 +17,7 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models import Model
-from needlemap.settings import Settings, known_of, marked
+from needlemap.settings import KNOWN, Settings, marked
 from needlemap.settings.registry import find, installed, option_names
 from needlemap.tasks import Background, make_task
 
@@ -89,7 +89,7 @@ def find_unread(settings: Settings, own_item: bool = True) -> list[Unread]:
     """The settings that differ from their defaults and that nothing would read, in their order."""
     facts, found = Facts(settings, own_item), []
     for name, field in Settings.model_fields.items():
-        reason = known_of(name)["read"]
+        reason = KNOWN[name].read
         if reason is None or getattr(settings, name) == field.default:
             continue
         rule, by = RULES[reason]
