@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from urllib.request import Request, urlopen
 
 import hypothesis
 import pytest
+import typer.main
 
 from needlemap.cli import main
 
@@ -249,6 +251,7 @@ def typed_here(
     with (
         patch.dict(os.environ, environment, clear=True),
         patch.multiple(sys, argv=words, stdin=io.StringIO(), path=[*sys.path]),
+        patch.object(typer.main, "get_command", _flags_made_once),
         chdir(folder),
         redirect_stdout(out),
         redirect_stderr(err),
@@ -260,6 +263,9 @@ def typed_here(
     ending = int(ended.value.code or 0)
     assert code in (None, ending), (ending, *shown)
     return subprocess.CompletedProcess(arguments, ending, *shown)
+
+
+_flags_made_once = cache(typer.main.get_command)  # as good as new each time, and most of a small command's time
 
 
 def _printed() -> io.TextIOWrapper:
