@@ -265,7 +265,9 @@ def typed_here(
     return subprocess.CompletedProcess(arguments, ending, *shown)
 
 
-_flags_made_once = cache(typer.main.get_command)  # as good as new each time, and most of a small command's time
+_flags_made_once = cache(
+    typer.main.get_command
+)  # as good as new each time, and most of a small command's time
 
 
 def _printed() -> io.TextIOWrapper:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -22,64 +23,77 @@ SMALL = (
     "-o",
     "c",
 )
+PROBES = ["comb", "edges", "cache", "nats", "same", "mates", "cut", "distance", "stop"]
 
 
-@pytest.fixture
-def check(needlemap: Any) -> Any:
-    """check(flags, code=0): a check of the model in the box, as JSON."""
-
-    def run(*flags: str, code: int = 0) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(needlemap("check", *SMALL, "--json", *flags, code=code).stdout)
-        return found
-
-    return run
+def found_by(command: Any, *flags: str, code: int = 0) -> dict[str, Any]:
+    """What a check of the model in the box found."""
+    found: dict[str, Any] = json.loads(command("check", *SMALL, "--json", *flags, code=code).stdout)
+    return found
 
 
-def test_a_sound_model_passes_every_probe_that_is_asked(check, needlemap):
-    found = check("--probe", "cut", "--probe", "distance", "--probe", "stop")
-    assert {each["probe"]: each["state"] for each in found["probes"]} == {
-        "cut": "pass",
-        "distance": "pass",
-        "stop": "pass",
-    }
-    asked = len(needlemap.records("c/grid-160"))
-    assert check("--probe", "cut", "--probe", "distance", "--probe", "stop") == found
-    assert len(needlemap.records("c/grid-160")) == asked  # a second start asks nothing twice
+@dataclass(frozen=True)
+class Checked:
+    """A check with every probe, whose records stand in folder 'c' of its command. found: its JSON."""
+
+    command: Any
+    found: dict[str, Any]
+
+    def records(self, family: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.command.records(f"c/{family}")
+        return rows
 
 
-def test_each_size_has_prompts_that_are_met_cold_and_warm_then(check, needlemap):
-    (nats,) = check("--probe", "nats")["probes"]
-    assert (nats["state"], nats["n"]) == ("pass", 24)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, command_in: Any) -> Checked:
+    command = command_in(tmp_path_factory.mktemp("checked"))
+    return Checked(command, found_by(command))
+
+
+def test_a_sound_model_passes_every_probe(whole):
+    assert [each["probe"] for each in whole.found["probes"] if each["state"] == "pass"] == PROBES
+
+
+def test_a_second_start_asks_nothing_twice(whole):
+    families = ("grid-160", "short-1-112", "rewarm-256")
+    asked = [whole.records(family) for family in families]
+    assert found_by(whole.command) == whole.found
+    assert [whole.records(family) for family in families] == asked
+
+
+def test_each_size_has_prompts_that_are_met_cold_and_warm_then(whole):
+    (nats,) = [each for each in whole.found["probes"] if each["probe"] == "nats"]
+    assert nats["n"] == 24
     for length in (160, 202, 256):
-        cold = {row["prompt"]["sha256"]: row for row in needlemap.records(f"c/empty-{length}")}
+        cold = {row["prompt"]["sha256"]: row for row in whole.records(f"empty-{length}")}
         for name in ("warm", "rewarm"):
-            warm = [row for row in needlemap.records(f"c/{name}-{length}") if row["length_tokens"] == length]
+            warm = [row for row in whole.records(f"{name}-{length}") if row["length_tokens"] == length]
             assert {row["prompt"]["sha256"] for row in warm} == set(cold)
             for row in warm:
                 met = cold[row["prompt"]["sha256"]]["cached_tokens"], row["cached_tokens"]
                 assert met[0] < 16 < 0.4 * row["prompt_tokens"] < met[1]
 
 
-def test_needles_stand_at_the_end_of_a_block_and_around_it(check, needlemap):
-    check("--probe", "edges")
+def test_needles_stand_at_the_end_of_a_block_and_around_it(whole):
     for length, block in ((160, 64), (256, 16)):
-        rows = needlemap.records(f"c/edges-{length}")
+        rows = whole.records(f"edges-{length}")
         starts = sorted({row["prompt"]["positions"][0] for row in rows if row["repeat"] == 0})
         assert len(starts) == 16
         assert starts[-1] - starts[0] == 15
         assert any(start % block == 0 for start in starts[1:-1]), "nothing stands before the haystack"
 
 
-def test_a_limit_that_may_end_a_check_leaves_its_order_as_it_is(check, needlemap):
-    (nats,) = check("--probe", "nats", "--minutes", "10", "--limit-tokens", "1M")["probes"]
+def test_a_limit_that_may_end_a_check_leaves_its_order_as_it_is(needlemap):
+    limits = ("--minutes", "10", "--limit-tokens", "1M")
+    (nats,) = found_by(needlemap, "--probe", "nats", *limits)["probes"]
     assert nats["state"] == "pass"
     warm = [row for row in needlemap.records("c/warm-160") if row["length_tokens"] == 160]
     assert min(row["cached_tokens"] for row in warm) > 60
 
 
-def test_no_probe_passes_on_a_few_answers(check):
+def test_no_probe_passes_on_a_few_answers(needlemap):
     """A limit ends the check after its first four prompts."""
-    found = check("--probe", "mates", "--limit-tokens", "700", code=4)
+    found = found_by(needlemap, "--probe", "mates", "--limit-tokens", "700", code=4)
     (mates,) = found["probes"]
     assert mates["state"] == "undecided"
     assert mates["said"].endswith("are too few to tell, 6 are the least")
@@ -139,29 +153,31 @@ def test_wrong_flags_say_what_to_type(needlemap, flags, said):
     assert said in ended.stderr
 
 
-def test_replaying_wants_a_cell_or_a_probe_that_found_something(check, needlemap):
-    check("--probe", "stop")
-    assert "found nothing" in needlemap("replay", "c", "--probe", "stop", "--worst", code=2).stderr
-    assert "has no probe 'stopp'" in needlemap("replay", "c", "--probe", "stopp", "--worst", code=2).stderr
-    assert "--probe NAME --worst" in needlemap("replay", "c/grid-160", code=2).stderr
+def test_replaying_wants_a_cell_or_a_probe_that_found_something(whole):
+    for words, said in (
+        (("c", "--probe", "stop", "--worst"), "found nothing"),
+        (("c", "--probe", "stopp", "--worst"), "has no probe 'stopp'"),
+        (("c/grid-160",), "--probe NAME --worst"),
+    ):
+        assert said in whole.command("replay", *words, code=2).stderr
 
 
-def test_its_page_opens_with_the_probes(check, needlemap):
-    check("--probe", "stop", "--probe", "cut")
-    families = families_of(needlemap.folder / "c")
+def test_its_page_opens_with_the_probes(whole):
+    families = families_of(whole.command.folder / "c")
     cast = Cast.of([Subject(families, read_families(families))])
-    (sheet,) = make_sheets(cast, [], ("absolute:85",))
-    assert [row["cells"][0] for row in sheet["table"]["rows"]] == ["stop", "cut"]
-    assert sheet["says"] == "2 pass"
-    _, state, n, effect, tokens, (said, *_) = sheet["table"]["rows"][0]["cells"]
+    (sheet, *_) = make_sheets(cast, [], ("absolute:85",))
+    rows = {row["cells"][0]: row["cells"] for row in sheet["table"]["rows"]}
+    assert sorted(rows) == sorted(PROBES)
+    assert sheet["says"] == f"{len(PROBES)} pass"
+    _, state, n, effect, tokens, (said, *_) = rows["stop"]
     assert state[0] == "pass"
     assert effect[0].startswith("+0 [-")
     assert tokens[0].endswith("k")
     assert said == f"0 of {n[0]} answers never ended, 0 of 72 behind the shortest prompts"
 
 
-def test_each_probe_has_an_effect_with_its_interval_and_tokens_and_time(check):
-    for each in check()["probes"]:
+def test_each_probe_has_an_effect_with_its_interval_and_tokens_and_time(whole):
+    for each in whole.found["probes"]:
         effect = each["effect"]
         assert effect["low"] <= effect["value"] <= effect["high"], each["probe"]
         assert each["tokens"] > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections import Counter
 from itertools import pairwise
@@ -166,13 +167,18 @@ def test_a_function_that_always_raises_ends_the_run_early(needlemap):
     assert 3 <= len(needlemap.records()) <= 7
 
 
-def test_without_arguments_it_makes_a_real_map_in_an_empty_folder(needlemap):
-    ended = needlemap("run")
-    assert "overall" in ended.stdout
-    assert "0 missing" in ended.stdout
-    (run,) = (needlemap.folder / "runs").iterdir()
-    assert f"run: runs/{run.name}" in ended.stderr
-    assert all(record["score"] is not None for record in needlemap.records(f"runs/{run.name}"))
+def test_without_arguments_it_begins_a_real_map_in_an_empty_folder(needlemap, until):
+    """That the model answers at every length of it: tests/models/test_demo.py."""
+    process = needlemap.start("run")
+    (run,) = until(lambda: list(needlemap.folder.glob("runs/*/records-*.jsonl")))
+    until(lambda: run.stat().st_size > 2_000)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=250)
+    assert "demo/retriever · single · 10 lengths x 11 depths x 6 in 511 trials" in said
+    name = f"runs/{run.parent.name}"
+    assert said.endswith(f"What was scored is kept; to go on: the same command with -o {name}\n")
+    assert all(record["score"] is not None for record in needlemap.records(name))
+    assert "overall " in needlemap("report", name).stdout
 
 
 def test_flags_that_change_no_answer_leave_the_run_without_arguments_as_it_is():
