@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from needlemap.api import arun, compare, curves, load, make_plan, run
-    from needlemap.reports.compared import Compared
-    from needlemap.reports.runs import Run
+    from needlemap.reports.runs import Compared, Run
 
 __version__ = "0.1.0"
 SCHEMA = 2  # of records; 1: keys held the cell and seeded the sampling, and each equal prompt was asked
@@ -32,7 +31,7 @@ __all__ = [
 
 _LATE = {
     **dict.fromkeys(("arun", "compare", "curves", "load", "make_plan", "run"), "needlemap.api"),
-    "Compared": "needlemap.reports.compared",
+    "Compared": "needlemap.reports.runs",
     "Run": "needlemap.reports.runs",
 }
 

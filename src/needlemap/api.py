@@ -26,19 +26,20 @@ from needlemap.asking.run import (
 )
 from needlemap.asking.session import Session
 from needlemap.errors import NeedlemapError, SettingsError, in_python
+from needlemap.interop.imported import load_any
 from needlemap.models import Model
 from needlemap.records.families import Families, check_origin, families_of, fresh_folder
 from needlemap.records.folder import RunFolder
 from needlemap.reports.closing import Tally
 from needlemap.reports.live import Lines, NotebookMap, ShowingFace, View, in_notebook, map_maker
-from needlemap.reports.runs import Run, draw_curves_of
+from needlemap.reports.paired import compare_runs
+from needlemap.reports.runs import Compared, Run, curves_of
 from needlemap.scorers import MARK, name_function
 from needlemap.settings.suites import Chosen, choose_each
 from needlemap.text import show
 
 if TYPE_CHECKING:
-    from needlemap.reports.compared import Compared
-    from needlemap.reports.figures.canvas import Drawing
+    from needlemap.reports.figures import Drawing
 
 
 @contextmanager
@@ -182,9 +183,10 @@ def compare(
     matter. labels: what to call the two, as ("f16", "q4"); B is then not A made again. metric: of logs with
     several. Raises NeedlemapError when the two asked something else.
     """
-    from needlemap.reports.compared import compared
-
-    return compared(_folder(a), _folder(b), margin, labels, metric)
+    both = families_of(_folder(a)), families_of(_folder(b))
+    read = load_any(*both, labels, metric)
+    comparison, names = compare_runs(*both, read, margin)
+    return Compared(comparison, names, tuple(run for two in read.values() for run in two))
 
 
 @_for_python()
@@ -222,7 +224,7 @@ def curves(
     Its `.svg`, `.png` and `.pdf` are the files' bytes; `.save(path)` writes one. Raises NeedlemapError where
     nothing was scored.
     """
-    return draw_curves_of([load(_folder(run)) for run in runs], title=title, width=width)
+    return curves_of([load(_folder(run)) for run in runs], title=title, width=width)
 
 
 def _folder(run: Run | str | Path) -> Path:

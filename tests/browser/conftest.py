@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import needlemap
-from needlemap.reports.page.document import write_page
+from needlemap.reports.page import write_page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ("--disable-background-networking", "--disable-component-update", "--no-first-run")

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from needlemap.maps.effective import RULES
-from needlemap.reports.style import PALETTE, PALETTES
+from needlemap.reports import PALETTE, PALETTES
 
 WIDE = {"width": 1400, "height": 1000}
 NARROW = {"viewport": {"width": 360, "height": 740}, "reduced_motion": "reduce"}

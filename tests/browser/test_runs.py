@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from needlemap.reports.style import CHANGES, DARK_CHANGES
+from needlemap.reports import CHANGES, DARK_CHANGES
 
 
 def tabs(page):

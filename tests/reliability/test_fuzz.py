@@ -27,7 +27,7 @@ from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import load_run
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
 from needlemap.reports.closing import cache_lines, ended_lines
-from needlemap.reports.page.document import make_page
+from needlemap.reports.page import make_page
 from needlemap.reports.summary import summary_lines
 from needlemap.reports.table import csv_text, trials_table
 from needlemap.reports.terminal import plain_summary, terminal_map

@@ -14,9 +14,9 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.maps.means import Map
-from needlemap.reports.figures.canvas import TEXT, TITLE, Drawing, text, wide
+from needlemap.reports import parse_width
+from needlemap.reports.figures import TEXT, TITLE, Drawing, text, wide
 from needlemap.reports.figures.figure import Figure, Shown, draw
-from needlemap.reports.style import parse_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.reports.junit import Case, junit_xml, write_junit
+from needlemap.reports.verdict import Case, junit_xml, write_junit
 
 
 def cases_of(data: bytes) -> dict[str, ElementTree.Element]:

@@ -10,11 +10,11 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.maps.means import Map
-from needlemap.reports.figures.canvas import HATCHED
+from needlemap.reports import PALETTES
+from needlemap.reports.figures import HATCHED
 from needlemap.reports.figures.figure import Figure, Shown, draw, panels_of
 from needlemap.reports.figures.heat import LONE, MapPanel
 from needlemap.reports.labels import length_margins
-from needlemap.reports.style import PALETTES
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from needlemap.maps.means import Map
-from needlemap.reports.figures.canvas import Drawing
+from needlemap.reports.figures import Drawing
 from needlemap.reports.figures.figure import Figure, Shown, draw
 
 image = pytest.importorskip("PIL.Image", reason="pip install '.[test]'")

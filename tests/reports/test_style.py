@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.reports.style import CHANGES, DARK_CHANGES, PALETTES, colour_of, palette_colours, parse_width
+from needlemap.reports import CHANGES, DARK_CHANGES, PALETTES, colour_of, palette_colours, parse_width
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ from needlemap.maps.arms import Judged, Trio
 from needlemap.models.servers import PORT, served_model, started
 from needlemap.records.ab import AGAIN, Arm
 from needlemap.reports.arms import CELL_HEAD, FAMILY_HEAD, ArmsReport, Row
-from needlemap.reports.junit import OF_CODE, Case, write_junit
 from needlemap.reports.live import View
+from needlemap.reports.verdict import OF_CODE, Case, write_junit
 from needlemap.settings.prices import Prices, summed
 from needlemap.text import counted, dollars, short, show
 

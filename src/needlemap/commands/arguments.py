@@ -60,7 +60,7 @@ def complete_scorers(incomplete: str) -> list[str]:
 
 def complete_palettes(incomplete: str) -> list[str]:
     """Palettes of figures."""
-    from needlemap.reports.style import PALETTES
+    from needlemap.reports import PALETTES
 
     return _begun(incomplete, PALETTES)
 

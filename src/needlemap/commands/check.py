@@ -25,8 +25,8 @@ from needlemap.probes.base import UNITS, Finding
 from needlemap.prompts import Prompt
 from needlemap.records.families import Families
 from needlemap.reports.closing import Tally
-from needlemap.reports.junit import Case, write_junit
 from needlemap.reports.live import Lines, ShowingFace, View
+from needlemap.reports.verdict import Case, write_junit
 from needlemap.settings.grid import duration_label
 from needlemap.text import short, show
 

@@ -13,9 +13,8 @@ from needlemap.interop.imported import load_any
 from needlemap.maps.comparison import Comparison
 from needlemap.records.families import families_of
 from needlemap.reports.comparison import answers_text, comparison_json, comparison_text, names_text
-from needlemap.reports.junit import OF_CODE, Case, State, write_junit
 from needlemap.reports.paired import MARGIN, Both, Names, compare_runs
-from needlemap.reports.verdict import judge_runs, margin_label
+from needlemap.reports.verdict import OF_CODE, Case, State, judge_runs, margin_label, write_junit
 from needlemap.text import printable, show, show_data
 
 _RANKS = (0, 4, 1)  # exit codes of verdicts, the worst last

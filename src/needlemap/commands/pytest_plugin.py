@@ -15,8 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from needlemap.probes.base import Finding
-    from needlemap.reports.compared import Compared
-    from needlemap.reports.runs import Run
+    from needlemap.reports.runs import Compared, Run
 
 Undecided = Literal["fail", "pass", "skip"]
 _WIDE = 100  # columns of a map

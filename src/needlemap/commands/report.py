@@ -24,20 +24,18 @@ from needlemap.records.ab import FILE as AB_FILE
 from needlemap.records.families import Families, families_of
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import GOLDEN, Loaded, freeze, load_map, load_run
+from needlemap.reports import points_wide
 from needlemap.reports.arms import arms_report
 from needlemap.reports.closing import cache_lines, ended_lines
-from needlemap.reports.figures.canvas import FIGURES, KINDS
+from needlemap.reports.figures import FIGURES, KINDS
 from needlemap.reports.figures.figure import check_style, draw, figure_of
-from needlemap.reports.figures.older import OLDER
-from needlemap.reports.figures.sought import draw_sought
+from needlemap.reports.figures.others import OLDER
 from needlemap.reports.labels import score_label
-from needlemap.reports.markdown import SUFFIX, write_markdown
-from needlemap.reports.page.document import uncollected, write_page
-from needlemap.reports.results import fields_of, results, run_fields, runs_below
-from needlemap.reports.seek import families_sought, seek_text
-from needlemap.reports.style import parse_width
-from needlemap.reports.summary import FAMILY_RULES, family_lines, model_lines, read_families, summary_lines
-from needlemap.reports.table import is_table, write_table
+from needlemap.reports.page import uncollected, write_page
+from needlemap.reports.results import families_text, fields_of, results, run_fields, runs_below
+from needlemap.reports.seek import seek_text, seeks
+from needlemap.reports.summary import FAMILY_RULES, model_lines, read_families, summary_lines
+from needlemap.reports.table import MARKDOWN, is_table, write_markdown, write_table
 from needlemap.reports.terminal import show_map, show_wrapped, terminal_map
 from needlemap.reports.trackers import log_runs, parse_tracker
 from needlemap.text import printable, show, show_data
@@ -69,7 +67,7 @@ class Look:
     @property
     def points(self) -> float | None:
         """The figure's width in points, None for a screen's. Raises SettingsError."""
-        return parse_width(self.width) if self.width else None
+        return points_wide(self.width)
 
     def refuse_of_figures(self, out: Path | None) -> None:
         """Raises SettingsError for what only figures have, where none is drawn."""
@@ -130,7 +128,8 @@ def report_command(
     if out is not None:
         new = "" if out.parent.is_dir() else f" (in a new folder, {out.parent})"
         given = _whole_runs(runs, look) if page else loaded
-        written = _curves(runs, loaded, out, look) if look.curves else _written(given, out, format, look)
+        curves = look.curves and not any(map(seeks, loaded))
+        written = _curves(runs, loaded, out, look) if curves else _written(given, out, format, look)
         show(f"{written}{new}", file=sys.stderr)
     for tracker in trackers:
         for place in log_runs(loaded, tracker, step, title=look.title, palette=look.palette, rules=rules):
@@ -156,8 +155,6 @@ def _inside(path: Path) -> list[Path]:
 
 def _curves(paths: Sequence[Path], loaded: Sequence[Loaded], out: Path, look: Look) -> Path:
     """A figure of scores by length. loaded: the runs and families that lie at these paths."""
-    if (sought := draw_sought(loaded, title=look.title, width=look.points)) is not None:
-        return sought.save(out)
     from needlemap.reports.figures.curves import draw_curves, groups_of
 
     suites = [families for families in map(families_of, paths) if not families.is_plain]
@@ -184,7 +181,7 @@ def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> 
         report = arms_report(families.path, read)
         show("\n".join([*report.lines(), *report.worst_lines()]))
         return
-    show(families_sought(families.suite, read) or "\n".join(family_lines(families.suite, read, rules)))
+    show(families_text(families, read, rules))
 
 
 def show_kept(folder: RunFolder, *, anywhere: bool = False) -> None:
@@ -261,17 +258,15 @@ def _written(given: Sequence[Loaded | Path], out: Path, format: str, look: Look)
         show(f"note: {printable(note)}", file=sys.stderr)
     if is_table(out):
         return write_table(runs, out, format)
-    if (sought := draw_sought(runs, title=look.title, width=look.points)) is not None:
-        return sought.save(out)
     for run in runs if look.smooth else ():
         show(printable(run.smoothed.line), file=sys.stderr)
-    figure, why_not = figure_of(
+    figure = figure_of(
         runs, title=look.title, palette=look.palette, style=look.style or None, smooth=look.smooth
     )
-    if why_not:
-        show(f"no map of the difference: {why_not}", file=sys.stderr)
-    drawing = draw(figure, look.points)
-    return write_markdown(figure, drawing, out) if out.suffix.lower() == SUFFIX else drawing.save(out)
+    if figure.why_not:
+        show(f"no map of the difference: {figure.why_not}", file=sys.stderr)
+    drawing, told = draw(figure, look.points), out.suffix.lower() == MARKDOWN and figure.runs
+    return write_markdown(figure, drawing, out) if told else drawing.save(out)
 
 
 def import_command(paths: Sequence[Path], out: Path, said: Said) -> int:

@@ -22,8 +22,8 @@ from needlemap.records.families import Families, families_of
 from needlemap.records.folder import is_held
 from needlemap.records.loaded import Loaded
 from needlemap.reports.labels import interval_label, score_label
-from needlemap.reports.seek import seek_fields
-from needlemap.reports.summary import FAMILY_RULES, read_families, scores_of
+from needlemap.reports.seek import families_sought, seek_fields, seeks
+from needlemap.reports.summary import FAMILY_RULES, family_lines, read_families, scores_of
 from needlemap.settings.grid import percent
 from needlemap.text import printable
 
@@ -50,7 +50,7 @@ def fields_of(path: str | Path, rules: Sequence[str] | None = None) -> dict[str,
 def run_fields(run: Loaded, rules: Sequence[str]) -> dict[str, Any]:
     """A run with one family: overall, by length, by depth, by cell; effective lengths; notes."""
     map, cube = run.map, run.cube
-    even = run.about["settings"].get("seek") is None  # else no mean is made of it
+    even = not seeks(run)
     depths = [] if map.depthless else depth_scores(cube)
     return {
         "run": run.path,
@@ -70,15 +70,14 @@ def run_fields(run: Loaded, rules: Sequence[str]) -> dict[str, Any]:
         "cells": [_cell_fields(cell, map.depthless) for cell in map.cells],
         "effective_lengths": _effective_fields(FamilyScores([cube]), rules) if even else [],
         "notes": list(run.notes),
-        **({"seek": seek_fields(run)} if run.about["settings"].get("seek") is not None else {}),
+        **({} if even else {"seek": seek_fields(run)}),
     }
 
 
 def families_fields(families: Families, read: Read, rules: Sequence[str]) -> dict[str, Any]:
     """A run with several families: their mean, and each; None for one that was not begun."""
     begun = [run for run in read.values() if run is not None]
-    even = all(run.about["settings"].get("seek") is None for run in begun)
-    scores = scores_of(read) if even else FamilyScores([])
+    scores = FamilyScores([]) if any(map(seeks, begun)) else scores_of(read)
     overall = scores.overall()
     return {
         "run": str(families.path),
@@ -90,6 +89,11 @@ def families_fields(families: Families, read: Read, rules: Sequence[str]) -> dic
         "effective_lengths": _effective_fields(scores, rules),
         "families": {name: run and run_fields(run, rules) for name, run in read.items()},
     }
+
+
+def families_text(families: Families, read: Read, rules: tuple[str, ...] = FAMILY_RULES) -> str:
+    """What a run with several families came to: their table, or what each of them sought."""
+    return families_sought(families.suite, read) or "\n".join(family_lines(families.suite, read, rules))
 
 
 def _mean_fields(mean: ClusterMean | Mean) -> dict[str, Any]:

@@ -1,18 +1,19 @@
-"""Runs for Python: what `report` prints of a folder, as values, tables and pictures."""
+"""Runs and comparisons for Python: what `report` and `compare` print, as values, tables and pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from needlemap.asking import Outcome
 from needlemap.asking.until import Goal
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_run_folder
-from needlemap.maps.columns import margin_frame, trial_frame
-from needlemap.maps.effective import RULES, Effective, Mean, parse_rule, published_length
+from needlemap.maps.columns import margin_frame, plain_frame, trial_frame
+from needlemap.maps.comparison import Comparison
+from needlemap.maps.effective import Effective, Mean, parse_rule, published_length
 from needlemap.maps.means import Map
 from needlemap.maps.seek import Sought
 from needlemap.maps.smooth import Smoothed
@@ -20,15 +21,21 @@ from needlemap.records.families import families_of
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_map, load_run
 from needlemap.records.record import Record
+from needlemap.reports import points_wide
+from needlemap.reports.answers import answers_counts
+from needlemap.reports.comparison import answers_text, comparison_json, comparison_text
+from needlemap.reports.figures import Drawing
+from needlemap.reports.figures.curves import draw_families
+from needlemap.reports.figures.figure import draw, figure_of
 from needlemap.reports.labels import length_range, overall_label
-from needlemap.reports.results import runs_below
-from needlemap.reports.seek import families_sought, length_line, sought_of
-from needlemap.reports.summary import family_lines, model_lines, read_families, scores_of
+from needlemap.reports.page import write_page
+from needlemap.reports.paired import Names
+from needlemap.reports.results import families_text, runs_below
+from needlemap.reports.seek import length_line, seeks, sought_of
+from needlemap.reports.summary import model_lines, read_families, scores_of
 from needlemap.reports.table import is_table, write_table
-from needlemap.reports.verdict import Sequential, judge_runs
-
-if TYPE_CHECKING:
-    from needlemap.reports.figures.canvas import Drawing
+from needlemap.reports.verdict import Sequential, judge_runs, verdict_word
+from needlemap.text import printable
 
 
 @dataclass(frozen=True)
@@ -63,8 +70,8 @@ class Run:
             return {"": self}
         found = {}
         for path in runs_below(self.path, 1):
-            own = {name: each for name, each in (self.outcomes or {}).items() if _is_of(name, path.name)}
-            mine = {name.partition("/")[2]: each for name, each in own.items()}
+            own = ((*name.partition("/"), each) for name, each in (self.outcomes or {}).items())
+            mine = {family: each for model, _, family, each in own if model == path.name}
             found[path.name] = Run(path, None if self.outcomes is None else mine)
         return found
 
@@ -138,8 +145,7 @@ class Run:
             return "\n".join(model_lines([run.path for run in self.models.values()])) + "\n"
         found = families_of(self.path)
         if not found.is_plain:
-            read = self._read()
-            return (families_sought(found.suite, read) or "\n".join(family_lines(found.suite, read))) + "\n"
+            return families_text(found, self._read()) + "\n"
         map, sought = self.map(), self.sought
         if sought is not None:
             return f"Run('{self.path}': {map.model}, {map.task}, {length_line(sought)})"
@@ -162,17 +168,11 @@ class Run:
         draws it. curves: scores by length instead, a line a model or a family. smooth: the smoothed layer
         beside each map that has one.
         """
-        from needlemap.reports.figures.figure import draw, figure_of
-        from needlemap.reports.figures.sought import draw_sought
-        from needlemap.reports.style import parse_width
-
-        points, runs = parse_width(width) if width else None, [load_run(path) for path in self._folders()]
-        if (drawn := draw_sought(runs, title=title, width=points)) is not None:
-            return drawn
-        if curves:
-            return draw_curves_of([self], title=title, width=width)
-        figure, _ = figure_of(runs, title=title, palette=palette, style=style, smooth=smooth)
-        return draw(figure, points)
+        runs = [load_run(path) for path in self._folders()]
+        if curves and not any(map(seeks, runs)):
+            return curves_of([self], title=title, width=width)
+        figure = figure_of(runs, title=title, palette=palette, style=style, smooth=smooth)
+        return draw(figure, points_wide(width))
 
     def save(
         self,
@@ -191,8 +191,6 @@ class Run:
         for any other suffix.
         """
         if Path(path).suffix.lower() == ".html":
-            from needlemap.reports.page.document import write_page
-
             pages = [run.path for run in self.models.values()]
             return write_page(pages, path, title=title, palette=palette, smooth=smooth)
         if is_table(path):
@@ -205,7 +203,7 @@ class Run:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
         """What a notebook shows: the picture and the text."""
-        return self.plot().with_text(repr(self))
+        return self.plot().with_text(self.text)
 
     def _only(self) -> Path:
         """The folder of a run's only family. Raises NeedlemapError for several."""
@@ -231,17 +229,114 @@ class Run:
         return read_families(families_of(self._one_model()))
 
 
-def draw_curves_of(runs: Sequence[Run], *, title: str | None, width: str | None) -> Drawing:
+def curves_of(runs: Sequence[Run], *, title: str | None, width: str | None) -> Drawing:
     """Scores by length, a line a model; of suites their families."""
-    from needlemap.reports.figures.curves import draw_curves, groups_of
-    from needlemap.reports.style import parse_width
-
-    each = [families_of(model.path) for run in runs for model in run.models.values()]
-    loaded = [load_run(folder) for families in each for folder in families.folders]
-    groups = groups_of(loaded, [families for families in each if not families.is_plain])
-    return draw_curves(groups, title=title, rules=RULES, width=parse_width(width) if width else None)
+    families = [families_of(model.path) for run in runs for model in run.models.values()]
+    return draw_families(families, title=title, width=points_wide(width))
 
 
-def _is_of(name: str, model: str) -> bool:
-    """Whether an outcome's name, MODEL or MODEL/FAMILY, is of a model."""
-    return name.partition("/")[0] == model
+@dataclass(frozen=True)
+class Compared:
+    """B against A, on the trials that both scored. Scores are in percent, differences in points.
+
+    Of runs with several families verdict, difference, interval and p are of the mean over families, each
+    counting the same. runs: A's and B's families, by turns.
+    """
+
+    comparison: Comparison
+    names: Names
+    runs: tuple[Loaded, ...]
+
+    @property
+    def verdict(self) -> str:
+        """One of 'better', 'no worse than 2 points', 'worse', 'cannot tell'."""
+        return verdict_word(self.comparison.verdict, self.comparison.margin)
+
+    @property
+    def warning(self) -> str:
+        """Why the comparison proves little; empty when it does."""
+        return self.comparison.verdict.warning
+
+    @property
+    def difference(self) -> float:
+        """B - A over all pairs."""
+        return 100 * self.comparison.overall.value
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Its 95 % interval."""
+        return 100 * self.comparison.overall.low, 100 * self.comparison.overall.high
+
+    @property
+    def p(self) -> float:
+        """Of no difference: exact McNemar for pass and fail, sign flips for graded scores."""
+        return self.comparison.overall.p
+
+    @property
+    def n(self) -> int:
+        """Pairs."""
+        return self.comparison.overall.n
+
+    @property
+    def lengths(self) -> list[dict[str, Any]]:
+        """A row a length: length_tokens, score_a, score_b, difference, low, high, p, p_holm, n, ...; empty of
+        runs with several families."""
+        return list(self.to_json().get("lengths", []))
+
+    @property
+    def families(self) -> list[dict[str, Any]]:
+        """A row a family: family, verdict, score_a, score_b, difference, low, high, p, p_holm, n, ...; empty
+        of runs with one."""
+        rows = self.to_json().get("families", {})
+        return [
+            {"family": name, "verdict": row["verdict"], **row["overall"], "p_holm": row["p_holm"]}
+            for name, row in rows.items()
+        ]
+
+    @property
+    def answers(self) -> dict[str, int]:
+        """n pairs, and how many are identical, differing, unanswered by B; which: `answers_text`, JSON."""
+        return answers_counts(self.comparison.answers)
+
+    @property
+    def answers_text(self) -> str:
+        """What `needlemap compare --answers` prints of them."""
+        return printable("\n".join(answers_text(self.comparison, whole=True)))
+
+    @property
+    def text(self) -> str:
+        """What `needlemap compare` prints."""
+        return comparison_text(self.comparison, self.names)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `needlemap compare --answers --json` prints; every family, length, cell and changed answer."""
+        return comparison_json(self.comparison, self.names, answers=True)
+
+    def to_pandas(self) -> Any:
+        """One row a length, or a family where there are several. Raises NeedlemapError without pandas."""
+        return plain_frame(self.families or self.lengths)
+
+    def plot(
+        self, *, title: str | None = None, palette: str | None = None, width: str | None = None
+    ) -> Drawing:
+        """All maps; of runs with one family that of the difference too. width: as --width takes it. Raises
+        SettingsError."""
+        return draw(figure_of(self.runs, title=title, palette=palette), points_wide(width))
+
+    def save(
+        self,
+        path: str | Path,
+        *,
+        title: str | None = None,
+        palette: str | None = None,
+        width: str | None = None,
+    ) -> Path:
+        """These maps as .png, .svg or .pdf. width: as --width takes it. Raises SettingsError."""
+        return self.plot(title=title, palette=palette, width=width).save(path)
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
+        """What a notebook shows: the picture and the text."""
+        return self.plot().with_text(self.text)

@@ -12,11 +12,16 @@ from needlemap.reports.labels import length_labels, score_label
 from needlemap.text import counted, printable, short
 
 
+def seeks(run: Loaded) -> bool:
+    """Whether a run was to find an effective length: its cells were asked unevenly, so it has no mean."""
+    return run.about["settings"].get("seek") is not None
+
+
 def seek_text(run: Loaded) -> str | None:
     """All lines: what is known, and the raw counts of each length beside it; None for a run that seeks
     nothing."""
     settings = run.about["settings"]
-    if settings.get("seek") is None:
+    if not seeks(run):
         return None
     found = sought_of(run)
     if found is None:
@@ -34,15 +39,13 @@ def seek_text(run: Loaded) -> str | None:
 
 def sought_of(run: Loaded) -> Sought | None:
     """What a run that seeks knows by now; None for another, and before anything is scored."""
-    if run.about["settings"].get("seek") is None:
-        return None
-    return sought_in(run.about, run.records)
+    return sought_in(run.about, run.records) if seeks(run) else None
 
 
 def families_sought(suite: str, read: Mapping[str, Loaded | None]) -> str:
     """What each family of a suite that seeks knows; '' of another. No mean, as each is asked unevenly."""
     begun = [run for run in read.values() if run is not None]
-    if not begun or begun[0].about["settings"].get("seek") is None:
+    if not begun or not seeks(begun[0]):
         return ""
     wide, lines = max(map(len, read)), [f"suite {suite} · {begun[0].map.model}"]
     for name, run in read.items():

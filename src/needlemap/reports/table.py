@@ -1,4 +1,4 @@
-"""Tidy tables of runs, a row per cell or per trial, as CSV or Parquet; or OpenCompass's summary.
+"""Tables of runs: a row per cell or per trial as CSV or Parquet, OpenCompass's summary, maps as Markdown.
 
 In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe (OWASP, CSV injection), and
 text with a line break of any kind is quoted, so that it stays one field of one row in every reader.
@@ -6,6 +6,9 @@ text with a line break of any kind is quoted, so that it stays one field of one 
 OpenCompass's summary, CSV and TXT, is as its DefaultSummarizer writes them and its needle plots read the
 CSV: two decimals, "-" for missing, nothing quoted, one column per model. A model's name becomes part of a
 file's name there, so it holds no slash. It holds no n and no interval.
+
+Markdown is for what shows no picture of ours, as a job's summary in CI does: maps as tables, of two runs what
+changed, the figure as an SVG beside it, and no verdict: that is what `ab`, `check` and `compare` print.
 """
 
 from __future__ import annotations
@@ -15,10 +18,13 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from needlemap import __version__
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
@@ -26,16 +32,28 @@ from needlemap.files import is_regular, read_regular, write_report
 from needlemap.maps.columns import CELLS, RUN, TRIALS, Column, Value
 from needlemap.maps.means import Map
 from needlemap.records.loaded import Loaded
-from needlemap.records.record import Record
-from needlemap.reports.labels import told_apart
+from needlemap.reports.labels import (
+    depth_labels,
+    length_labels,
+    overall_label,
+    points,
+    score_label,
+    told_apart,
+)
 from needlemap.settings.grid import Cell, percent
-from needlemap.text import FORMULA_STARTS, LINE_BREAKS
+from needlemap.text import FORMULA_STARTS, LINE_BREAKS, printable
+
+if TYPE_CHECKING:
+    from needlemap.maps import Cell as Place
+    from needlemap.reports.figures import Drawing
+    from needlemap.reports.figures.figure import Figure
+
 
 _DEPTHS = ("depth_percent", "realised_depth_percent")
-SUFFIXES = (".csv", ".parquet")
+SUFFIXES, MARKDOWN = (".csv", ".parquet"), ".md"
 OPENCOMPASS = "opencompass"
-HEADER = ("dataset", "version", "metric", "mode")
 SECTION = "csv format"  # of the TXT, whose table is the CSV's
+_MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]<>()#+-!|&~:$"})
 _UNFIT = set(',"\r\n/\\:*?<>|')  # in a name: nothing is quoted, and a figure's file is named so
 _DIVIDER = f"\n{'-' * 128} THIS IS A DIVIDER {'-' * 128}\n"
 
@@ -59,7 +77,7 @@ def trials_table(runs: Sequence[Loaded]) -> Table:
     rows = [
         _told(run, run.about["settings"].get("label") or record.model, record.task, TRIALS, record)
         for run in runs
-        for record in sorted(run.records, key=_place)
+        for record in sorted(run.records, key=attrgetter("length_tokens", "depth", "repeat"))
     ]
     return Table(TRIALS, tuple(rows))
 
@@ -97,16 +115,11 @@ def safe(value: Value) -> Value:
     return f"'{value}"
 
 
-def _place(record: Record) -> tuple[int, float, int]:
-    return record.length_tokens, record.depth, record.repeat
-
-
 def _is_number(text: str) -> bool:
-    try:
+    with suppress(ValueError):
         float(text)
-    except ValueError:
-        return False
-    return True
+        return True
+    return False
 
 
 def parquet_bytes(table: Table) -> bytes:
@@ -192,23 +205,18 @@ def column_names(settings: Sequence[Mapping[str, Any]], paths: Sequence[str | Pa
     return names
 
 
-def summary_csv(
-    columns: Mapping[str, Map], dataset_prefix: str = "CDME", *, version: str | None = None
-) -> str:
+def summary_csv(columns: Mapping[str, Map], *, version: str | None = None) -> str:
     """The CSV of one or more maps of the same test, a column each in the mapping's order.
 
     version: six hex digits; by default made from task, scorer and mode. Raises SettingsError when the maps
     differ in these, or when there is no map.
     """
-    rows = _rows(columns, dataset_prefix, version)
-    return "".join(",".join(row) + "\n" for row in rows)
+    return "".join(",".join(row) + "\n" for row in _rows(columns, version))
 
 
-def summary_txt(
-    columns: Mapping[str, Map], made: datetime, dataset_prefix: str = "CDME", *, version: str | None = None
-) -> str:
+def summary_txt(columns: Mapping[str, Map], made: datetime, *, version: str | None = None) -> str:
     """The TXT that OpenCompass writes beside it: the same table twice, and the scores in full."""
-    rows = _rows(columns, dataset_prefix, version)
+    rows = _rows(columns, version)
     parts = {
         "tabulate format": tabulated(rows),
         SECTION: [",".join(row) for row in rows],
@@ -240,23 +248,22 @@ def _aligned(cells: Sequence[str]) -> list[str]:
 
 def _raw(columns: Mapping[str, Map], datasets: Sequence[str]) -> list[str]:
     lines = []
-    cells = _cells(columns)
     for name, map in columns.items():
-        scores = _scores(map)
         lines += ["-" * 31, f"Model: {name}"]
-        for dataset, cell in zip(datasets, cells, strict=True):
-            score = scores.get(cell)
-            lines.append(f"{dataset}: { ({} if score is None else {'score': percent(score)}) }")
+        scores = _scores(map)
+        for dataset, cell in zip(datasets, _cells(columns), strict=True):
+            found = {} if (score := scores.get(cell)) is None else {"score": percent(score)}
+            lines.append(f"{dataset}: {found}")
     return lines
 
 
-def _rows(columns: Mapping[str, Map], dataset_prefix: str, version: str | None) -> list[list[str]]:
+def _rows(columns: Mapping[str, Map], version: str | None) -> list[list[str]]:
     shown = version or summary_version(columns)
     scores, cells = [_scores(map) for map in columns.values()], _cells(columns)
     depths = _depth_names([cell.depth for cell in cells])
-    rows = [[*HEADER, *(_plain(name) for name in columns)]]
+    rows = [["dataset", "version", "metric", "mode", *(_plain(name) for name in columns)]]
     for cell in cells:
-        dataset = f"{_plain(dataset_prefix)}_Length{cell.length_tokens}Depth{depths[cell.depth]}"
+        dataset = f"CDME_Length{cell.length_tokens}Depth{depths[cell.depth]}"
         rows.append([dataset, shown, "score", "gen", *(_score(column.get(cell)) for column in scores)])
     return rows
 
@@ -271,17 +278,15 @@ def _cells(columns: Mapping[str, Map]) -> list[Cell]:
 
 def summary_version(columns: Mapping[str, Map]) -> str:
     """First six hex digits of the SHA-256 of what identifies the test (sorted JSON). Raises SettingsError."""
-    tests = {json.dumps(_identity(map), sort_keys=True) for map in columns.values()}
+    tests = {
+        json.dumps({"mode": map.mode, "scorer": map.scorer, "task": map.task}) for map in columns.values()
+    }
     if len(tests) != 1:
         raise SettingsError(
             f"One OpenCompass table holds one test, got {len(tests)}: "
             f"{'; '.join(sorted(tests)) or 'no map'}. Write a table for each."
         )
     return hashlib.sha256(tests.pop().encode()).hexdigest()[:6]
-
-
-def _identity(map: Map) -> dict[str, str]:
-    return {"mode": map.mode, "scorer": map.scorer, "task": map.task}
 
 
 def _depth_names(depths: list[float]) -> dict[float, str]:
@@ -301,6 +306,45 @@ def _score(score: float | None) -> str:
 
 def _plain(name: str) -> str:
     """A name that needs no quoting, may be part of a file's name, and is no formula in a spreadsheet."""
-    letters = ["_" if letter in _UNFIT or not letter.isprintable() else letter for letter in name]
-    plain = "".join(letters)
+    plain = "".join("_" if letter in _UNFIT or not letter.isprintable() else letter for letter in name)
     return f"_{plain[1:]}" if plain.startswith(FORMULA_STARTS) else plain
+
+
+def write_markdown(figure: Figure, drawing: Drawing, out: Path) -> Path:
+    """The file, and its picture under the same name."""
+    picture = drawing.save(out.with_suffix(".svg"))
+    return write_report(out, markdown(figure, picture.name).encode())
+
+
+def markdown(figure: Figure, picture: str) -> str:
+    """All of it. picture: the file that the figure is in."""
+    parts = [f"![{plain_markdown(figure.title or 'The map')}]({quote(picture)})"]
+    if figure.comparison is not None:
+        changes = {(cell.length_tokens, cell.depth): points(cell.change) for cell in figure.comparison.cells}
+        first, second = (plain_markdown(run.map.model) for run in figure.runs)
+        parts += [f"**{second} less {first}**, in points", _table(changes)]
+    for run in figure.runs:
+        scores = {(cell.length_tokens, cell.depth): score_label(cell.score) for cell in run.map.cells}
+        name, task, whole = map(plain_markdown, (run.map.model, run.map.task, overall_label(run.map)))
+        parts += [f"**{name}**, {task}: {whole}", _table(scores)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(cells: Mapping[Place, str]) -> str:
+    """Lengths across, depths down; empty where a depth has no cell of a length."""
+    lengths, depths = (sorted({cell[axis] for cell in cells}) for axis in (0, 1))
+    across = length_labels([int(length) for length in lengths])
+    down = depth_labels(depths)
+    rows = [[down[depth], *(cells.get((int(n), depth), "") for n in lengths)] for depth in depths]
+    return markdown_table(["", *across.values()], rows, "---:")
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], rule: str = "---") -> str:
+    """Rows of Markdown under a head. rule: what stands between, and which way a column is set."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, [rule] * len(head), *rows))
+
+
+def plain_markdown(text: str) -> str:
+    """A text, which may be a stranger's, as one line of Markdown that means nothing else: no link, no
+    picture, no HTML."""
+    return printable(" ".join(text.split()), line=True).translate(_MARKS)

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from needlemap.maps.means import CellScore, Map
 from needlemap.records.record import SKIPPED
+from needlemap.reports import colour_of, palette_colours
 from needlemap.reports.labels import (
     Margin,
     all_failures,
@@ -36,7 +37,6 @@ from needlemap.reports.labels import (
     row_labels,
     score_label,
 )
-from needlemap.reports.style import colour_of, palette_colours
 from needlemap.text import show
 
 T = TypeVar("T")

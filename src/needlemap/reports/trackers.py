@@ -23,7 +23,7 @@ from needlemap.records.record import costs_of
 from needlemap.reports.figures.figure import Figure, Shown, draw
 from needlemap.reports.labels import told_apart
 from needlemap.reports.page.payload import fact_rows, value_text
-from needlemap.reports.table import Table, cells_table
+from needlemap.reports.table import Table, cells_table, markdown_table, plain_markdown
 from needlemap.settings.grid import percent
 
 
@@ -151,9 +151,6 @@ def _log(wandb: Any, image: Any, run: Logged, project: str, step: int) -> str:
     return str(session.url)
 
 
-_MARKUP = frozenset(r"\`*_{}[]<>()#+-.!|&~:")
-
-
 def log_tensorboard(runs: Sequence[Logged], folder: str, step: int) -> list[str]:
     """Add an event file to a folder, of several runs to a folder each in it; what to type to see them.
 
@@ -212,14 +209,9 @@ def _text(tag: str, text: str) -> Any:
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table whose values are plain text: no link, no picture, no HTML."""
-    lines = [map(_plain, head), ["---"] * len(head), *(map(_plain, row) for row in rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _plain(text: str) -> str:
-    flat = " ".join(text.split())
-    return "".join(f"\\{letter}" if letter in _MARKUP else letter for letter in flat)
+    """A Markdown table whose values are plain text."""
+    first, *others = ([plain_markdown(text) for text in row] for row in (head, *rows))
+    return markdown_table(first, others)
 
 
 TRACKERS: dict[str, Callable[[Sequence[Logged], str, int], list[str]]] = {

@@ -1,7 +1,9 @@
 """The words of a verdict on two runs: what it is, of which haystacks, why, and what would tell.
 
 Also of a gate that may be looked at any time, as text and as JSON: `needlemap compare --sequential` prints
-it, and `needlemap run --until` at its end.
+it, and `needlemap run --until` at its end. And any verdicts as a JUnit file, which CI systems show, a test
+case each: what fails is a failure; what is undecided is an error of type 'undecided', since nobody knows,
+and skipped where undecided is to pass.
 """
 
 from __future__ import annotations
@@ -9,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, exp
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from xml.etree import ElementTree
 
+from needlemap.files import write_report
 from needlemap.maps import by_place
 from needlemap.maps.difference import CEILING
 from needlemap.maps.intervals import FEWEST, least_pairs
@@ -26,7 +31,7 @@ from needlemap.maps.sequential import (
 )
 from needlemap.records import one_haystack
 from needlemap.reports.labels import p_label, score_label
-from needlemap.text import counted
+from needlemap.text import counted, printable
 
 if TYPE_CHECKING:
     from needlemap.maps.comparison import Comparison
@@ -243,3 +248,50 @@ def _won(log: float) -> float:
 def _odds(log: float) -> str:
     won = exp(min(log, 600))
     return f"over {_MOST_ODDS:,.0f}" if won > _MOST_ODDS else f"{won:,.0f}" if won >= 10 else f"{won:.2g}"
+
+
+State = Literal["pass", "fail", "undecided", "skipped"]
+_NO_XML = {0xFFFE: None, 0xFFFF: None}  # no characters, and not printable's to drop
+_TAGS = {"fail": "failure", "undecided": "error", "skipped": "skipped"}
+OF_CODE: dict[int, State] = {0: "pass", 1: "fail", 4: "undecided"}  # a verdict's exit code
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One verdict. name: what was tried. said: what came of it, in a line. text: all that is known."""
+
+    name: str
+    state: State
+    said: str
+    text: str = ""
+
+
+def junit_xml(suite: str, cases: Sequence[Case]) -> bytes:
+    """The file's bytes. suite: the command, which is every case's class."""
+    counts = {
+        tag: str(sum(_TAGS.get(each.state) == kind for each in cases))
+        for tag, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
+    }
+    name = f"needlemap {suite}"
+    root = ElementTree.Element("testsuites")
+    under = ElementTree.SubElement(root, "testsuite", {"name": name, "tests": str(len(cases)), **counts})
+    for each in cases:
+        about = {"classname": name.replace(" ", "."), "name": _text(each.name, line=True)}
+        case = ElementTree.SubElement(under, "testcase", about)
+        if each.state in _TAGS:
+            said = {"message": _text(each.said, line=True), "type": each.state}
+            ElementTree.SubElement(case, _TAGS[each.state], said).text = _text(each.text or each.said)
+        elif each.text:
+            ElementTree.SubElement(case, "system-out").text = _text(each.text)
+    ElementTree.indent(root)
+    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def write_junit(target: Path, suite: str, cases: Sequence[Case]) -> None:
+    """Write the file; folders on its way are made. Raises NeedlemapError where it cannot be."""
+    write_report(target, junit_xml(suite, cases))
+
+
+def _text(text: str, *, line: bool = False) -> str:
+    """A text as XML 1.0 may hold it."""
+    return printable(text, line=line).translate(_NO_XML)

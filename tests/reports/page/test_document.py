@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+import needlemap.reports.page as document
 from needlemap.records.loaded import Loaded
-from needlemap.reports.page import document
-from needlemap.reports.page.document import packed, page_html
+from needlemap.reports.page import packed, page_html
 from needlemap.reports.page.payload import summary
 from needlemap.reports.page.trials import trial_columns
 

@@ -12,13 +12,13 @@ from math import isfinite
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError
-from needlemap.maps.effective import Effective, FamilyScores, Rule, effective_length, parse_rule
+from needlemap.maps.effective import RULES, Effective, FamilyScores, Rule, effective_length, parse_rule
 from needlemap.maps.effective import Mean as FamilyMean
 from needlemap.maps.intervals import ClusterMean
 from needlemap.records.families import Families
-from needlemap.records.loaded import Loaded
-from needlemap.reports.figures.axis import Axis, make_axis
-from needlemap.reports.figures.canvas import (
+from needlemap.records.loaded import Loaded, load_run
+from needlemap.reports import LINES
+from needlemap.reports.figures import (
     ALONE,
     EDGE,
     FAINT,
@@ -37,6 +37,7 @@ from needlemap.reports.figures.canvas import (
     text,
     wide,
 )
+from needlemap.reports.figures.axis import Axis, make_axis
 from needlemap.reports.figures.figure import columns_of
 from needlemap.reports.figures.heat import (
     SCORE,
@@ -49,10 +50,8 @@ from needlemap.reports.figures.heat import (
     draw_line,
     length_axis,
 )
-from needlemap.reports.figures.legend import Item, draw_legend
-from needlemap.reports.figures.panels import facts, one_of, shares_in_percent
+from needlemap.reports.figures.panels import Item, draw_legend, facts, one_of, shares_in_percent
 from needlemap.reports.labels import effective_label, length_range, told_apart
-from needlemap.reports.style import LINES
 
 DASHES = ("", "4 1.5", "1.2 1.2", "5 1.5 1 1.5")
 SHAPES = ("circle", "square", "triangle", "diamond")
@@ -314,3 +313,10 @@ def groups_of(runs: Sequence[Loaded], suites: Sequence[Families]) -> list[Group]
     models = [next(iter(group.values())).map.model for group in groups]
     paths = [*lies, *(each.path for each, group in zip(suites, found, strict=True) if group)]
     return list(zip(told_apart(models, paths), groups, strict=True))
+
+
+def draw_families(families: Sequence[Families], *, title: str | None, width: float | None) -> Drawing:
+    """Scores by length of all families of some runs, read anew."""
+    loaded = [load_run(folder) for each in families for folder in each.folders]
+    groups = groups_of(loaded, [each for each in families if not each.is_plain])
+    return draw_curves(groups, title=title, rules=RULES, width=width)

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.maps.comparison import FamilyComparison
 from needlemap.maps.means import Map
 from needlemap.records.loaded import Loaded
-from needlemap.reports.figures.canvas import (
+from needlemap.reports.figures import (
     ALONE,
     EDGE,
     SEVERAL,
@@ -40,12 +41,13 @@ from needlemap.reports.figures.heat import (
     draw_top,
     length_axis,
 )
-from needlemap.reports.figures.legend import draw_legend, legend_items
-from needlemap.reports.figures.older import OLDER, draw_older, older_title
+from needlemap.reports.figures.others import OLDER, draw_older, draw_sought, older_title
 from needlemap.reports.figures.panels import (
     caption,
     change_panel,
+    draw_legend,
     facts,
+    legend_items,
     map_panel,
     map_title,
     missing_line,
@@ -53,8 +55,16 @@ from needlemap.reports.figures.panels import (
     overall_short,
     scores,
 )
-from needlemap.reports.labels import length_range, told_apart
+from needlemap.reports.labels import (
+    length_range,
+    told_apart,
+)
 from needlemap.reports.paired import compare_loaded
+from needlemap.reports.seek import seeks
+
+if TYPE_CHECKING:
+    from needlemap.reports.figures import Drawing
+
 
 LEAST = 112.0  # points across that a panel needs
 BETWEEN = 10.0  # panels
@@ -76,7 +86,8 @@ class Figure:
     """Runs in their order, and of two runs the comparison, if it is to be shown.
 
     title: over several maps. palette: of the scores, None for the default. style: of an older tool, if any.
-    model: what all runs have in common, and is not said of each.
+    model: what all runs have in common, and is not said of each. why_not: why two runs are not compared.
+    sought: runs that seek, whose picture is another one.
     """
 
     runs: tuple[Shown, ...]
@@ -85,6 +96,8 @@ class Figure:
     palette: str | None = None
     style: str | None = None
     model: str = ""
+    why_not: str = ""
+    sought: tuple[Loaded, ...] = ()
 
 
 def figure_of(
@@ -94,17 +107,24 @@ def figure_of(
     palette: str | None = None,
     style: str | None = None,
     smooth: bool = False,
-) -> tuple[Figure, str]:
-    """Runs as a figure; of two that can be paired also what changed. Second: why not, empty otherwise.
+) -> Figure:
+    """Runs as a figure; of two that can be paired also what changed. Raises SettingsError for runs of which
+    only some seek.
 
     smooth: with the smoothed layer beside each map that has one.
     """
     check_style(style)
+    if any(map(seeks, runs)):
+        if not all(map(seeks, runs)):
+            raise SettingsError(
+                "Runs that seek have a picture of their own. Draw them apart from the others."
+            )
+        return Figure((), title=title, sought=tuple(runs))
     layers = [run.smoothed_map if smooth else None for run in runs]
     if len(runs) == 1:
         (run,) = runs
         alone = Shown(run.map, title or run.about.get("title"), *layers)
-        return Figure((alone,), None, None, palette, style), ""
+        return Figure((alone,), None, None, palette, style)
     names = told_apart([run.map.model for run in runs], [Path(run.path) for run in runs])
     model = "" if style in OLDER else one_of({run.map.model for run in runs})
     names = [name.removeprefix(f"{model}@") if model else name for name in names]
@@ -113,7 +133,7 @@ def figure_of(
         for run, name, layer in zip(runs, names, layers, strict=True)
     )
     comparison, why_not = (None, "") if style in OLDER else _compared(runs)
-    return Figure(shown, comparison, title, palette, style, model), why_not
+    return Figure(shown, comparison, title, palette, style, model, why_not)
 
 
 def check_style(style: str | None) -> None:
@@ -134,6 +154,8 @@ def _compared(runs: Sequence[Loaded]) -> tuple[FamilyComparison | None, str]:
 def draw(figure: Figure, width: float | None = None) -> Drawing:
     """The picture. width: of the whole figure in points, None for a screen's. Raises SettingsError for an
     unknown palette."""
+    if figure.sought:
+        return draw_sought(figure.sought, figure.title, width)
     if figure.style in OLDER:
         return _older(figure, width)
     panels, lines = panels_of(figure)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from needlemap.reports.figures.axis import Axis, Ticks, depth_ticks, length_ticks
-from needlemap.reports.figures.canvas import (
+from needlemap.reports import LINES, colour_of
+from needlemap.reports.figures import (
     FAINT,
     HATCHED,
     INK,
@@ -21,7 +21,7 @@ from needlemap.reports.figures.canvas import (
     text,
     wide,
 )
-from needlemap.reports.style import LINES, colour_of
+from needlemap.reports.figures.axis import Axis, Ticks, depth_ticks, length_ticks
 
 BAND = "#C9D3DF"
 LONE = 0.66  # of its cell's sides: what one trial alone fills

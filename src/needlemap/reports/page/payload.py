@@ -21,16 +21,15 @@ from needlemap.maps.means import Map
 from needlemap.records import outdated
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import Record, costs_of
+from needlemap.reports import CHANGES, DARK_CHANGES, PALETTE, PALETTES, palette_colours
 from needlemap.reports.closing import balance_lines, cache_lines, outcome_lines, placeless_lines
-from needlemap.reports.figures.canvas import Drawing
-from needlemap.reports.figures.figure import draw, figure_of
-from needlemap.reports.figures.sought import draw_sought
+from needlemap.reports.figures import Drawing
+from needlemap.reports.figures.figure import Figure, Shown, draw, figure_of
 from needlemap.reports.labels import NOT_ASKED, Layout, length_labels, make_layout, row_labels
 from needlemap.reports.page.curves import by_depth, by_length, difference, effective_row
 from needlemap.reports.page.sheets import Cast, Subject, make_sheets, order_views
 from needlemap.reports.page.trials import cell_columns, share
 from needlemap.reports.seek import seek_text
-from needlemap.reports.style import CHANGES, DARK_CHANGES, PALETTE, PALETTES, palette_colours
 from needlemap.reports.summary import summary_lines
 from needlemap.secrets import hidden
 from needlemap.settings import ITEM, Settings
@@ -111,14 +110,13 @@ def _run(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str, Any]:
 def _beside(run: Loaded, palette: str | None, smooth: bool) -> dict[str, Any]:
     """Pictures under the map, as addresses, with what is said of each: the smoothed layer beside the raw map,
     or why it is withheld; what a run sought, whose lines then stand for those of means."""
-    found, drawn = list[dict[str, Any]](), draw_sought([run], title="", width=None)
-    text = seek_text(run)
-    if text is not None and drawn is not None:
-        found.append({"line": "", "picture": _address(drawn)})
+    found, text = list[dict[str, Any]](), seek_text(run)
+    if text is not None:
+        found.append({"line": "", "picture": _address(draw(figure_of([run], title="")))})
     if smooth:
         picture = None
         if run.smoothed.scores:
-            picture = _address(draw(figure_of([run], title="raw", palette=palette, smooth=True)[0]))
+            picture = _address(draw(Figure((Shown(run.map, "raw", run.smoothed_map),), palette=palette)))
         found.append({"line": run.smoothed.line, "picture": picture})
     made = {"beside": found} if found else {}
     if text is None:

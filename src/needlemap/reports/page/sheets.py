@@ -1,11 +1,13 @@
 """What a page of more than one experiment opens with: sheets of curves, a table and words.
 
 A sheet is texts and curves and knows nothing of how it is drawn, so that whatever comes to a verdict and a
-table (runs side by side, a suite's families) looks and works alike. A run's own map is no sheet.
+table (runs side by side, a suite's families, a check's probes) looks and works alike. A run's own map is no
+sheet.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_regular
 from needlemap.maps.effective import Effective, Mean, effective_length, parse_rule
-from needlemap.probes.base import FILE
+from needlemap.probes.base import FILE, UNITS, Finding, read_check
 from needlemap.records.ab import FILE as AB_FILE
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
@@ -31,10 +33,10 @@ from needlemap.reports.labels import (
 from needlemap.reports.page.curves import curve, mean_curve
 from needlemap.reports.page.trials import share
 from needlemap.reports.paired import compare_runs
-from needlemap.reports.probes import check_sheet
 from needlemap.reports.seek import sought_sheet
 from needlemap.reports.summary import FAMILY_RULES, NO_MEAN, mean_length_lines, mean_of, scores_of
 from needlemap.secrets import hidden
+from needlemap.text import short
 
 Sheet = dict[str, Any]
 
@@ -299,3 +301,39 @@ def _count(run: Loaded | None) -> str:
     if run is None:
         return "not begun"
     return f"{run.map.n:,}, {run.map.missing:,} missing" if run.map.missing else f"{run.map.n:,}"
+
+
+def check_sheet(runs: Sequence[Loaded], path: Path, places: Mapping[str, int]) -> dict[str, Any]:
+    """A row a probe; the finding's way of asking is a click away. runs: the ways'; places: of each."""
+    findings = read_check(path).findings
+    lengths = sorted({length for run in runs for length in run.map.lengths})
+    rows = [
+        {
+            "to": ["run", places[each.worst.way]] if each.worst and each.worst.way in places else None,
+            "line": None,
+            "cells": _cells(each),
+        }
+        for each in findings
+    ]
+    found = ", ".join(
+        f"{count} {state}" for state, count in sorted(Counter(each.state for each in findings).items())
+    )
+    known = [(each.probe, fault) for each in findings for fault in each.known]
+    looks = [f"{probe} looks like: {each.name} ({each.link}). Try: {each.tried}." for probe, each in known]
+    seen = [
+        f"See it: needlemap replay {path} --probe {each.probe} --worst" for each in findings if each.worst
+    ]
+    return {
+        "lengths": [[length, length_labels([length])[length]] for length in lengths],  # ways differ by a few
+        "says": found,
+        "readings": [["Check", found or "not ended yet", "probes", "main"]],
+        "table": {"head": ["Probe", "Verdict", "n", "Effect", "Tokens", "Found"], "rows": rows},
+        "lines": [hidden(line) for line in (*looks, *seen, UNITS)],
+    }
+
+
+def _cells(finding: Finding) -> list[Any]:
+    """A probe's row: its name, its numbers and what was found in words."""
+    effect = finding.effect.label if finding.effect else ""
+    numbers = finding.state, f"{finding.n:,}", effect, short(finding.tokens)
+    return [finding.probe, *([text, None] for text in numbers), [hidden(finding.said), None, "words"]]
