@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from needlemap.maps import prompts_of
-from needlemap.maps.answers import AROUND, CUT, Token, first_difference, pair_answers
+from needlemap.maps.pairs import AROUND, CUT, Token, first_difference, pair_answers
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
 
 PLACES = [(repeat, length, depth) for repeat in (0, 1) for length in (100, 200) for depth in (0.0, 0.5)]

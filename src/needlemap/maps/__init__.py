@@ -42,12 +42,8 @@ def place_of(record: Record) -> Place:
 
 def by_place(prompts: Iterable[AskedPrompt]) -> dict[Place, Record]:
     """The record of each place of a run: of a prompt that was asked twice the first one that was scored."""
-    return {
-        place: next((record for record in prompt.records if record.scored), prompt.records[0])
-        for prompt in prompts
-        if prompt.records
-        for place in prompt.places
-    }
+    asked = ((prompt, prompt.record) for prompt in prompts)
+    return {place: record for prompt, record in asked if record is not None for place in prompt.places}
 
 
 def one_a_cell(places: Sequence[Place]) -> dict[Cell, Place]:
@@ -70,6 +66,11 @@ class AskedPrompt:
 
     places: tuple[Place, ...]
     records: tuple[Record, ...] = ()
+
+    @property
+    def record(self) -> Record | None:
+        """The first that was scored, else the first; None of a prompt that was not asked."""
+        return next((each for each in self.records if each.scored), next(iter(self.records), None))
 
     @property
     def scores(self) -> list[float]:
@@ -188,9 +189,11 @@ def is_ragged(cells: int, lengths: int, depths: int) -> bool:
     return cells < RAGGED_BELOW * lengths * depths
 
 
-def make_cube(prompts: Sequence[AskedPrompt], *, one_haystack: bool = False) -> Cube:
+def make_cube(
+    prompts: Sequence[AskedPrompt], *, one_haystack: bool = False, at: Iterable[Place] = ()
+) -> Cube:
     """From a run's prompts. One that several depths or repeats share has the place of the first, so that it
-    counts once, with the mean of its answers."""
+    counts once, with the mean of its answers. at: places that it has, whatever was measured."""
     scored = [(prompt, score) for prompt in prompts if (score := prompt.score) is not None]
     scores = {prompt.places[0]: score for prompt, score in scored}
     copies = {place: score for prompt, score in scored for place in prompt.cells.values()}
@@ -200,17 +203,21 @@ def make_cube(prompts: Sequence[AskedPrompt], *, one_haystack: bool = False) -> 
     records = [record for prompt in prompts for record in prompt.records]
     unknown = bool(records) and all(record.prompt is None for record in records)
     counted = not any(record.scorer is not None and record.scorer.mean for record in records)
-    made = cube_of(scores, {prompt.places[0] for prompt in prompts}, copies)
+    made = cube_of(scores, {prompt.places[0] for prompt in prompts}, copies, at)
     alike = one_haystack or unknown
     return replace(made, one_haystack=alike, again=again, again_at=again_at, counted=counted)
 
 
 def cube_of(
-    scores: Mapping[Place, float], asked: set[Place], copies: Mapping[Place, float] | None = None
+    scores: Mapping[Place, float],
+    asked: set[Place],
+    copies: Mapping[Place, float] | None = None,
+    at: Iterable[Place] = (),
 ) -> Cube:
-    """From scores by place, all places that were to be asked, and scores at further places of prompts."""
+    """From scores by place, all places that were to be asked, and scores at further places of prompts. at: as
+    in `make_cube`."""
     spread = {**(copies or {}), **scores}
-    places = {*asked, *spread}
+    places = {*asked, *spread, *at}
     repeats = sorted({place[0] for place in places})
     lengths = sorted({place[1] for place in places})
     depths = sorted({place[2] for place in places})
@@ -218,8 +225,8 @@ def cube_of(
     shape = len(repeats), len(lengths), len(depths)
     once, everywhere, wanted = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, dtype=bool)
     for place in places:
-        at = row[place[0]], column[place[1]], layer[place[2]]
-        wanted[at] = place in asked or place in scores
-        once[at] = scores.get(place, np.nan)
-        everywhere[at] = spread.get(place, np.nan)
+        slot = row[place[0]], column[place[1]], layer[place[2]]
+        wanted[slot] = place in asked or place in scores
+        once[slot] = scores.get(place, np.nan)
+        everywhere[slot] = spread.get(place, np.nan)
     return Cube(tuple(repeats), tuple(lengths), tuple(depths), once, everywhere, wanted)

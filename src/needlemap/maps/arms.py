@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from needlemap.maps import Place, latest_records, place_of
-from needlemap.maps.answers import FirstDifference, first_difference, shared, tokens_of
 from needlemap.maps.difference import CEILING, mcnemar
+from needlemap.maps.pairs import FirstDifference, first_difference, shared, tokens_of
 from needlemap.maps.sequential import Gate, Haystacks, Word, of_haystacks
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from needlemap.maps.difference import (
 from needlemap.maps.intervals import NoiseFloor, noise_floor, trials_needed
 
 if TYPE_CHECKING:
-    from needlemap.maps.answers import AnswerPairs
-    from needlemap.maps.pairs import Pairs
+    from needlemap.maps.pairs import AnswerPairs, Pairs
 
 
 @dataclass(frozen=True, slots=True)

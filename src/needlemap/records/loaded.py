@@ -27,8 +27,8 @@ from needlemap.files import (
     write_whole,
 )
 from needlemap.maps import AskedPrompt, Cube, latest_records, make_cube, prompts_of
-from needlemap.maps.answers import WEIGHS
 from needlemap.maps.means import Map, make_map, with_scores, with_skipped
+from needlemap.maps.pairs import WEIGHS
 from needlemap.maps.smooth import Smoothed, smoothed
 from needlemap.records import SIGNED, one_haystack
 from needlemap.records.folder import CLOSED_BOOK, RunFolder

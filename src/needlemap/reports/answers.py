@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from needlemap.maps.answers import FirstDifference, Token
+from needlemap.maps.pairs import FirstDifference, Token
 from needlemap.reports.labels import depth_labels, length_labels, score_label
 from needlemap.settings.grid import percent
 from needlemap.text import counted
 
 if TYPE_CHECKING:
     from needlemap.maps import Place
-    from needlemap.maps.answers import AnswerPairs, ChangedAnswer, NatsChange
+    from needlemap.maps.pairs import AnswerPairs, ChangedAnswer, NatsChange
 
 _ASKED = 60  # characters of a sample's input
 SHOWN = 5  # changed answers

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from needlemap.maps.answers import FirstDifference, Token
 from needlemap.maps.arms import (
     BLOCKS,
     FamilyChange,
@@ -22,6 +21,7 @@ from needlemap.maps.arms import (
     worst_of,
 )
 from needlemap.maps.difference import holm
+from needlemap.maps.pairs import FirstDifference, Token
 from needlemap.models import Way
 from needlemap.records.ab import AGAIN, WEIGHED, read_ab
 from needlemap.reports.labels import length_labels, p_label, points, score_label

@@ -204,7 +204,7 @@ def _trimmed(value: float, digits: int) -> str:
 class Margin:
     """One length. score: mean of its prompts in [0, 1], None if nothing was measured; n: how many prompts.
 
-    low, high: 95 % interval over haystacks (`maps/map.py`). missing, failures: of its trials.
+    low, high: 95 % interval over haystacks (`maps/means.py`). missing, failures: of its trials.
     """
 
     length_tokens: int

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from needlemap.errors import NeedlemapError, SettingsError, VocabularyMissing
-from needlemap.maps.answers import Token, pair_answers
 from needlemap.maps.comparison import Comparison, compare_families
-from needlemap.maps.pairs import Pairs, pair_up
+from needlemap.maps.pairs import Pairs, Token, pair_answers, pair_up
 from needlemap.records import contrast, how_to_score, one_haystack, outdated, phrase, prompt_contrast
 from needlemap.records.loaded import Loaded, called, load_run
 from needlemap.settings.grid import percent
