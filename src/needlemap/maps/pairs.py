@@ -8,7 +8,7 @@ say more of the place, where both runs kept them.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -118,11 +118,9 @@ class AnswerPairs:
         return self._counted(lambda place: place[2])
 
     def _counted(self, axis: Callable[[Place], T]) -> dict[T, tuple[int, int]]:
-        changed = {each.place for each in self.changed}
-        found = defaultdict[T, list[bool]](list)
-        for place in self.places:
-            found[axis(place)].append(place in changed)
-        return {at: (len(found[at]), sum(found[at])) for at in sorted(found)}
+        found = Counter(axis(place) for place in self.places)
+        changed = Counter(axis(place) for place in {each.place for each in self.changed})
+        return {at: (found[at], changed[at]) for at in sorted(found)}
 
 
 def first_difference(
@@ -177,7 +175,7 @@ def pair_answers(
     first answer counts.
     """
     order = {record.key: at for at, record in enumerate(asked)}
-    met = [(places[0], one.record, other.record) for places, one, other in _met(first, second)]
+    met = [(one.places[0], one.record, other.record) for one, other in _met(first, second)]
     pairs = [(place, one, other) for place, one, other in met if one is not None and other is not None]
     rows = sorted(pairs, key=lambda row: (order.get(row[2].key, len(order)), row[0]))
     said = [row for row in rows if row[1].answer is not None and not _is_weighed(row[1])]
@@ -303,32 +301,33 @@ def pair_up(
 ) -> Pairs:
     """Pair the prompts of two runs, asked or still to be asked."""
     met = _met(first, second)
-    tried = [row for row in met if row[1].records and row[2].records]
-    unlike = [places for places, one, other in tried if not is_same(one.records[0], other.records[0])]
-    same = bool(tried) and all(_keys(one) == _keys(other) for _, one, other in tried)
-    records = [record for _, *both in tried for prompt in both for record in prompt.records]
+    tried = [both for both in met if all(prompt.records for prompt in both)]
+    same = bool(tried) and all(_keys(one) == _keys(other) for one, other in tried)
+    unlike = (one.places for one, other in tried if not is_same(one.records[0], other.records[0]))
+    records = [record for both in tried for prompt in both for record in prompt.records]
     alike = one_haystack or (bool(records) and all(record.prompt is None for record in records))
-    sides = [[AskedPrompt(tuple(row[0]), row[side].records) for row in met] for side in (1, 2)]
-    cells = [place for prompt in sides[0] for place in prompt.cells.values()]
-    cubes = [replace(make_cube(side, at=cells), one_haystack=alike) for side in sides]
-    alone = [
-        len(prompts) - len({id(row[at]) for row in met}) for at, prompts in enumerate((first, second), 1)
-    ]
-    failed = sum(row[1].score is None for row in tried), sum(row[2].score is None for row in tried)
+    cells = [place for one, _ in met for place in one.cells.values()]
+    sides = ([both[side] for both in met] for side in (0, 1))
+    left, right = (replace(make_cube(side, at=cells), one_haystack=alike) for side in sides)
+    common = set(chain.from_iterable(one.places for one, _ in met))
+    alone = [sum(common.isdisjoint(each.places) for each in prompts) for prompts in (first, second)]
+    failed = sum(one.score is None for one, _ in tried), sum(other.score is None for _, other in tried)
     graded = any(record.score not in (None, 0, 1) for record in records)
     counted = not any(record.scorer is not None and record.scorer.mean for record in records)
-    return Pairs(left, right, *alone, tuple(sorted(chain(*unlike))), same, graded, counted, failed)
+    told = tuple(sorted(chain.from_iterable(unlike))), same, graded, counted, failed
+    return Pairs(left, right, alone[0], alone[1], *told)
 
 
 def _met(
     first: Iterable[AskedPrompt], second: Iterable[AskedPrompt]
-) -> list[tuple[list[Place], AskedPrompt, AskedPrompt]]:
-    """The pairs of prompts of two runs that stand at the same places, and these, ascending."""
+) -> list[tuple[AskedPrompt, AskedPrompt]]:
+    """The prompts that two runs have at the same places, each at these places alone."""
     left, right = ({place: each for each in prompts for place in each.places} for prompts in (first, second))
     groups: dict[tuple[int, int], list[Place]] = {}
     for place in sorted(left.keys() & right.keys()):
         groups.setdefault((id(left[place]), id(right[place])), []).append(place)
-    return [(places, left[places[0]], right[places[0]]) for places in groups.values()]
+    found = ((left[places[0]], right[places[0]], tuple(places)) for places in groups.values())
+    return [(replace(one, places=places), replace(other, places=places)) for one, other, places in found]
 
 
 def _keys(prompt: AskedPrompt) -> set[str]:
