@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from needlemap.models.hf_engine import HuggingFaceEngine
-from needlemap.models.walk import Ids, Logits
+from needlemap.models.walk import Engine, Ids, Logits
 
 ANSWER_TOKENS = 16
 VOCABULARY = 128_256
@@ -135,7 +135,7 @@ class Clock:
         """Called by `generate`."""
 
 
-class TimedEngine:
+class TimedEngine(Engine):
     """An engine whose every computation is timed: the first behind a crop as prefill, others as decoding."""
 
     def __init__(self, engine: HuggingFaceEngine) -> None:

@@ -15,7 +15,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from needlemap.models.walk import Ids, Logits, Walk, shared_prefix
+from needlemap.models.walk import Engine, Ids, Logits, Walk, shared_prefix
 from needlemap.plan import shared as shared_in
 from needlemap.plan.cover import WALKED
 from needlemap.settings import Settings
@@ -80,7 +80,7 @@ class Forgetful(HuggingFaceEngine):
         return length_tokens
 
 
-class Watched:
+class Watched(Engine):
     """An engine that compares the cache behind each question with the one before it."""
 
     def __init__(self, engine: HuggingFaceEngine) -> None:

@@ -106,12 +106,13 @@ def test_answers_asked_at_once_are_those_asked_alone(folder: Path, asked: list[T
 def test_prompts_are_rendered_as_transformers_does(folder: Path) -> None:
     from transformers import AutoTokenizer
 
-    from needlemap.models.hf import chat_of
+    from needlemap.models.chat import Chat
+    from needlemap.models.model_files import ModelFiles
 
     rows = [("system", "Be brief."), ("user", "Where is the code?"), ("assistant", "It is")]
     tokenizer = AutoTokenizer.from_pretrained(folder)
     messages = [{"role": role, "content": said} for role, said in rows]
-    whole = chat_of(str(folder)).whole
+    whole = Chat.of(ModelFiles(str(folder))).whole
     options = {"tokenize": True, "return_dict": False}
     theirs = tokenizer.apply_chat_template(messages[:2], add_generation_prompt=True, **options)
     assert whole(rows[:2]).tolist() == list(theirs)
@@ -123,14 +124,15 @@ def test_prompts_are_rendered_as_transformers_does(folder: Path) -> None:
 def test_a_base_text_begins_as_transformers_begins_it(copy: Path, add: bool) -> None:
     from transformers import AutoTokenizer
 
-    from needlemap.models.hf import chat_of
+    from needlemap.models.chat import Chat
+    from needlemap.models.model_files import ModelFiles
 
     tokenizer = Tokenizer.from_file(str(copy / "tokenizer.json"))
     if add:
         tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     tokenizer.save(str(copy / "tokenizer.json"))
     theirs = AutoTokenizer.from_pretrained(copy)("Where is the code?")["input_ids"]
-    ours = chat_of(str(copy), base=True).whole([("text", "Where is the code?")]).tolist()
+    ours = Chat.of(ModelFiles(str(copy)), base=True).whole([("text", "Where is the code?")]).tolist()
     assert (ours[0] == 1) is add
     assert ours == theirs
 

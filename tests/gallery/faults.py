@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from needlemap.models import Decoding, demo
+from needlemap.models import demo
 from needlemap.models.demo import DATA, Array, DemoModel, NumpyEngine, load_engine
 from needlemap.models.walk import Ids, Walk, Walked
 
@@ -274,7 +274,7 @@ class UnderLoad:
             if self.waiting > 1 and self.random.random() < 0.9:
                 middle = len(ids) // 2
                 ids[middle - 30 : middle + 30] = ids[4]
-            walked = await self.model._in_turn(lambda: self.model._walk.ask(ids, 24), Decoding())
+            walked = await self.model._in_turn(lambda: self.model._walk.ask(ids, 24))
             return self.model._vocabulary.decode(list(walked.answer))
         finally:
             self.waiting -= 1

@@ -18,7 +18,7 @@ import tokenizers
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import Answer, Decoding
 from needlemap.models.demo import CHUNK, DATA, DemoModel, NumpyEngine, Weights, load_engine, stop_tokens
-from needlemap.models.walk import Walk, Walked, shared_prefix
+from needlemap.models.walk import Walk, shared_prefix
 from needlemap.plan import ordered
 from needlemap.settings.reading import configure
 from needlemap.settings.registry import find
@@ -313,15 +313,19 @@ def test_log_probabilities_are_those_of_the_answer_given_back_and_change_nothing
 def test_an_answer_that_takes_too_long_is_unmeasured(monkeypatch: pytest.MonkeyPatch):
     from time import sleep
 
-    def slow(*_: object, **__: object) -> Walked:
-        sleep(0.2)
-        raise AssertionError("was not waited for")
+    computed, sound = list[int](), NumpyEngine._chunk
 
-    monkeypatch.setattr(Walk, "ask", slow)
+    def slow(engine: NumpyEngine, ids: np.ndarray) -> np.ndarray:
+        computed.append(len(ids))
+        sleep(0.05)
+        return sound(engine, ids)
+
+    monkeypatch.setattr(NumpyEngine, "_chunk", slow)
     trial = asked(lengths=[128], depths=[0], repeats=1)[0]
     with pytest.raises(Unmeasured) as caught:
         answer(trial, Decoding(timeout_s=0.01))
     assert caught.value.failure is Failure.TIMED_OUT
+    assert len(computed) == 1, "the rest was not computed"
 
 
 def test_the_box_is_small_and_its_measurements_lie_beside_it(weights: Weights):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needlemap.errors import Failure, Unmeasured
-from needlemap.models.walk import Ids, Logits, Walk, Walked, greedy
+from needlemap.models.walk import Engine, Ids, Logits, Walk, Walked, greedy
 from needlemap.plan import ordered
 from needlemap.settings.reading import configure
 from needlemap.trials import Trial
@@ -20,7 +20,7 @@ WORDS = 50
 STOP = 7
 
 
-class Chain:
+class Chain(Engine):
     """A "model" that is a chain of hashes: crop it wrongly, and every later token is another one.
 
     room: tokens at which its memory ends, as long as it holds `held` or more. broken: the crop does nothing.
@@ -39,9 +39,6 @@ class Chain:
             self.states.append(hash((self.states[-1], token)))
         self.computed += len(ids)
         return self._logits(self.states[-1])
-
-    def extend_all(self, ids: Ids) -> Logits:
-        return np.stack([self.extend(ids[place : place + 1]) for place in range(len(ids))])
 
     def crop(self, length_tokens: int) -> int:
         assert length_tokens < len(self.states)
@@ -175,19 +172,6 @@ def test_a_given_answer_is_weighed_and_leaves_the_cache_as_it_was():
     assert all(-np.log(WORDS) - 1 < value < 0 for value in weighed.logprobs)
     assert not walk.weigh(ids(1, 2, 3), ids(*said[:-1], (said[-1] + 1) % WORDS)).greedy
     assert walk.ask(ids(1, 2, 3), 4).answer == said
-
-
-class Plain:
-    def extend(self, ids: Ids) -> Logits:
-        return np.zeros(len(ids), np.float32)
-
-    def crop(self, length_tokens: int) -> int:
-        return length_tokens
-
-
-def test_an_engine_that_reveals_nothing_cannot_weigh():
-    with pytest.raises(TypeError, match="Plain cannot weigh"):
-        Walk(Plain(), []).weigh(ids(1), ids(2))
 
 
 @settings(max_examples=60, deadline=None)

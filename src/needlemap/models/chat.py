@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer as Vocabulary
 
 from needlemap.errors import SettingsError
-from needlemap.models import MARK
-from needlemap.models.model_files import ModelFiles
+from needlemap.models import MARK, Traits
+from needlemap.models.model_files import ModelFiles, weights_fingerprint
 from needlemap.models.rendering import RENDERER, Unbounded
 from needlemap.prompts import TEXT, Prompt
 from needlemap.text import printable
@@ -40,7 +40,8 @@ class Chat:
     that begin a text without a template (the first token, if the tokenizer adds one).
     """
 
-    name: str
+    files: ModelFiles
+    vocabulary: Vocabulary
     template: str | None
     variables: Mapping[str, Any]
     plain: HuggingFace
@@ -50,7 +51,9 @@ class Chat:
     numbers: NDArray[np.int64]
 
     @classmethod
-    def of(cls, files: ModelFiles, *, base: bool, template_options: Mapping[str, Any]) -> Chat:
+    def of(
+        cls, files: ModelFiles, *, base: bool = False, template_options: Mapping[str, Any] | None = None
+    ) -> Chat:
         """From a model's files. base: ignore its chat template. Raises SettingsError or VocabularyMissing."""
         path = files.tokenizer
         config = files.json("tokenizer_config.json")
@@ -59,14 +62,27 @@ class Chat:
         decoder = vocabulary.get_added_tokens_decoder()
         added = {number: token.content for number, token in decoder.items() if token.special}
         return cls(
-            files.name,
+            files,
+            vocabulary,
             None if base else template_of(files, config),
-            {**named, **template_options},
+            {**named, **(template_options or {})},
             HuggingFace(path),
             HuggingFace(path, special=True),
             opening(vocabulary),
             tuple(sorted(added.values(), key=len, reverse=True)),
             np.array(list(added), np.int64),
+        )
+
+    def traits(self, **more: Any) -> Traits:
+        """What prompts its model takes: messages if it has a chat template; its own tokens, fed as ids."""
+        folder = self.files.folder
+        return Traits(
+            self.template is not None,
+            str(self.files.tokenizer),
+            self.render,
+            whole=True,
+            weights=weights_fingerprint(folder) if folder else "",
+            **more,
         )
 
     def render(self, rows: Sequence[Row]) -> tuple[TokenText, TokenText]:
@@ -118,7 +134,7 @@ class Chat:
         if begun:
             messages[-1]["content"] += _END
         text = evaluated(
-            self.name,
+            self.files.name,
             self.template or "",
             {**self.variables, "messages": messages, "add_generation_prompt": not begun},
         )
@@ -128,8 +144,8 @@ class Chat:
 
     def _unkept(self) -> SettingsError:
         return SettingsError(
-            f"The chat template of '{self.name}' does not keep a message's text as it is, so no haystack can "
-            f"be put in. Use --model-options base=true to ask without it."
+            f"The chat template of '{self.files.name}' does not keep a message's text as it is, so no "
+            f"haystack can be put in. Use --model-options base=true to ask without it."
         )
 
     def _guarded(self, said: str, spelt: list[str]) -> str:

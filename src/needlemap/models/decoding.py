@@ -1,4 +1,4 @@
-"""How an answer's tokens are drawn, where it stops, and what of it is thinking.
+"""Where an answer stops, how its tokens are spelt, and what of it is thinking.
 
 Reasoning models write their thoughts between marks, where a server leaves both in one text; some chat
 templates open them in the prompt, so that the text holds the closing mark alone. Thoughts that are not
@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from needlemap.errors import SettingsError
 from needlemap.models import Answer, Decoding, Logprobs, Way
 from needlemap.prompts import Prompt
@@ -20,7 +18,7 @@ from needlemap.prompts import Prompt
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Vocabulary
 
-    from needlemap.models.walk import Logits, Seen
+    from needlemap.models.walk import Seen
 
 STOP_FIELDS = ("stop", "stop_strings")  # as OpenAI and as transformers call them
 _LEAD = 4  # tokens decoded before those that a stop string can have: the first one may lose its blank
@@ -32,18 +30,6 @@ MARKS = (
     ("◁think▷", "◁/think▷"),
     ("<seed:think>", "</seed:think>"),
 )
-
-
-class Sampler:
-    """temperature: above 0. seed: fixes all draws of one answer. No top-k, no top-p."""
-
-    def __init__(self, temperature: float, seed: int) -> None:
-        self._temperature, self._random = temperature, np.random.default_rng(seed)
-
-    def draw(self, logits: Logits) -> int:
-        """A token with probability softmax(logits / temperature): the Gumbel-max trick (Gumbel 1954)."""
-        noise = self._random.gumbel(size=len(logits))
-        return int(np.argmax(logits.astype(np.float64) / self._temperature + noise))
 
 
 @dataclass(frozen=True, slots=True)

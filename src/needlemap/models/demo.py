@@ -12,17 +12,14 @@ length: positions that were never trained make it wrong, not fail. No sampling, 
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import tokenizers
@@ -30,11 +27,9 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
-from needlemap.http import faults
-from needlemap.models import MARK, Answer, Decoding, Forced, Model, Render, Traits
-from needlemap.models.decoding import spelt_out
+from needlemap.models import MARK, Answer, Decoding, Render, Traits
 from needlemap.models.model_files import weights_fingerprint
-from needlemap.models.walk import Ids, Walk
+from needlemap.models.walk import Engine, Ids, WalkingModel
 from needlemap.prompts import TEXT, Prompt
 from needlemap.text.tokens import Tokenizer, TokenText
 from needlemap.tokenizers import load
@@ -44,7 +39,6 @@ CHUNK = 128  # tokens computed at a time: what a prompt needs beside the cache d
 _GROWTH = 1024  # tokens by which the cache grows at least
 NAMES = ("retriever",)
 WEIGHTS, TOKENIZER = "retriever.npz", "tokenizer.json"
-T = TypeVar("T")
 DATA = Path(str(files("needlemap") / "models" / "demo_data"))
 
 
@@ -96,7 +90,7 @@ class Weights:
         return int(self.embedding.size + self.last_norm.size + sum(layers))
 
 
-class NumpyEngine:
+class NumpyEngine(Engine):
     """One sequence's cache, and the transformer that extends it. See `walk.Engine`.
 
     Its matrices are so small that BLAS threads only wait for each other (ten times slower on busy cores), so
@@ -125,7 +119,7 @@ class NumpyEngine:
         return self._logits(last[-1])
 
     def extend_all(self, ids: Ids) -> Array:
-        """As `extend`, but the logits of every position, (tokens, vocabulary)."""
+        """The logits of every position, (tokens, vocabulary)."""
         return self._logits(np.concatenate(list(self._chunks(ids))))
 
     def crop(self, length_tokens: int) -> int:
@@ -142,6 +136,7 @@ class NumpyEngine:
         try:
             self._make_room(self._length + len(ids))
             for start in range(0, len(ids), CHUNK):
+                self.check()
                 with self._one_thread():
                     hidden = self._chunk(ids[start : start + CHUNK])
                 yield hidden
@@ -229,20 +224,19 @@ def halves(values: Array) -> tuple[Array, Array]:
     return values[..., :middle], values[..., middle:]
 
 
-class DemoModel(Model):
-    """Answers greedily, one prompt after another, with one KV cache that walks from prompt to prompt.
+class DemoModel(WalkingModel):
+    """Answers greedily, one prompt after another.
 
     folder: other weights and tokenizer, as tools/train_demo_model.py writes them, instead of the package's.
     """
 
     unread = ("temperature", "thinking_tokens", "request", "concurrency")
+    backend = "demo"
 
     def __init__(self, name: str, *, folder: Path = DATA) -> None:
         check_name(name)
-        self.name = name
-        self._vocabulary = tokenizers.Tokenizer.from_file(tokenizer_in(folder))
-        self._walk = Walk(load_engine(folder), stop_tokens(self._vocabulary))
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="needlemap-demo")
+        vocabulary = tokenizers.Tokenizer.from_file(tokenizer_in(folder))
+        super().__init__(name, load_engine(folder), stop_tokens(vocabulary), vocabulary)
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
@@ -253,39 +247,22 @@ class DemoModel(Model):
         weights = weights_fingerprint(folder)
         return Traits(False, path, render_with(path), teacher=True, serial=True, weights=weights, request=())
 
+    def answer_ids(self, prompt: Prompt, answer: str) -> Ids:
+        """An answer of one line, behind a blank."""
+        return np.array(self._vocabulary.encode(f" {answer}", add_special_tokens=False).ids, np.int32)
+
+    def refuse(self, ids: Ids, answer_tokens: int, decoding: Decoding) -> None:
+        """Raises Unmeasured for request fields and temperatures: it has neither."""
+        if decoding.temperature:
+            raise Unmeasured(Failure.REJECTED, "demo/retriever always answers greedily. Use --temperature 0.")
+        if decoding.request:
+            fields = ", ".join(sorted(decoding.request))
+            raise Unmeasured(Failure.REJECTED, f"demo/retriever takes no request fields, got {fields}.")
+
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Ask once. Raises Unmeasured for decoding that it cannot do, and when time or memory runs out."""
-        refuse_unknown(decoding)
-        start = perf_counter()
-        ask = partial(self._walk.ask, prompt.ids, decoding.max_answer_tokens, seen=decoding.logprobs)
-        walked = await self._in_turn(ask, decoding)
-        text = self._vocabulary.decode(list(walked.answer)).removeprefix(" ")
-        tokens = walked.cached + walked.computed, walked.cached, len(walked.answer)
-        told = spelt_out(walked.seen, self._vocabulary, "generated", tokens[0])
-        return Answer(text, walked.finish, *tokens, latency_s=perf_counter() - start, logprobs=told)
-
-    async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
-        """How likely it finds an answer of one line. Raises Unmeasured."""
-        refuse_unknown(decoding)
-        start = perf_counter()
-        wanted = np.array(self._vocabulary.encode(f" {answer}", add_special_tokens=False).ids, np.int32)
-        weighed = await self._in_turn(partial(self._walk.weigh, prompt.ids, wanted), decoding)
-        tokens = weighed.cached + weighed.computed, weighed.cached, 0
-        forced = Forced(weighed.logprobs, weighed.greedy)
-        told = spelt_out(weighed.seen, self._vocabulary, "walk", tokens[0])
-        return Answer("", None, *tokens, latency_s=perf_counter() - start, forced=forced, logprobs=told)
-
-    async def close(self) -> None:
-        """Let the thread go."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
-    async def _in_turn(self, question: Callable[[], T], decoding: Decoding) -> T:
-        """Ask in the one thread that owns the cache. Raises Unmeasured when time runs out."""
-        try:
-            async with asyncio.timeout(decoding.timeout_s):
-                return await asyncio.get_running_loop().run_in_executor(self._thread, question)
-        except TimeoutError:
-            raise faults.timed_out(decoding.timeout_s) from None
+        """Ask once, without the blank that stands before an answer. Raises Unmeasured."""
+        said = await super().answer(prompt, decoding)
+        return replace(said, text=said.text.removeprefix(" "))
 
 
 def check_name(name: str) -> None:
@@ -303,15 +280,6 @@ def tokenizer_in(folder: Path) -> str:
                 f"make one: python tools/train_demo_model.py --out FOLDER"
             )
     return str(folder / TOKENIZER)
-
-
-def refuse_unknown(decoding: Decoding) -> None:
-    """Raises Unmeasured for request fields and temperatures: it has neither."""
-    if decoding.temperature:
-        raise Unmeasured(Failure.REJECTED, "demo/retriever always answers greedily. Use --temperature 0.")
-    if decoding.request:
-        fields = ", ".join(sorted(decoding.request))
-        raise Unmeasured(Failure.REJECTED, f"demo/retriever takes no request fields, got {fields}.")
 
 
 def load_engine(folder: Path) -> NumpyEngine:

@@ -6,41 +6,26 @@ another, in the order asked, whatever the run's concurrency. How a model wants a
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
-from time import perf_counter
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.http import faults
-from needlemap.models import Answer, Decoding, Forced, Model, Traits, touch
+from needlemap.models import Decoding, Traits, touch
 from needlemap.models.chat import Chat
-from needlemap.models.decoding import (
-    STOP_FIELDS,
-    Sampler,
-    Stops,
-    opened_in,
-    spelt_out,
-    stop_strings,
-    told_apart,
-)
+from needlemap.models.decoding import STOP_FIELDS
 from needlemap.models.hf_cache import configured_switch
 from needlemap.models.hf_check import settle
 from needlemap.models.hf_engine import HuggingFaceEngine
 from needlemap.models.hf_loading import Loading, load_model, position_limit, stop_tokens
-from needlemap.models.model_files import ModelFiles, weights_fingerprint
-from needlemap.models.walk import Ids, Logits, Walk, greedy
+from needlemap.models.model_files import ModelFiles
+from needlemap.models.walk import Ids, WalkingModel
 from needlemap.prompts import Prompt
 from needlemap.secrets import scrub
 from needlemap.settings.registry import checked
-from needlemap.tokenizers.huggingface import read_vocabulary
 
-T = TypeVar("T")
 # Kinds of models whose cache transformers (5.23) cannot extend by several tokens, or that keep none for the
 # next token, or whose attention picks its tokens (benchmarks/architectures.py asks all). For plans: a model
 # is tried when it is loaded.
@@ -52,7 +37,7 @@ ALONE = (
 _SAMPLE = b"The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again, 12345."
 
 
-class HuggingFaceModel(Model):
+class HuggingFaceModel(WalkingModel):
     """A model in this process.
 
     device: 'auto' (cuda if there is one, else cpu) or torch's name of one. dtype: 'auto' is the checkpoint's
@@ -67,6 +52,7 @@ class HuggingFaceModel(Model):
     """
 
     unread = ("concurrency",)
+    backend = "hf"
 
     def __init__(
         self,
@@ -88,34 +74,22 @@ class HuggingFaceModel(Model):
         full_cache: bool = True,
         share: bool = True,
     ) -> None:
+        loading = Loading(**{key: value for key, value in locals().items() if key in Loading.__slots__})
         check_chunk(chunk_tokens)
-        self.name, self.allow_beyond = name, allow_beyond
-        self._chat = chat_of(name, base=base, revision=revision, template_options=template_options)
-        self._vocabulary = read_vocabulary(ModelFiles(name, revision).tokenizer)
-        loading = Loading(
-            device=device,
-            dtype=dtype,
-            device_map=device_map,
-            max_memory=max_memory,
-            offload_folder=offload_folder,
-            attn_implementation=attn_implementation,
-            quantization_config=quantization_config,
-            trust_remote_code=trust_remote_code,
-            revision=revision,
-        )
-        share = share and not rounds_together(ModelFiles(name, revision), quantization_config)
+        files = ModelFiles(name, revision)
+        self._chat = Chat.of(files, base=base, template_options=template_options)
+        share = share and not rounds_together(files, quantization_config)
         model = load_model(name, loading)
-        self._limit = position_limit(model.config)
-        self._engine, self.notes = checked_engine(model, name, chunk_tokens, full_cache, share, self._chat)
-        stops = stop_tokens(model, self._vocabulary, self._chat.variables.get("eos_token"))
-        self._walk = Walk(self._engine, stops)
-        switch = self._engine.switch
-        self.side = (switch and replace(switch, turns=()).side) if self._engine.way.share else _nothing
+        self._limit = None if allow_beyond else position_limit(model.config)
+        engine, self.notes = checked_engine(model, name, chunk_tokens, full_cache, share, self._chat)
+        vocabulary = self._chat.vocabulary
+        super().__init__(
+            name, engine, stop_tokens(model, vocabulary, self._chat.variables.get("eos_token")), vocabulary
+        )
+        self._engine, switch = engine, engine.switch
+        self.side = (switch and replace(switch, turns=()).side) if engine.way.share else _nothing
         commit = getattr(model.config, "_commit_hash", None)
         self._answered_by = f"{name}@{commit}" if commit else name
-        self._engine.check = self._check
-        self._until, self._timeout_s, self._closed = float("inf"), float("inf"), False
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="needlemap-hf")
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
@@ -123,97 +97,32 @@ class HuggingFaceModel(Model):
         known = checked(cls, options)
         check_chunk(known.get("chunk_tokens", 1))
         Loading(**{key: known[key] for key in known if key in Loading.__slots__}).check()
-        wanted = {key: known[key] for key in ("base", "revision", "template_options") if key in known}
-        chat = chat_of(name, **wanted)
-        model = ModelFiles(name, wanted.get("revision"))
-        together = rounds_together(model, known.get("quantization_config"))
-        return Traits(
-            chat.template is not None,
-            str(model.tokenizer),
-            chat.render,
-            whole=True,
+        files = ModelFiles(name, known.get("revision"))
+        chat = Chat.of(files, **{key: known[key] for key in ("base", "template_options") if key in known})
+        together = rounds_together(files, known.get("quantization_config"))
+        return chat.traits(
             teacher=True,
             serial=True,
-            weights=weights_fingerprint(model.folder) if model.folder else "",
-            positions=None if known.get("allow_beyond") else model.positions,
+            positions=None if known.get("allow_beyond") else files.positions,
             needs=("torch", "transformers"),
-            side=side_of(model, share=bool(known.get("share", True)) and not together),
+            side=side_of(files, share=bool(known.get("share", True)) and not together),
             request=STOP_FIELDS,
-            notes=(*notes_of(model), *((TOGETHER,) if together else ())),
-            window_bytes=window_bytes(model) if known.get("full_cache", True) else None,
+            notes=(*notes_of(files), *((TOGETHER,) if together else ())),
+            window_bytes=window_bytes(files) if known.get("full_cache", True) else None,
         )
 
-    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Ask once. Raises Unmeasured: too long for its positions, no memory, out of time, or it raised."""
-        return await self._in_turn(partial(self._answer, prompt, decoding))
+    def prompt_ids(self, prompt: Prompt) -> Ids:
+        """A prompt's ids, with what the model wants around it."""
+        return self._chat.ids(prompt)
 
-    async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
-        """How likely it finds a given answer. Raises Unmeasured."""
-        return await self._in_turn(partial(self._force, prompt, answer, decoding))
-
-    async def close(self) -> None:
-        """Stop at the next token, and let the thread go."""
-        self._closed = True
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
-    async def _in_turn(self, ask: Callable[[], T]) -> T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, ask)
-        except (Unmeasured, SettingsError):
-            raise
-        except Exception as error:
-            said = scrub(f"hf/{self.name}: {type(error).__name__}: {error}")
-            raise Unmeasured(Failure.MODEL, said) from None
-
-    def _answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        start, ids = self._begin(prompt, decoding, decoding.most_tokens)
-        stops = Stops(stop_strings(decoding.request), self._vocabulary)
-        walked = self._walk.ask(
-            ids,
-            decoding.most_tokens,
-            chooser(decoding),
-            prompt.partings,
-            ended=stops.reached,
-            seen=decoding.logprobs,
-        )
-        answer = Answer(
-            stops.text(walked.answer),
-            walked.finish,
-            len(ids),
-            walked.cached,
-            len(walked.answer),
-            model=self._answered_by,
-            latency_s=perf_counter() - start,
-            logprobs=spelt_out(walked.seen, self._vocabulary, "generated", len(ids)),
-        )
-        return told_apart(answer, decoding, opened=opened_in(prompt))
-
-    def _force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
-        wanted = self._answer_ids(prompt, answer)
-        start, ids = self._begin(prompt, decoding, len(wanted))
-        weighed = self._walk.weigh(ids, wanted, prompt.partings)
-        return Answer(
-            "",
-            None,
-            len(ids),
-            weighed.cached,
-            0,
-            model=self._answered_by,
-            latency_s=perf_counter() - start,
-            forced=Forced(weighed.logprobs, weighed.greedy),
-            logprobs=spelt_out(weighed.seen, self._vocabulary, "walk", len(ids)),
-        )
-
-    def _begin(self, prompt: Prompt, decoding: Decoding, answer_tokens: int) -> tuple[float, Ids]:
-        """When it began, and the prompt's ids. Raises Unmeasured for what will not be computed."""
+    def refuse(self, ids: Ids, answer_tokens: int, decoding: Decoding) -> None:
+        """Raises Unmeasured for request fields, too long a prompt, and tokens of another vocabulary."""
         unknown = sorted(set(decoding.request) - set(STOP_FIELDS))
         if unknown:
             raise Unmeasured(
                 Failure.REJECTED, f"hf models take no request field but stop, got {', '.join(unknown)}."
             )
-        start, ids = perf_counter(), self._chat.ids(prompt)
-        tokens = len(ids) + answer_tokens
-        if self._limit is not None and tokens > self._limit and not self.allow_beyond:
+        if self._limit is not None and len(ids) + answer_tokens > self._limit:
             raise Unmeasured(
                 Failure.TOO_LONG,
                 f"{len(ids):,} prompt and {answer_tokens:,} answer tokens are more than the {self._limit:,} "
@@ -225,26 +134,13 @@ class HuggingFaceModel(Model):
                 f"Token {int(ids.max())} of the tokenizer is not among the {self._engine.vocabulary:,} that "
                 f"'{self.name}' knows: tokenizer and model do not belong together.",
             )
-        self._timeout_s, self._until = decoding.timeout_s, start + decoding.timeout_s
-        return start, ids
 
-    def _answer_ids(self, prompt: Prompt, answer: str) -> Ids:
+    def answer_ids(self, prompt: Prompt, answer: str) -> Ids:
         """An answer's ids as they go on behind the prompt: with a blank where two words would touch."""
         last = b"".join(span.data for span in prompt.spans[-1:])[-4:].decode("utf-8", "ignore")
         spelling = self._vocabulary.id_to_token(int(self._chat.ids(prompt)[-1])) or ""
         blank = " " if touch(last, answer) and spelling not in self._chat.spellings else ""
-        ids: Ids = self._chat.plain.index((blank + answer).encode()).ids
-        if not len(ids):
-            raise Unmeasured(Failure.MODEL, "The reference answer is empty: there is nothing to weigh.")
-        return np.asarray(ids, np.int32)
-
-    def _check(self) -> None:
-        """Between any two computations: whether to go on."""
-        if self._closed:
-            raise Unmeasured(Failure.MODEL, "The run ended before the answer.")
-        if perf_counter() > self._until:
-            late = faults.timed_out(self._timeout_s)
-            raise Unmeasured(Failure.TIMED_OUT, str(late))  # not transient: it would be as late again
+        return np.asarray(self._chat.plain.index((blank + answer).encode()).ids, np.int32)
 
 
 def checked_engine(
@@ -315,19 +211,3 @@ def window_bytes(model: ModelFiles) -> int | None:
 
 def _nothing(_: int) -> None:
     return None
-
-
-def chooser(decoding: Decoding) -> Callable[[Logits], int]:
-    """How each answer token is picked: the likeliest, or drawn at the temperature."""
-    return Sampler(decoding.temperature, decoding.seed).draw if decoding.temperature else greedy
-
-
-def chat_of(
-    name: str,
-    *,
-    base: bool = False,
-    revision: str | None = None,
-    template_options: Mapping[str, Any] | None = None,
-) -> Chat:
-    """A model's tokenizer and chat template. Raises SettingsError or VocabularyMissing."""
-    return Chat.of(ModelFiles(name, revision), base=base, template_options=template_options or {})

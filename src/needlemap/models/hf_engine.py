@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ from needlemap.models.hf_cache import (
     switch_of,
     token_bytes,
 )
-from needlemap.models.walk import Ids, Logits
+from needlemap.models.walk import Engine, Ids, Logits
 
 _KEEPING = ("DynamicLayer", "DummyLayer", "DynamicSlidingWindowLayer")  # the last one where it is made to
 _SPARE = 1.5  # times what is reckoned that a full cache needs: it grows by quarters
@@ -48,7 +48,7 @@ GENERATED = Way(share=False, pieces=False, cached=False, generated=True)
 _RANDOM = "it draws random numbers where it computes {tokens:,} tokens: asked twice, it answers differently."
 
 
-class HuggingFaceEngine:
+class HuggingFaceEngine(Engine):
     """One sequence's cache, and the model that extends it in chunks.
 
     full_cache: sliding-window layers keep all tokens (their attention still sees only the window), so that
@@ -72,7 +72,6 @@ class HuggingFaceEngine:
         self._keep_field = next((name for name in names if name in takes), None)
         self.positions = "position_ids" in takes
         self.switch = switch_of(model)
-        self.check: Callable[[], None] = _nothing
         self.way, self._roomy, self._snaps = Way(), False, False
         self._made = False
         self._cache: Any = None
@@ -340,7 +339,3 @@ def first_device(model: Any) -> Any:
     mover = getattr(embeddings, "_hf_hook", None)
     found = getattr(mover, "execution_device", None)
     return embeddings.weight.device if found is None else found
-
-
-def _nothing() -> None:
-    """No objection."""

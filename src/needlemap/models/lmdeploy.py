@@ -19,12 +19,11 @@ from needlemap.http.faults import OUT_OF_MEMORY
 from needlemap.models import Answer, Decoding, Model, Traits
 from needlemap.models.chat import Chat
 from needlemap.models.decoding import STOP_FIELDS, Stops, opened_in, stop_strings, told_apart
-from needlemap.models.model_files import ModelFiles, weights_fingerprint
+from needlemap.models.model_files import ModelFiles
 from needlemap.models.walk import Ids
 from needlemap.prompts import Prompt
 from needlemap.secrets import scrub
 from needlemap.settings.registry import checked
-from needlemap.tokenizers.huggingface import read_vocabulary
 
 # Arguments that are not the engine's.
 OURS = ("self", "name", "engine", "trust_remote_code", "base", "template_options")
@@ -99,8 +98,7 @@ class LMDeployModel(Model):
     ) -> None:
         options = {key: value for key, value in locals().items() if key not in OURS and value is not None}
         self.name = name
-        self._chat = chat_of(name, base, revision, template_options)
-        self._vocabulary = read_vocabulary(ModelFiles(name, revision).tokenizer)
+        self._chat = Chat.of(ModelFiles(name, revision), base=base, template_options=template_options)
         self._package = library()
         self._pipeline = open_pipeline(name, engine, options, trust_remote_code=trust_remote_code)
         self._engine = self._pipeline.async_engine
@@ -110,24 +108,16 @@ class LMDeployModel(Model):
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
         """Chat if its tokenizer has a chat template; its own tokens, fed as ids. Imports no engine."""
         known = checked(cls, options)
-        chat = chat_of(name, *(known.get(key) for key in ("base", "revision", "template_options")))
-        model = ModelFiles(name, known.get("revision"))
-        return Traits(
-            chat.template is not None,
-            str(model.tokenizer),
-            chat.render,
-            whole=True,
-            weights=weights_fingerprint(model.folder) if model.folder else "",
-            positions=known.get("session_len") or model.positions,
-            needs=("lmdeploy",),
-        )
+        files = ModelFiles(name, known.get("revision"))
+        chat = Chat.of(files, **{key: known[key] for key in ("base", "template_options") if key in known})
+        return chat.traits(positions=known.get("session_len") or files.positions, needs=("lmdeploy",))
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once. Raises Unmeasured: too long for session_len, no memory, out of time, or it failed."""
         start, ids = perf_counter(), self._chat.ids(prompt)
         self._check_room(len(ids), decoding.most_tokens)
         loop = self._pipeline.internal_thread.loop
-        stops = Stops(stop_strings(decoding.request), self._vocabulary)
+        stops = Stops(stop_strings(decoding.request), self._chat.vocabulary)
         asked = asyncio.run_coroutine_threadsafe(self._said(ids, decoding, stops), loop)
         try:
             async with asyncio.timeout(decoding.timeout_s):
@@ -214,13 +204,6 @@ class LMDeployModel(Model):
         return (
             f"lmdeploy/{self.name}: TurboMind does not run this model here, LMDeploy's PyTorch engine does.",
         )
-
-
-def chat_of(
-    name: str, base: bool | None, revision: str | None, template_options: Mapping[str, Any] | None
-) -> Chat:
-    """The model's tokenizer and chat template. Raises SettingsError or VocabularyMissing."""
-    return Chat.of(ModelFiles(name, revision), base=bool(base), template_options=template_options or {})
 
 
 def library() -> Any:
