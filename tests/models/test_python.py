@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +47,15 @@ value = 3
 
 
 @pytest.fixture(autouse=True)
-def _module_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _module_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "my_model.py").write_text(MODULE)
     (tmp_path / "needs_more.py").write_text("import not_installed_anywhere\n")
     (tmp_path / "broken.py").write_text("1 / 0\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in ("my_model", "needs_more", "broken"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield
+    for name in ("my_model", "needs_more", "broken"):  # another test may have a module of that name
+        sys.modules.pop(name, None)
 
 
 async def _ask(model: PythonModel, prompts: list[Prompt], timeout_s: float) -> list[Answer]:
