@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from needlemap.errors import SettingsError
+from needlemap.files import SUITES
 from needlemap.settings.registry import installed
-from needlemap.settings.suites import choose, load_suite, suite_files
+from needlemap.settings.suites import choose, load_suite
 from needlemap.trials.resolve import resolve
 
 
@@ -25,10 +26,10 @@ def test_rulers_eight_needle_tests_are_its_presets():
     assert {settings.lengths for settings in settled.values()} == {"4k:128k:6"}
 
 
-@pytest.mark.parametrize("name", suite_files())
+@pytest.mark.parametrize("name", SUITES.texts)
 def test_every_suite_says_what_it_is_and_resolves(name):
     suite = load_suite(name)
-    assert len(suite.about.split()) > 3
+    assert len(SUITES.about(name).split()) > 3
     for settings in suite.settle({}).values():
         resolve(settings)
 
@@ -50,7 +51,7 @@ def test_later_settings_win_and_options_are_merged(tmp_path: Path):
         "  hard: {preset: ruler-niah-multikey-1, task_options: {keys: 8}}\n"
     )
     suite = load_suite(str(file))
-    assert (suite.name, suite.about) == ("mine", "Two of mine.")
+    assert suite.name == "mine"
     easy, hard = suite.settle({"seed": "4", "task_options": {"fresh": "repeat"}}).values()
     assert (easy.repeats, hard.repeats, easy.max_answer_tokens, hard.seed) == (3, 2, 20, 4)
     assert (easy.task_options["keys"], hard.task_options["keys"]) == (4, 8)

@@ -15,9 +15,10 @@ from typer.testing import CliRunner
 from needlemap import settings
 from needlemap.cli import app
 from needlemap.errors import SettingsError
+from needlemap.files import PRESETS
 from needlemap.settings import KNOWN, Mark, Role, Settings, marked
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, TABLE
-from needlemap.settings.reading import configure, older_rules, preset_about, preset_files
+from needlemap.settings.reading import configure, older_rules
 from needlemap.settings.suites import Chosen, choose
 from needlemap.trials.resolve import resolve
 
@@ -523,10 +524,10 @@ def test_a_preset_that_has_another_name_now_says_which():
         configure("cdme-multi-2-8k")
 
 
-@pytest.mark.parametrize("name", preset_files())
+@pytest.mark.parametrize("name", PRESETS.texts)
 def test_every_preset_is_valid_and_says_what_it_is(name):
     configure(name)
-    assert len(preset_about(name)) > 30
+    assert len(PRESETS.about(name)) > 30
 
 
 def test_the_presets_of_the_older_tools_have_their_numbers():

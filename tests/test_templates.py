@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.prompts.templates import fill, guided, load_template, parse_template, template_files
+from needlemap.files import TEMPLATES
+from needlemap.prompts.templates import fill, guided, load_template, parse_template
 
 USER = {"role": "user", "text": "{haystack} {question}"}
 
 
-@pytest.mark.parametrize("name", template_files())
+@pytest.mark.parametrize("name", TEMPLATES.texts)
 def test_every_built_in_template_loads_and_can_guide_and_ask_first(name):
     template = load_template(name)
     assert template.chat == name.startswith("chat")

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from needlemap.errors import HaystackError, SettingsError, TooShort
+from needlemap.files import PRESETS
 from needlemap.interop.needlehaystack import context
 from needlemap.interop.opencompass import load as load_opencompass
 from needlemap.settings.grid import Cell
-from needlemap.settings.reading import configure, preset_files
+from needlemap.settings.reading import configure
 from needlemap.trials.build import Experiment, prepare
 
 SMALL: dict[str, Any] = {"lengths": [500, 800], "depths": [0, 50, 100]}
@@ -255,7 +256,7 @@ def smaller(name: str, essays: Path, shared: Path) -> dict[str, Any]:
 
 
 # those of published sets need the user's file
-@pytest.mark.parametrize("name", [name for name in preset_files() if not name.startswith("published")])
+@pytest.mark.parametrize("name", [name for name in PRESETS.texts if not name.startswith("published")])
 def test_every_preset_makes_its_prompts(name, essays, shared):
     experiment = prepare(configure(name, smaller(name, essays, shared)))
     assert sum(len(trial.places) for trial in experiment.trials) == 12

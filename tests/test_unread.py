@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from needlemap.errors import SettingsError
+from needlemap.files import PRESETS, SUITES
 from needlemap.settings import KNOWN, Settings
-from needlemap.settings.reading import configure, preset_files
-from needlemap.settings.suites import load_suite, suite_files
+from needlemap.settings.reading import configure
+from needlemap.settings.suites import load_suite
 from needlemap.settings.unread import RULES
 
 SERVER = {"model": "openai/m"}
@@ -256,14 +257,14 @@ def test_the_servers_own_tokenizer_reads_the_address_whoever_answers():
 # Settings of several places
 
 
-@pytest.mark.parametrize("name", preset_files())
+@pytest.mark.parametrize("name", PRESETS.texts)
 @pytest.mark.parametrize("task", ["kv", "passkey", "count-frequent"])
 def test_a_presets_settings_never_stop_another_task(name, task):
     made = configure(name, {"task": task, "depths": [50]})
     assert (made.task, made.needle, made.haystack_path) == (task, "", None)
 
 
-@pytest.mark.parametrize("name", preset_files())
+@pytest.mark.parametrize("name", PRESETS.texts)
 @pytest.mark.parametrize("model", ["baseline/bm25", "openai/m", "hf/x", "demo/retriever"])
 def test_a_presets_settings_never_stop_another_model(name, model):
     assert configure(name, {"model": model}).model == model
@@ -338,7 +339,7 @@ def test_depths_that_every_family_has_are_no_flag(tmp_path):
         load_suite(str(file)).settle({"depths": "10"})
 
 
-@pytest.mark.parametrize("name", suite_files())
+@pytest.mark.parametrize("name", SUITES.texts)
 @pytest.mark.parametrize("model", ["baseline/bm25", "openai/m", "hf/x"])
 def test_the_suites_of_the_package_fit_any_model(name, model):
     assert load_suite(name).settle({"model": model, "seed": 3})

@@ -1,5 +1,5 @@
 """Files that may come from a stranger: only regular ones are read, no more than so much of them, and nothing
-is written through a link; and YAML as people mean it.
+is written through a link; and YAML as people mean it, this package's by name and anybody's by path.
 
 A run's folder may be unpacked from anywhere. In it a name can be a pipe, a device, or a link to a file of
 one's own. The folder itself may be a link: its owner typed it.
@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from tempfile import mkstemp
 from typing import IO, Any, BinaryIO
 
 import yaml
 
-from needlemap.errors import NeedlemapError
+from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 
 MOST_BYTES = 64 << 20  # of a file that is read whole
 MOST_LINE = 256 << 20  # of one line, a record's: an answer of 64 MB fits, however it is written
+_FEW = 20  # names that an error lists where no file is
 _SHOWN = 100  # characters of what is wrong in YAML
 _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 RUN_FILE, SUITE_FILE = "run.json", "suite.json"  # either makes a folder a run's
@@ -201,3 +205,65 @@ def folder_name(text: str) -> str:
     'openai-org-my-model'
     """
     return "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """YAML files of one kind: this package's, by their names, and whoever's by their paths.
+
+    folder: of the package's. noun, own: what one of them, and one of one's own, is called. known: what an
+    error about a text begins with.
+    """
+
+    folder: str
+    noun: str
+    own: str
+    known: str = ""
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """The package's own, by name."""
+        return _texts(self.folder)
+
+    def about(self, name: str) -> str:
+        """The first comment line of one of the package's own: what it is."""
+        return self.texts[name].partition("\n")[0].removeprefix("#").strip()
+
+    def read(self, name: str) -> Any:
+        """The data of a name or a path. Raises SettingsError."""
+        text = self._text(name)
+        try:
+            return read_yaml(text.decode("utf-8") if isinstance(text, bytes) else text)
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            words = " ".join(str(error).split())
+            raise SettingsError(f"{self.known}'{name}' is not readable YAML: {words}") from None
+
+    def _text(self, name: str) -> str | bytes:
+        path = Path(name)
+        if is_yaml(name):
+            if path.is_file():
+                return read_regular(path)
+            names = f" Give a .yaml file or one of: {', '.join(self.texts)}." * (len(self.texts) <= _FEW)
+            raise SettingsError(f"No {self.own} file at '{name}'.{names}")
+        if name not in self.texts:
+            hint = did_you_mean(name, self.texts)
+            raise SettingsError(f"Unknown {self.noun} '{name}'. {hint} Or give a .yaml file.")
+        return self.texts[name]
+
+
+def is_yaml(name: str) -> bool:
+    """Whether a name is the path of a YAML file."""
+    return Path(name).suffix in (".yaml", ".yml")
+
+
+@cache
+def _texts(folder: str) -> Mapping[str, str]:
+    """The YAML texts of a folder of this package by name."""
+    entries = sorted(files("needlemap").joinpath(folder).iterdir(), key=lambda entry: entry.name)
+    yamls = [entry for entry in entries if entry.name.endswith(".yaml")]
+    return {entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8") for entry in yamls}
+
+
+PRESETS = Shelf("presets", "preset", "settings")
+SUITES = Shelf("presets/suites", "suite", "suite", "Suite ")
+TEMPLATES = Shelf("templates", "template", "template", "Template ")

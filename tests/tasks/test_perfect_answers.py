@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
+from needlemap.files import PRESETS as SHELF
 from needlemap.models import Traits
 from needlemap.settings.grid import Cell
-from needlemap.settings.reading import configure, preset_files
+from needlemap.settings.reading import configure
 from needlemap.settings.registry import find, installed
 from needlemap.tasks import Draw, Reference, make_task
 from needlemap.tasks.published import FORMATS
@@ -129,7 +130,7 @@ def test_of_each_published_format(name):
     assert low_scores(scorer, reference) == []
 
 
-PRESETS = [name for name in preset_files() if not name.startswith("published")]
+PRESETS = [name for name in SHELF.texts if not name.startswith("published")]
 
 
 @pytest.mark.parametrize("preset", PRESETS)

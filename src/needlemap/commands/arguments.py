@@ -22,10 +22,10 @@ _INSTALLED = {"task": "tasks", "scorer": "scorers", "haystack": "haystacks"}
 
 def complete_presets(incomplete: str) -> list[str]:
     """Presets and suites."""
-    from needlemap.settings.reading import preset_files
-    from needlemap.settings.suites import MARK, suite_files
+    from needlemap.files import PRESETS, SUITES
+    from needlemap.settings.suites import MARK
 
-    return _begun(incomplete, [*preset_files(), *(f"{MARK}{name}" for name in suite_files())])
+    return _begun(incomplete, [*PRESETS.texts, *(f"{MARK}{name}" for name in SUITES.texts)])
 
 
 def complete_models(incomplete: str) -> list[str]:
@@ -97,9 +97,9 @@ def _tokenizers(incomplete: str) -> list[str]:
 
 
 def _templates(incomplete: str) -> list[str]:
-    from needlemap.prompts.templates import template_files
+    from needlemap.files import TEMPLATES
 
-    return _begun(incomplete, ["auto", *template_files()])
+    return _begun(incomplete, ["auto", *TEMPLATES.texts])
 
 
 def _installed(kind: str, incomplete: str) -> list[str]:

@@ -18,19 +18,17 @@ import numpy as np
 from needlemap.asking.seek import rehearsed
 from needlemap.commands.announce import tell_notes, tell_rules
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.files import refuse_link
+from needlemap.files import PRESETS, SUITES, TEMPLATES, refuse_link
 from needlemap.maps.asked import PLACES
 from needlemap.plan import ordered
 from needlemap.plan.reckoned import Reckoned, Terms, plans_fields, reckon, sum_of
 from needlemap.plan.summary import Summary
-from needlemap.prompts.templates import template_files
 from needlemap.reports.seek import in_short
 from needlemap.settings import Settings
 from needlemap.settings.grid import make_grid, percent
 from needlemap.settings.prices import Prices
-from needlemap.settings.reading import preset_about, preset_files
 from needlemap.settings.registry import installed
-from needlemap.settings.suites import MARK, Chosen, load_suite, suite_files
+from needlemap.settings.suites import MARK, Chosen
 from needlemap.text import counted, dollars, short, show, show_data
 from needlemap.tokenizers import BUNDLED
 from needlemap.trials import Trial
@@ -288,14 +286,9 @@ def _list_runs(folder: Path) -> None:
 
 
 def _rows(kind: str) -> dict[str, str]:
-    if kind == "presets":
-        return {name: preset_about(name) for name in preset_files()}
-    if kind == "suites":
-        return {f"{MARK}{name}": load_suite(name).about for name in suite_files()}
-    if kind == "templates":
-        return {
-            name: text.splitlines()[0].removeprefix("#").strip() for name, text in template_files().items()
-        }
+    for shelf, mark in ((PRESETS, ""), (SUITES, MARK), (TEMPLATES, "")):
+        if kind == f"{shelf.noun}s":
+            return {f"{mark}{name}": shelf.about(name) for name in shelf.texts}
     if kind == "tokenizers":
         bundled = dict.fromkeys(BUNDLED, "bundled, works offline")
         plugins = {f"{name}:...": point.value for name, point in installed("tokenizers").items()}

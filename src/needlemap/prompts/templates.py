@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from pathlib import Path
 from string import Formatter
 from typing import Any, Protocol
 
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.files import read_regular
+from needlemap.files import TEMPLATES
 from needlemap.models import MARK, Render
 from needlemap.prompts import TEXT, Message
 from needlemap.prompts.placement import Frame
@@ -67,15 +64,10 @@ def load_template(name: str) -> Template:
 
     Raises SettingsError for unknown names, keys and placeholders.
     """
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml"):
-        if not path.is_file():
-            raise SettingsError(f"No template file at '{name}'. Give a .yaml file or one of: {_names()}.")
-        return parse_template(_yaml(read_regular(path), name), name)
-    known = template_files()
-    if name not in known:
-        raise SettingsError(f"Unknown template '{name}'. {did_you_mean(name, known)} Or give a .yaml file.")
-    return parse_template(_yaml(known[name].encode(), name), name)
+    data = TEMPLATES.read(name)
+    if not isinstance(data, dict):
+        raise SettingsError(f"Template '{name}' must be a mapping with 'messages' or 'text'.")
+    return parse_template(data, name)
 
 
 def parse_template(data: dict[str, Any], name: str) -> Template:
@@ -123,34 +115,6 @@ def fill(text: str, values: dict[str, str], what: str) -> str:
                 raise SettingsError(f"{what}: unknown placeholder {{{name}}}. {known}")
             filled.append(values[name])
     return "".join(filled)
-
-
-@cache
-def template_files() -> dict[str, str]:
-    """The built-in templates' YAML texts by name."""
-    folder = files("needlemap") / "templates"
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".yaml"))
-    return {name.removesuffix(".yaml"): (folder / name).read_text(encoding="utf-8") for name in names}
-
-
-def _names() -> str:
-    return ", ".join(template_files())
-
-
-def _yaml(raw: bytes, name: str) -> dict[str, Any]:
-    import yaml  # 0.05 s: not for templates that are data already
-
-    from needlemap.files import read_yaml
-
-    try:
-        data = read_yaml(raw.decode("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(
-            f"Template '{name}' is not readable YAML: {' '.join(str(error).split())}"
-        ) from error
-    if not isinstance(data, dict):
-        raise SettingsError(f"Template '{name}' must be a mapping with 'messages' or 'text'.")
-    return data
 
 
 def _parts(data: Any, name: str) -> tuple[Part, ...]:

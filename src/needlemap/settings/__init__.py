@@ -20,9 +20,7 @@ LEAST_FRAMING = -100  # tokens: a server that trims blanks counts a few less tha
 _CODES = {"en": "english", "zh": "chinese"}
 Spec = str | int | float | list[Any] | dict[str, Any]  # [...], {min, max, count, scale}, "min:max:count"
 Role = Literal["asked", "built", "scored", "grid", "free"]
-Mark = Literal[
-    "subject", "sampled", "shared", "family", "stays", "served", "opened", "lent", "check", "ab", "older"
-]
+Mark = Literal["subject", "shared", "family", "stays", "served", "opened", "lent", "check", "ab", "older"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +30,12 @@ class Known:
     role, in a trial's key. 'asked': its value is in it. 'built': what it comes to is, texts, places and the
     tokenizer's own. 'scored': so, and `needlemap score` changes it. 'grid' and 'free': it is not, and may
     differ when a run is resumed; the grid says which cells there are.
-    marks. 'subject': who is asked, which changes no prompt. 'sampled': read where an answer is generated.
-    'shared': the same for all families of a suite. 'family': makes a family what it is, so that no flag
-    changes it in all. 'stays': so only where a family says it. 'served': one of several models may have its
-    own, as it may all of group Model. 'opened': may make this machine open or run something. 'lent': comes
-    with the prompts of another run. 'check', 'ab': needlemap check and ab take it, ab also what check does.
-    'older': a way of the older tools, which `--help` leaves to docs/coming-from.md.
+    marks. 'subject': who is asked, which changes no prompt. 'shared': the same for all families of a suite.
+    'family': makes a family what it is, so that no flag changes it in all. 'stays': so only where a family
+    says it. 'served': one of several models may have its own, as it may all of group Model. 'opened': may
+    make this machine open or run something. 'lent': comes with the prompts of another run. 'check', 'ab':
+    needlemap check and ab take it, ab also what check does. 'older': a way of the older tools, which `--help`
+    leaves to docs/coming-from.md.
     read: the rule in `unread.py` that says where it is read; None: always.
     """
 
@@ -105,15 +103,13 @@ class Settings(BaseModel):
     """Whose tokens lengths count; auto: the model's own; server: ask base_url."""
     max_answer_tokens: Annotated[int, _MODEL.asked("lent"), Field(ge=1, le=MOST_LENGTH)] = 300
     """The answer's budget in tokens."""
-    thinking_tokens: Annotated[
-        int | None, _MODEL.asked("sampled", read="model"), Field(ge=1, le=MOST_LENGTH)
-    ] = None
+    thinking_tokens: Annotated[int | None, _MODEL.asked(read="sampled"), Field(ge=1, le=MOST_LENGTH)] = None
     """A reasoning model's budget before its answer; no part of lengths."""
     temperature: Annotated[
-        float | None, _MODEL.asked("subject", "shared", "sampled", read="model"), Field(ge=0, le=100)
+        float | None, _MODEL.asked("subject", "shared", read="sampled"), Field(ge=0, le=100)
     ] = 0.0
     """Sampling temperature; 'none' leaves the field out."""
-    request: Annotated[dict[str, Any], _MODEL.asked("subject", "shared", "sampled", read="model")] = {}
+    request: Annotated[dict[str, Any], _MODEL.asked("subject", "shared", read="sampled")] = {}
     """Any further request field, KEY=VALUE."""
     logprobs: Annotated[bool, _MODEL.free("shared", read="model")] = False
     """Keep each answer token's log-probability and the likeliest other token; asks for no other answer."""
@@ -134,7 +130,7 @@ class Settings(BaseModel):
     """Words that a right answer holds; one a flag."""
     spread: Annotated[Literal["chain", "chain-as-coded", "even"], _TASK.built(read="several")] = "chain"
     """How several needles are spread."""
-    diff: Annotated[float, _TASK.built(read="several"), Field(ge=0, le=100)] = 10.0
+    diff: Annotated[float, _TASK.built(read="chained"), Field(ge=0, le=100)] = 10.0
     """Chain: percent of depth from one needle to the next."""
     draw: Annotated[dict[str, list[str] | str], _TASK.built("family", "check", read="drawn")] = {}
     """Values for {placeholders}: a list, or low:high."""
@@ -213,7 +209,7 @@ class Settings(BaseModel):
     """Mode bins: percent of depth either side of a cell's; half a step if not given."""
     seed: Annotated[int, _RUN.asked("lent", "ab"), Field(ge=-(2**63), lt=2**63)] = 0
     """Fixes documents, order and drawn values."""
-    concurrency: Annotated[int, _RUN.free("served", "ab", read="model"), Field(ge=1, le=10_000)] = 4
+    concurrency: Annotated[int, _RUN.free("served", "ab", read="side by side"), Field(ge=1, le=10_000)] = 4
     """Requests at a time."""
     retries: Annotated[int, _RUN.free("served", "check"), Field(ge=0, le=1000)] = 6
     """Further attempts after a passing failure."""

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
 from needlemap.errors import SettingsError
-from needlemap.files import read_yaml
+from needlemap.files import PRESETS, is_yaml, read_yaml
 from needlemap.settings import KNOWN, Settings
 from needlemap.settings.older_names import TABLE
 
@@ -114,9 +114,7 @@ def _truth(words: Sequence[str]) -> bool | None:
 
 
 def _names_preset(word: str) -> bool:
-    from needlemap.settings.reading import preset_files  # late: help needs none
-
-    return word.endswith((".yaml", ".yml")) or word.startswith("suite:") or word in preset_files()
+    return is_yaml(word) or word.startswith("suite:") or word in PRESETS.texts
 
 
 def parsed(name: str, value: Any) -> Any:

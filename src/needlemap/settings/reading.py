@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from needlemap.errors import SettingsError, did_you_mean, validator_words
-from needlemap.files import read_regular, read_yaml
+from needlemap.files import PRESETS, is_yaml
 from needlemap.haystacks.folder import source_of
 from needlemap.http import check_address
 from needlemap.secrets import check_key_names, refuse_keys
@@ -252,29 +248,10 @@ def _wrong(raw: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-@cache
-def preset_files() -> dict[str, str]:
-    """The presets' YAML texts by name."""
-    folder = files("needlemap") / "presets"
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".yaml"))
-    return {name.removesuffix(".yaml"): (folder / name).read_text(encoding="utf-8") for name in names}
-
-
-def preset_about(name: str) -> str:
-    """The first comment line of a preset: what it is."""
-    return preset_files()[name].splitlines()[0].removeprefix("#").strip()
-
-
 def _named(name: str, inside: tuple[str, ...] = ()) -> list[Layer]:
     """The layers of a preset or a file: those that it builds on come first."""
     if name in inside:
         raise SettingsError(f"'{name}' is its own preset: {' -> '.join([*inside, name])}.")
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml"):
-        if not path.is_file():
-            raise SettingsError(f"No settings file at '{name}'.")
-        return _file(Layer(name, _yaml(read_regular(path), name)), (*inside, name))
-    known = preset_files()
     if name.startswith("suite:"):
         raise SettingsError(
             f"'{name}' is several runs: needlemap run, plan, prompts and list suites take it."
@@ -282,26 +259,12 @@ def _named(name: str, inside: tuple[str, ...] = ()) -> list[Layer]:
     if name in RENAMED:
         now, why = RENAMED[name]
         raise SettingsError(f"Preset '{name}' is now '{now}': {why}. Type {now} instead.")
-    if name not in known:
-        raise SettingsError(f"Unknown preset '{name}'. {did_you_mean(name, known)} Or give a .yaml file.")
-    layer = Layer(f"preset {name}", _yaml(known[name].encode(), name), ours=True)
-    return _file(layer, (*inside, name))
-
-
-def _file(layer: Layer, inside: tuple[str, ...]) -> list[Layer]:
-    data = dict(layer.data)
-    base = _named(str(data.pop("preset")), inside) if "preset" in data else []
-    return [*base, replace(layer, data=data)]
-
-
-def _yaml(raw: bytes, name: str) -> dict[str, Any]:
-    try:
-        data = read_yaml(raw.decode("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"'{name}' is not readable YAML: {' '.join(str(error).split())}") from None
-    if data is not None and not isinstance(data, dict):
+    data = PRESETS.read(name) or {}
+    if not isinstance(data, dict):
         raise SettingsError(f"'{name}' must be a mapping of settings to values, as 'model: openai/gpt-4o'.")
-    return {str(key): value for key, value in (data or {}).items()}
+    own = {str(key): value for key, value in data.items()}
+    base = _named(str(own.pop("preset")), (*inside, name)) if "preset" in own else []
+    return [*base, Layer(name, own) if is_yaml(name) else Layer(f"preset {name}", own, ours=True)]
 
 
 def _translated(raw: Mapping[str, Any], settled: Mapping[str, Any], where: str) -> dict[str, Any]:

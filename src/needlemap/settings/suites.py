@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.files import folder_name, plain_name, read_regular, read_yaml
+from needlemap.files import SUITES, folder_name, is_yaml, plain_name
 from needlemap.settings import Settings, marked, settings_of, with_role
 from needlemap.settings.reading import COMMAND, Unheeded, configure_in_part, models_named, older_rules
 
@@ -150,11 +146,10 @@ def _refuse_one_address(each: Sequence[Settings], subjects: Sequence[Mapping[str
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """about: what it is, in a line. families: the settings of each, of which `preset` may be one. settings:
-    those of all families that do not have their own."""
+    """families: the settings of each, of which `preset` may be one. settings: those of all families that do
+    not have their own."""
 
     name: str
-    about: str
     families: Mapping[str, Mapping[str, Any]]
     settings: Mapping[str, Any]
 
@@ -220,37 +215,13 @@ class Suite:
             raise SettingsError(f"No family of suite '{self.name}' reads '{name}'. {why}")
 
 
-@cache
-def suite_files() -> dict[str, str]:
-    """The suites' YAML texts by name."""
-    folder = files("needlemap") / "presets" / "suites"
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".yaml"))
-    return {name.removesuffix(".yaml"): (folder / name).read_text(encoding="utf-8") for name in names}
-
-
 def load_suite(name: str) -> Suite:
     """A suite by its name, or from a .yaml file of one's own. Raises SettingsError."""
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml"):
-        if not path.is_file():
-            raise SettingsError(f"No suite file at '{name}'.")
-        return _parsed(path.stem, read_regular(path).decode("utf-8", "replace"))
-    known = suite_files()
-    if name not in known:
-        raise SettingsError(f"Unknown suite '{name}'. {did_you_mean(name, known)} Or give a .yaml file.")
-    return _parsed(name, known[name])
-
-
-def _parsed(name: str, text: str) -> Suite:
-    try:
-        data = read_yaml(text)
-    except yaml.YAMLError as error:
-        raise SettingsError(f"Suite '{name}' is not readable YAML: {' '.join(str(error).split())}") from None
+    data = SUITES.read(name)
+    name = Path(name).stem if is_yaml(name) else name
     _check(name, data)
-    first = text.partition("\n")[0]
-    about = first.removeprefix("#").strip() if first.startswith("#") else ""
     families = {str(family): settings or {} for family, settings in data["families"].items()}
-    return Suite(name, about, families, data.get("settings") or {})
+    return Suite(name, families, data.get("settings") or {})
 
 
 def _check(name: str, data: Any) -> None:

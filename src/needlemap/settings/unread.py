@@ -17,11 +17,9 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models import Model
-from needlemap.settings import KNOWN, Settings, marked
+from needlemap.settings import KNOWN, Settings
 from needlemap.settings.registry import find, installed, option_names
 from needlemap.tasks import Background, make_task
-
-_ANSWERED = marked("sampled")  # void where answers are weighed, not asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +79,19 @@ class Facts:
         """Whether an extension has an option of that name; an unknown one may have any."""
         return extension is None or name in option_names(extension)
 
+    def heeds(self, name: str) -> bool:
+        """Whether the back end reads a setting, as far as it says."""
+        unset = getattr(self.settings, name) is None
+        return unset or not self.backend or name not in self.backend.unread
+
+    @property
+    def endless(self) -> bool:
+        """Whether the haystack never ends."""
+        return bool(getattr(self.source, "endless", False))
+
 
 Why = tuple[str, str]  # before and behind 'leave --NAME out'
+Rule = Callable[[Facts, str], Why | None]
 
 
 def find_unread(settings: Settings, own_item: bool = True) -> list[Unread]:
@@ -92,12 +101,19 @@ def find_unread(settings: Settings, own_item: bool = True) -> list[Unread]:
         reason = KNOWN[name].read
         if reason is None or getattr(settings, name) == field.default:
             continue
-        rule, by = RULES[reason]
-        if (why := rule(facts, name)) is not None:
+        rules = _chain(reason)
+        if why := next((why for rule, _ in rules if (why := rule(facts, name))), None):
             flag = f"--{name.replace('_', '-')}"
             left = "it" if flag in why[0] else flag
+            by = tuple(decider for _, deciders in rules for decider in deciders)
             found.append(Unread(name, f"{why[0]}: leave {left} out{why[1]}.", by))
     return found
+
+
+def _chain(reason: str) -> list[tuple[Rule, tuple[str, ...]]]:
+    """A reason's rule, and before it those that it stands behind."""
+    rule, by, behind = RULES[reason]
+    return [*(_chain(behind) if behind else []), (rule, by)]
 
 
 def what_stays(settings: Settings, name: str) -> Any:
@@ -135,17 +151,23 @@ def _own_code(facts: Facts, name: str) -> Why | None:
 
 
 def _model(facts: Facts, name: str) -> Why | None:
-    """What a back end says that it does not read, and what no weighed answer needs."""
-    settings, value = facts.settings, getattr(facts.settings, name)
-    if name in _ANSWERED and value is not None and getattr(facts.scorer, "weighs", False):
-        return f"Scorer '{settings.scorer}' weighs a given answer and asks for none", ""
-    if value is None or not facts.backend or name not in facts.backend.unread:
+    return (
+        None if facts.heeds(name) else (f"'{facts.settings.model}' takes no --{name.replace('_', '-')}", "")
+    )
+
+
+def _sampled(facts: Facts, name: str) -> Why | None:
+    settings = facts.settings
+    if getattr(settings, name) is None or not getattr(facts.scorer, "weighs", False):
         return None
-    if name == "concurrency":
-        judged = getattr(facts.scorer, "asks", False)
-        once = f"'{settings.model}' answers one prompt after another"
-        return None if value == 1 or judged else (once, "")
-    return f"'{settings.model}' takes no --{name.replace('_', '-')}", ""
+    return f"Scorer '{settings.scorer}' weighs a given answer and asks for none", ""
+
+
+def _side_by_side(facts: Facts, name: str) -> Why | None:
+    settings = facts.settings
+    if facts.heeds(name) or settings.concurrency == 1 or getattr(facts.scorer, "asks", False):
+        return None
+    return f"'{settings.model}' answers one prompt after another", ""
 
 
 def _task(facts: Facts, name: str) -> Why | None:
@@ -155,28 +177,24 @@ def _task(facts: Facts, name: str) -> Why | None:
     return f"Task '{facts.settings.task}' takes no --{name.replace('_', '-')}", f". Its options: {known}"
 
 
-def _several(facts: Facts, name: str) -> Why | None:
-    """How several needles are spread, where there is one, or where `spread` says all."""
-    settings = facts.settings
-    if why := _task(facts, name):
-        return why
-    if settings.task == "multi" and len(settings.needles) == 1:
-        return "One needle is not spread", ", or repeat --needles"
-    if name == "diff" and settings.spread == "even":
-        return "--spread even is given by depth and number of needles", ", or give --spread chain"
-    return None
-
-
-def _drawn(facts: Facts, name: str) -> Why | None:
-    unused = [key for key in facts.settings.draw if key not in _placeholders(facts.settings)]
-    if why := _task(facts, name):
-        return why
-    if not unused:
+def _several(facts: Facts, _name: str) -> Why | None:
+    if facts.settings.task != "multi" or len(facts.settings.needles) != 1:
         return None
-    return (
-        f"No needle, question, answer or key word holds {{{unused[0]}}}",
-        f", or write {{{unused[0]}}} there",
-    )
+    return "One needle is not spread", ", or repeat --needles"
+
+
+def _chained(facts: Facts, _name: str) -> Why | None:
+    if facts.settings.spread != "even":
+        return None
+    return "--spread even is given by depth and number of needles", ", or give --spread chain"
+
+
+def _drawn(facts: Facts, _name: str) -> Why | None:
+    used = _placeholders(facts.settings)
+    unused = next((key for key in facts.settings.draw if key not in used), None)
+    if unused is None:
+        return None
+    return f"No needle, question, answer or key word holds {{{unused}}}", f", or write {{{unused}}} there"
 
 
 def _placeholders(settings: Settings) -> set[str]:
@@ -193,8 +211,6 @@ def _language(facts: Facts, name: str) -> Why | None:
     settings = facts.settings
     if not facts.own_item or facts.task is None or name in option_names(facts.task):
         return None
-    if why := _built(facts, name):
-        return why
     if settings.template == "auto" or (settings.haystack == "generated" and facts.background is None):
         return None
     return f"Template '{settings.template}' and haystack '{settings.haystack}' have their own language", ""
@@ -207,25 +223,19 @@ def _built(facts: Facts, _name: str) -> Why | None:
     return asked, ". Fewer prompts: --task-options limit=N"
 
 
-def _haystack(facts: Facts, name: str) -> Why | None:
-    if why := _built(facts, name):
-        return why
+def _haystack(facts: Facts, _name: str) -> Why | None:
     if facts.background is None:
         return None
     return f"Task '{facts.settings.task}' brings its own haystack, '{facts.background.source.name}'", ""
 
 
-def _path(facts: Facts, name: str) -> Why | None:
-    if why := _haystack(facts, name):
-        return why
+def _path(facts: Facts, _name: str) -> Why | None:
     if facts.settings.haystack != "generated":
         return None
     return "Haystack 'generated' is made up and reads no path", ", or --haystack"
 
 
 def _files(facts: Facts, name: str) -> Why | None:
-    if why := _path(facts, name):
-        return why
     settings, path = facts.settings, facts.settings.haystack_path
     if not facts.takes(facts.source, name):
         return f"Haystack '{settings.haystack}' chooses no files by name", ", or give --haystack jsonl"
@@ -234,34 +244,26 @@ def _files(facts: Facts, name: str) -> Why | None:
     return None
 
 
-def _ending(facts: Facts, name: str) -> Why | None:
-    if why := _haystack(facts, name):
-        return why
-    if not getattr(facts.source, "endless", False):
+def _ending(facts: Facts, _name: str) -> Why | None:
+    if not facts.endless:
         return None
     return f"Haystack '{facts.settings.haystack}' never ends, so nothing is repeated", ""
 
 
-def _ordered(facts: Facts, name: str) -> Why | None:
-    if why := _haystack(facts, name):
-        return why
-    if facts.settings.order != "cumulative" or not getattr(facts.source, "endless", False):
+def _ordered(facts: Facts, _name: str) -> Why | None:
+    if facts.settings.order != "cumulative" or not facts.endless:
         return None
     never = f"Haystack '{facts.settings.haystack}' never ends, so its order before cannot be shuffled again"
     return never, ", or give --order shuffled"
 
 
-def _placed(facts: Facts, name: str) -> Why | None:
-    if why := _built(facts, name):
-        return why
+def _placed(facts: Facts, _name: str) -> Why | None:
     if facts.background is None or facts.background.unit == "sentence":
         return None
     return f"Task '{facts.settings.task}' places its needles between two {facts.background.unit}s", ""
 
 
-def _sigmoid(facts: Facts, name: str) -> Why | None:
-    if why := _built(facts, name):
-        return why
+def _sigmoid(facts: Facts, _name: str) -> Why | None:
     depths = facts.settings.depths
     scale = depths.get("scale") if isinstance(depths, dict) else str(depths).rpartition(":")[2]
     if scale == "sigmoid":
@@ -269,9 +271,7 @@ def _sigmoid(facts: Facts, name: str) -> Why | None:
     return "--depths are on no sigmoid curve", ", or give --depths min:max:count:sigmoid"
 
 
-def _bins(facts: Facts, name: str) -> Why | None:
-    if why := _built(facts, name):
-        return why
+def _bins(facts: Facts, _name: str) -> Why | None:
     if facts.settings.mode == "bins":
         return None
     return f"Mode '{facts.settings.mode}' asks every cell at its own depth", ", or give --mode bins"
@@ -283,34 +283,37 @@ def _framing(facts: Facts, _name: str) -> Why | None:
     return "With --counts context a length leaves the chat template out", ", or give --counts prompt"
 
 
-def _repeats(facts: Facts, name: str) -> Why | None:
-    if facts.settings.seek is not None:
-        return "--seek asks as many haystacks as it takes", ""
-    return _built(facts, name)
+def _repeats(facts: Facts, _name: str) -> Why | None:
+    return None if facts.settings.seek is None else ("--seek asks as many haystacks as it takes", "")
 
 
 def _seek(facts: Facts, _name: str) -> Why | None:
     return None if facts.settings.seek is not None else ("Nothing is sought", ", or give --seek 85")
 
 
-RULES: dict[str, tuple[Callable[[Facts, str], Why | None], tuple[str, ...]]] = {
-    "address": (_address, ("model", "tokenizer")),
-    "own code": (_own_code, ("model",)),
-    "model": (_model, ("model", "scorer")),
-    "task": (_task, ("task",)),
-    "several": (_several, ("task", "needles", "spread")),
-    "drawn": (_drawn, ("task", "needle", "needles", "question", "answer", "keywords")),
-    "language": (_language, ("task", "template", "haystack", "needle", "question")),
-    "haystack": (_haystack, ("task", "task_options")),
-    "path": (_path, ("task", "task_options", "haystack")),
-    "files": (_files, ("task", "task_options", "haystack", "haystack_path")),
-    "ending": (_ending, ("task", "task_options", "haystack")),
-    "ordered": (_ordered, ("task", "task_options", "haystack")),
-    "built": (_built, ("task",)),
-    "placed": (_placed, ("task", "task_options")),
-    "sigmoid": (_sigmoid, ("task", "depths")),
-    "bins": (_bins, ("task", "mode")),
-    "framing": (_framing, ("counts",)),
-    "repeats": (_repeats, ("task", "seek")),
-    "seek": (_seek, ("seek",)),
+# By the name that settings give as `read`: the rule, the settings that decide it, and the rule that it stands
+# behind: what that one refuses, this one is not asked.
+RULES: dict[str, tuple[Rule, tuple[str, ...], str]] = {
+    "address": (_address, ("model", "tokenizer"), ""),
+    "own code": (_own_code, ("model",), ""),
+    "model": (_model, ("model",), ""),
+    "sampled": (_sampled, ("scorer",), "model"),
+    "side by side": (_side_by_side, ("model", "scorer"), ""),
+    "task": (_task, ("task",), ""),
+    "several": (_several, ("needles",), "task"),
+    "chained": (_chained, ("spread",), "several"),
+    "drawn": (_drawn, ("needle", "needles", "question", "answer", "keywords"), "task"),
+    "built": (_built, ("task",), ""),
+    "language": (_language, ("template", "haystack", "needle", "question"), "built"),
+    "haystack": (_haystack, ("task_options",), "built"),
+    "path": (_path, ("haystack",), "haystack"),
+    "files": (_files, ("haystack_path",), "path"),
+    "ending": (_ending, ("haystack",), "haystack"),
+    "ordered": (_ordered, ("haystack",), "haystack"),
+    "placed": (_placed, ("task_options",), "built"),
+    "sigmoid": (_sigmoid, ("depths",), "built"),
+    "bins": (_bins, ("mode",), "built"),
+    "framing": (_framing, ("counts",), ""),
+    "repeats": (_repeats, ("seek",), "built"),
+    "seek": (_seek, ("seek",), ""),
 }
