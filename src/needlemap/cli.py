@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -10,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from needlemap.commands import arguments
-from needlemap.commands.replicas import ReplicaFlags, with_replicas
+from needlemap import __version__
+from needlemap.commands import arguments, complete_kinds, complete_scorers, completion_of
+from needlemap.commands.arguments import flag, run_argument, with_flags
 from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.secrets import hidden
 from needlemap.settings import marked, settings_of
@@ -21,6 +24,7 @@ from needlemap.text import printable, show
 if TYPE_CHECKING:
     from needlemap.settings.suites import Chosen
 
+_SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")  # of names in the environment
 app = typer.Typer(
     name="needlemap",
     help="Where in its context does a language model find a fact, and where does it lose it?",
@@ -29,129 +33,88 @@ app = typer.Typer(
     rich_markup_mode=None,  # its import would double the time that --help takes
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-settings_flags = partial(with_settings, completion_of=arguments.completion_of)
+settings_flags = partial(with_settings, completion_of=completion_of)
 model_flags = partial(settings_flags, names_of=(*settings_of("Model"), *marked("check")))
 ab_flags = partial(settings_flags, names_of=(*settings_of("Model"), *marked("check", "ab")))
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        show(f"needlemap {__version__}")
+        raise typer.Exit
+
+
+Version = typer.Option("--version", is_eager=True, callback=_version, help="Print the version and leave.")
+Debug = typer.Option(
+    "--debug", help="Also show where your own functions and plug-ins raised; with any command."
+)
+
+
 @app.callback()
 def common(
-    version: Annotated[bool, arguments.Version] = False,  # noqa: ARG001 - its callback does it
-    debug: Annotated[bool, arguments.Debug] = False,
+    version: Annotated[bool, Version] = False,  # noqa: ARG001 - its callback does it
+    debug: Annotated[bool, Debug] = False,
 ) -> None:
     """What stands before any command."""
     if debug:
-        from needlemap.commands.termination import show_tracebacks
-
         show_tracebacks()
 
 
 @app.command(cls=GroupedCommand)
 @settings_flags
-@with_replicas
+@with_flags
 def run(
+    typed: arguments.RunFlags,
+    replicas: arguments.ReplicaFlags,
     preset: arguments.Preset = None,
-    out: arguments.Out = None,
-    live: arguments.Live = False,
-    difficulty: arguments.Difficulty = None,
-    trust_run: arguments.TrustRun = False,
-    json: arguments.Json = False,
-    fail_under: arguments.FailUnder = None,
-    map: arguments.AsMap = False,
-    junit: arguments.JUnit = None,
-    on_undecided: arguments.OnUndecided = "fail",
-    *,
-    replicas: ReplicaFlags,
     **flags: Any,
-) -> None:
+) -> int:
     """Ask, score and draw a map. Without arguments: a real run of a small model, no key or GPU."""
-    if out is not None:
-        _check_origin(out, trust_run)
-    auto = difficulty == "auto"
-    each = _each(preset, flags, None if auto else difficulty, trust_run)
-    from needlemap.commands.run import Showing, run_command
-
-    showing = Showing(live, json, fail_under, map, junit, on_undecided)
+    _check_origin(typed.out, typed.trust_run)
+    auto = typed.difficulty == "auto"
+    each = _each(preset, flags, None if auto else typed.difficulty, typed.trust_run)
     if auto:
         from needlemap.commands.difficulty import auto_command
 
-        raise typer.Exit(auto_command(_only(each), out, showing, replicas))
-    raise typer.Exit(run_command(each, out, showing, replicas))
+        return auto_command(_only(each), typed, replicas)
+    from needlemap.commands.run import run_command
+
+    return run_command(each, typed, replicas)
 
 
 @app.command(cls=GroupedCommand)
 @model_flags
-def check(
-    max_length: arguments.MaxLength = None,
-    minutes: arguments.Minutes = None,
-    load: arguments.Load = 8,
-    reference: arguments.Elsewhere = "",
-    probe: arguments.Probes = None,
-    out: arguments.Out = None,
-    plan: arguments.PlanOnly = False,
-    json: arguments.Json = False,
-    junit: arguments.JUnit = None,
-    trust_run: arguments.TrustRun = False,
-    **flags: Any,
-) -> None:
+@with_flags
+def check(typed: arguments.CheckFlags, **flags: Any) -> int:
     """Try whether a server computes long prompts right. It needs no reference and no settings."""
-    from needlemap.asking.check import Asked
-    from needlemap.commands.check import check_command, plan_check
-    from needlemap.probes import PROBES
-    from needlemap.settings.grid import tokens
+    from needlemap.commands.check import check_command
 
-    if out is not None:
-        _check_origin(out, trust_run)
-    limited = {"limit_time": 60 * minutes} if minutes is not None else {}
-    most, probes = int(tokens(max_length or "128k")), tuple(probe or PROBES)
-    asked = Asked(flags | limited, most, load, reference, probes, promised=max_length is not None)
-    raise typer.Exit(plan_check(asked, json) if plan else check_command(asked, out, json, junit))
+    _check_origin(typed.out, typed.trust_run)
+    return check_command(typed, flags)
 
 
 @app.command(cls=GroupedCommand)
 @ab_flags
-def ab(
-    preset: arguments.Preset = None,
-    arm: arguments.Arms = None,
-    arm_command: arguments.ArmCommands = None,
-    margin: arguments.AbMargin = 2.0,
-    until: arguments.Until = None,
-    on_undecided: arguments.OnUndecided = "fail",
-    weigh: arguments.Weigh = False,
-    difficulty: arguments.DifficultyFile = None,
-    out: arguments.Out = None,
-    plan: arguments.PlanOnly = False,
-    json: arguments.Json = False,
-    junit: arguments.JUnit = None,
-    trust_run: arguments.TrustRun = False,
-    **flags: Any,
-) -> None:
+@with_flags
+def ab(typed: arguments.AbFlags, preset: arguments.Preset = None, **flags: Any) -> int:
     """Tell whether a changed engine is no worse. Two arms get the same prompts, until a verdict."""
-    from needlemap.asking.ab import Asked
-    from needlemap.commands.ab import Typed, ab_command, parse_until, plan_ab, typed_arms
+    from needlemap.commands.no_worse import LONG_AB, ab_command
 
-    if out is not None:
-        _check_origin(out, trust_run)
-    arms, commands = typed_arms(arm or (), arm_command or (), flags.get("model", ""))
-    named = preset or arguments.LONG_AB
-    settle = partial(_each, named, difficulty=difficulty)
-    asked = Asked(arms, flags, settle, margin, *parse_until(until), weigh)
-    if plan:
-        plan_ab(asked, json)
-        return
-    raise typer.Exit(ab_command(asked, Typed(out, on_undecided, json, junit, commands)))
+    _check_origin(typed.out, typed.trust_run)
+    return ab_command(typed, flags, partial(_each, preset or LONG_AB, difficulty=typed.difficulty))
 
 
 @app.command(cls=GroupedCommand)
 @settings_flags
+@with_flags
 def plan(
     preset: arguments.Preset = None,
     difficulty: arguments.DifficultyFile = None,
-    workers: arguments.Workers = None,
-    tokens_per_second: arguments.Speed = None,
-    model_config: arguments.ModelConfig = None,
-    cache_tokens: arguments.CacheTokens = None,
-    cache_block: arguments.CacheBlock = 16,
+    workers: Annotated[int | None, flag("Lanes; by default as many as --concurrency.")] = None,
+    tokens_per_second: Annotated[float | None, flag("Prefill speed of one worker, of short prompts.")] = None,
+    model_config: Annotated[Path | None, flag("A config.json, for floating-point operations.")] = None,
+    cache_tokens: Annotated[int | None, flag("A server's prefix cache to simulate.")] = None,
+    cache_block: Annotated[int, flag("Its block size in tokens.")] = 16,
     json: arguments.Json = False,
     **flags: Any,
 ) -> None:
@@ -165,9 +128,10 @@ def plan(
 
 @app.command(cls=GroupedCommand)
 @settings_flags
+@with_flags
 def prompts(
     preset: arguments.Preset = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="The file to write.")] = None,
+    out: Annotated[Path | None, flag("The file to write.", "-o", "--out")] = None,
     difficulty: arguments.DifficultyFile = None,
     **flags: Any,
 ) -> None:
@@ -178,92 +142,89 @@ def prompts(
 
 
 @app.command()
+@with_flags
 def score(
-    file: arguments.Scored,
-    scorer: arguments.Scorer,
-    scorer_options: arguments.ScorerOptions = None,
-    out: arguments.ScoredOut = None,
+    file: Annotated[
+        Path,
+        run_argument(
+            "JSON Lines with answer and reference (keywords, question), or a run's folder.", "FILE|RUN"
+        ),
+    ],
+    scorer: Annotated[
+        str,
+        flag("levenshtein, keyword, substring, exact, judge, ...", autocompletion=complete_scorers),
+    ],
+    scorer_options: Annotated[list[str] | None, flag("The scorer's own options, KEY=VALUE.")] = None,
+    out: Annotated[
+        Path | None, flag("Where scored lines go, or the new run's folder.", "-o", "--out")
+    ] = None,
     trust_run: arguments.TrustRun = False,
-) -> None:
+) -> int:
     """Score answers again with another scorer. A run's, or a file's; nothing is asked."""
     from needlemap.commands.score import score_command
 
-    for folder in (file, *([out] if out is not None else [])):
+    for folder in (file, out):
         _check_origin(folder, trust_run)
-    raise typer.Exit(score_command(file, scorer, scorer_options or [], out))
+    return score_command(file, scorer, scorer_options or [], out)
 
 
 @app.command()
+@with_flags
 def report(
-    runs: arguments.Runs,
-    out: arguments.Drawn = None,
-    format: arguments.Format = "cells",
-    title: Annotated[str | None, typer.Option(help="Instead of the title made from the run.")] = None,
-    palette: arguments.Palette = None,
-    width: Annotated[str, typer.Option(help="Of a printed figure: 3.25in, 8.4cm, column, text, page.")] = "",
-    style: Annotated[str, typer.Option(help="Of a figure: as opencompass or needlehaystack draws it.")] = "",
-    curves: Annotated[bool, typer.Option("--curves", help="A figure of scores by length.")] = False,
-    map: arguments.AsMap = False,
-    rules: Annotated[str, typer.Option(help="Of effective length: absolute:90,auc. See docs.")] = "",
-    log: arguments.LogTo = None,
-    step: Annotated[int, typer.Option(help="For --log: the training step that the model is of.")] = 0,
-    dataset_length: arguments.DatasetLength = "",
-    smooth: arguments.Smooth = False,
-    metric: arguments.Metric = "",
-    json: arguments.Json = False,
+    typed: arguments.ReportFlags,
+    runs: Annotated[
+        list[Path], run_argument("Run folders, a folder that holds some, or results of other tools.")
+    ],
 ) -> None:
     """Draw finished or running runs. On the terminal, or into a file by its suffix."""
-    from needlemap.commands.report import Look, report_command
+    from needlemap.commands.report import report_command
 
-    look = Look(title, palette, width, rules, style, curves, map, dataset_length, smooth, metric)
-    report_command(runs, out, format, look, log or (), step, json)
+    report_command(runs, typed)
 
 
 @app.command(name="import")
+@with_flags
 def import_(
     files: Annotated[list[Path], typer.Argument(metavar="FOLDER|FILE...", help="Results of another tool.")],
-    out: arguments.Imported,
-    model: Annotated[str, typer.Option(help="The model's name, where files do not tell it.")] = "",
-    scale: Annotated[str, typer.Option(help="LOWEST:HIGHEST score, where files do not show it.")] = "",
-    tokenizer: Annotated[str, typer.Option(help="Whose tokens lengths count, to be shown.")] = "",
+    out: Annotated[Path, flag("The new run's folder; of several runs, the folder of these.", "-o", "--out")],
+    model: Annotated[str, flag("The model's name, where files do not tell it.")] = "",
+    scale: Annotated[str, flag("LOWEST:HIGHEST score, where files do not show it.")] = "",
+    tokenizer: Annotated[str, flag("Whose tokens lengths count, to be shown.")] = "",
     dataset_length: arguments.DatasetLength = "",
     metric: arguments.Metric = "",
-) -> None:
+) -> int:
     """Turn results of other tools into runs. needlehaystack, OpenCompass, Inspect, lm-evaluation-harness."""
     from needlemap.commands.report import import_command
     from needlemap.interop import parsed_scale
     from needlemap.interop.imported import Said
 
     said = Said(model, parsed_scale(scale) if scale else None, tokenizer, dataset_length, metric)
-    raise typer.Exit(import_command(files, out, said))
+    return import_command(files, out, said)
 
 
 @app.command()
+@with_flags
 def compare(
-    first: arguments.First,
-    second: arguments.Second,
-    margin: arguments.Margin = None,
-    fail_if_worse: arguments.FailIfWorse = None,
-    on_undecided: arguments.OnUndecided = "fail",
-    answers: arguments.Answers = False,
-    fail_if_answers_differ: arguments.FailIfAnswersDiffer = None,
-    label: arguments.Labels = None,
-    sequential: arguments.Sequential = False,
-    metric: arguments.Metric = "",
-    json: arguments.Json = False,
-    junit: arguments.JUnit = None,
-) -> None:
+    typed: arguments.CompareFlags,
+    first: Annotated[Path, run_argument("The reference, a run's or suite's folder, or a log.", "RUN_A")],
+    second: Annotated[Path, run_argument("What to judge: another of the same kind.", "RUN_B")],
+) -> int:
     """Tell whether one run is worse than another. Pair by pair: difference, interval, verdict."""
-    from needlemap.commands.compare import Wanted, compare_command
+    from needlemap.commands.no_worse import compare_command
 
-    labels = tuple(label or ())
-    typed = margin, fail_if_worse, on_undecided, answers, fail_if_answers_differ, labels, sequential, json
-    raise typer.Exit(compare_command(first, second, Wanted(*typed, junit, metric)))
+    return compare_command(first, second, typed)
 
 
 @app.command(name="list")
+@with_flags
 def list_(
-    kind: arguments.Kind = None,
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            help="presets, suites, templates, tasks, models, scorers, haystacks, tokenizers, runs.",
+            autocompletion=complete_kinds,
+        ),
+    ] = None,
     folder: Annotated[Path | None, typer.Argument(help="Where runs lie (default: runs).")] = None,
 ) -> None:
     """List presets, tasks, models and other names. Or your runs, with their scores."""
@@ -273,29 +234,20 @@ def list_(
 
 
 @app.command()
+@with_flags
 def replay(
-    folder: arguments.Folder,
-    length: arguments.Length = None,
-    depth: arguments.Depth = None,
-    repeat: Annotated[int, typer.Option(help="Which repeat.")] = 0,
-    probe: arguments.FoundBy = None,
-    arm: arguments.AskedOf = None,
-    worst: arguments.Worst = False,
-    ask: Annotated[bool, typer.Option("--ask", help="Also ask it again and show both answers.")] = False,
-    trust_run: arguments.TrustRun = False,
-    model: arguments.ModelAgain = None,
-    key_env: arguments.KeyVariable = None,
+    typed: arguments.ReplayFlags,
+    folder: Annotated[Path, run_argument("The run's folder.", "RUN")],
 ) -> None:
     """Show one prompt of a run again, byte for byte. --ask: also ask it again."""
-    from needlemap.commands.replay import Typed, replay_command, replayed
+    from needlemap.commands.replay import replay_command
 
-    found = replayed(folder, length, depth, repeat, probe, arm, worst)
-    replay_command(*found, Typed(ask, trust_run, model, key_env))
+    replay_command(folder, typed)
 
 
-def _check_origin(path: Path, trusted: bool) -> None:
+def _check_origin(path: Path | None, trusted: bool) -> None:
     """Raises NeedlemapError for a run there that this machine did not begin, unless it is trusted."""
-    if path.is_dir():
+    if path is not None and path.is_dir():
         from needlemap.records.families import check_origin
 
         check_origin(path, trusted)
@@ -321,6 +273,45 @@ def _only(each: dict[str, Chosen]) -> Chosen:
     from needlemap.settings.suites import only_model
 
     return only_model(each)
+
+
+def show_tracebacks() -> None:
+    """From now on print the tracebacks that `raised_by` logs to standard error."""
+    log, handler = logging.getLogger("needlemap"), logging.StreamHandler()
+    handler.setFormatter(_Scrubbed())
+    handler.addFilter(_Once())
+    log.addHandler(handler)
+    log.setLevel(logging.DEBUG)
+
+
+class _Scrubbed(logging.Formatter):
+    """Shows a traceback without keys."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The traceback alone, as a terminal may show it."""
+        text = self.formatException(record.exc_info) if record.exc_info else record.getMessage()
+        for name, value in os.environ.items():
+            if _SECRET.search(name.upper()) and len(value) >= 6:
+                text = text.replace(value, "[hidden]")
+        return printable(hidden(text))
+
+
+class _Once(logging.Filter):
+    """Lets one exception of each kind and place pass: a run of 1,000 trials raises it 1,000 times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: set[tuple[object, ...]] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is new."""
+        kind, _, trace = record.exc_info or (None, None, None)
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = (kind, trace and trace.tb_frame.f_code, trace and trace.tb_lineno)
+        new = place not in self._seen
+        self._seen.add(place)
+        return new
 
 
 def _limit_blas_threads() -> None:

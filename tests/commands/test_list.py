@@ -6,7 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from needlemap.commands.plan import KINDS, list_command
+from needlemap.commands import KINDS
+from needlemap.commands.plan import list_command
 from needlemap.errors import SettingsError
 from needlemap.records.folder import RunFolder, Writer
 

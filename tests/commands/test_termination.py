@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from needlemap.commands.termination import terminable
+from needlemap.commands.announce import terminable
 
 SAID = "needlemap: interrupted. What was scored is kept; to go on: the same command with -o r\n"
 GRID = ("--lengths", "300:500:5", "--depths", "0:100:8", "--concurrency", "1")

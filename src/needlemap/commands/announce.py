@@ -1,13 +1,23 @@
 """What is said of a run: before it asks, how much that is, what it costs at most, and what may surprise; when
-it ends, what stopped it and what failed.
+it ends, what stopped it and what failed, and with which exit code.
+
+A command ends on SIGTERM as on Ctrl-C: it comes from kill, from a cluster's or a container's time limit, and
+nothing is lost.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
+import signal
 import sys
 from collections import Counter
+from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
+from types import FrameType
+from typing import Any, TypeVar
 
 from needlemap.asking import Outcome
 from needlemap.asking.budget import Budget, Reserved
@@ -21,12 +31,17 @@ from needlemap.plan.reckoned import notes_on
 from needlemap.plan.summary import judged_usd
 from needlemap.records.folder import RunFolder
 from needlemap.reports.seek import in_short
+from needlemap.reports.verdict import OF_CODE, Case
 from needlemap.scorers import rule_of
 from needlemap.settings import Settings
 from needlemap.settings.prices import price_source
 from needlemap.settings.suites import Chosen
-from needlemap.text import counted, show
+from needlemap.text import counted, show, show_data
 from needlemap.trials.build import Experiment
+
+INTERRUPTED = (130, 143)  # SIGINT, SIGTERM: 128 + the number, as a shell has it
+_RANKS = (0, 4, 1, 2, 3, *INTERRUPTED)  # exit codes, the worst last
+T = TypeVar("T")
 
 
 def tell_rules(chosen: Chosen) -> None:
@@ -165,11 +180,87 @@ def notes(model: Model | None) -> None:
         show(f"note: {note}", file=sys.stderr, flush=True)
 
 
+class Ending:
+    """Which of the two signals asked for the end, as an exit code."""
+
+    code = INTERRUPTED[0]
+    _task: asyncio.Task[Any] | None = None
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """`asyncio.run`, cancelled by either signal. Raises KeyboardInterrupt then."""
+        try:
+            return asyncio.run(self._noted(coroutine))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+        finally:
+            self._task = None
+
+    async def _noted(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        self._task = asyncio.current_task()
+        return await coroutine
+
+    def terminate(self, number: int, frame: FrameType | None) -> None:
+        """Do what Ctrl-C does here and now; where it is ignored, as behind an ampersand, what it would do."""
+        self.code = INTERRUPTED[1]
+        handler = signal.getsignal(signal.SIGINT)
+        if callable(handler):
+            handler(number, frame)
+        elif self._task is not None:
+            self._task.cancel()
+            self._task.get_loop().call_soon_threadsafe(int)  # wakes a loop that waits
+        else:
+            signal.default_int_handler(number, frame)
+
+
+@contextmanager
+def terminable() -> Iterator[Ending]:
+    """Inside, SIGTERM raises KeyboardInterrupt as SIGINT does. In the main thread only."""
+    ending = Ending()
+    before = signal.signal(signal.SIGTERM, ending.terminate)
+    try:
+        yield ending
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
 def interrupted(settings: Settings, path: Path, code: int) -> int:
     """What is said of a run that was interrupted; the exit code."""
     kept = f"What was scored is kept; to go on: the same command with -o {path}" if settings.save else ""
     show(f"needlemap: interrupted. {kept}".rstrip(), file=sys.stderr)
     return code
+
+
+def say_interrupted(path: Path) -> None:
+    """That a folder's asking was interrupted, and how it goes on."""
+    show(f"\nneedlemap: interrupted. To go on: the same command with -o {path}", file=sys.stderr)
+
+
+def say_stopped(why: str, path: Path) -> None:
+    """Why not all was asked, and how it goes on; nothing where all was."""
+    if why:
+        rest = f"To go on: the same command with -o {path}"
+        show(f"needlemap: not all was asked: {why.rstrip('.')}. {rest}", file=sys.stderr)
+
+
+def worst_code(codes: Iterable[int]) -> int:
+    """The exit code of several."""
+    return max(codes, key=_RANKS.index)
+
+
+def code_of(code: int, on_undecided: str) -> int:
+    """The exit code of a verdict, where undecided may pass."""
+    return 0 if code == 4 and on_undecided == "pass" else code
+
+
+def case_of(name: str, code: int, text: str, on_undecided: str, said: str = "") -> Case:
+    """A verdict for JUnit, by its own exit code. said: it in a line; the last of the text if not given."""
+    state = "skipped" if code == 4 and on_undecided == "pass" else OF_CODE[code]
+    return Case(name, state, said or text.splitlines()[-1], text)
+
+
+def show_json(document: Any) -> None:
+    """Print one JSON document."""
+    show_data(f"{json.dumps(document, indent=1, ensure_ascii=False)}\n")
 
 
 def warn(outcome: Outcome) -> None:

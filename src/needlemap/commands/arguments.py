@@ -1,115 +1,61 @@
-"""Arguments that several commands take, and what a shell offers for them and for settings at Tab.
+"""What can be typed behind each command, once: a class a command, whose fields are its flags.
 
-Nothing is imported before it is asked for: a key press should not wait.
+Arguments that several commands take have names of their own. Settings are flags too: `settings/flags.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Literal, get_args, get_origin
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from needlemap import __version__
-from needlemap.settings import Settings
-from needlemap.text import show
-
-Complete = Callable[[str], list[str]]
-_PRICED = ("openai", "anthropic")
-_INSTALLED = {"task": "tasks", "scorer": "scorers", "haystack": "haystacks"}
+from needlemap.commands import complete_palettes, complete_presets, complete_runs
+from needlemap.errors import SettingsError
 
 
-def complete_presets(incomplete: str) -> list[str]:
-    """Presets and suites."""
-    from needlemap.files import PRESETS, SUITES
-    from needlemap.settings.suites import MARK
-
-    return _begun(incomplete, [*PRESETS.texts, *(f"{MARK}{name}" for name in SUITES.texts)])
+def flag(words: str, *names: str, **more: Any) -> Any:
+    """A flag with its help. names: those that are not the field's own."""
+    return typer.Option(*names, help=words, **more)
 
 
-def complete_models(incomplete: str) -> list[str]:
-    """Back ends; behind `openai/` and `anthropic/` the models with a known price."""
-    from needlemap.settings.registry import installed
-
-    backend = incomplete.partition("/")[0]
-    if "/" in incomplete and backend in _PRICED:
-        return _begun(incomplete, [f"{backend}/{name}" for name in _priced(backend)])
-    ours = ("demo/retriever", "baseline/bm25", "baseline/random")
-    others = (f"{name}/" for name in installed("models") if name not in ("demo", "baseline"))
-    return _begun(incomplete, [*ours, *others])
+def _copies(words: str, *names: str, **more: Any) -> Any:
+    """A flag that says who asks, shown in a group of its own."""
+    return flag(words, *names, rich_help_panel="Replicas", **more)
 
 
-def _priced(backend: str) -> Iterable[str]:
-    from genai_prices.data import providers
+def with_flags(command: Callable[..., int | None]) -> Callable[..., None]:
+    """A command whose parameters of classes become their fields' flags; what it returns is the exit code."""
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    typed: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}
+    made = [flag for each in own for flag in (_flags(typed[each.name]) if each.name in typed else [each])]
 
-    return (model.id for each in providers if each.id == backend for model in each.models)
+    def run(**values: Any) -> None:
+        for name, kind in typed.items():
+            values[name] = kind(**{each.name: values.pop(each.name) for each in _flags(kind)})
+        raise typer.Exit(command(**values) or 0)
 
-
-def complete_kinds(incomplete: str) -> list[str]:
-    """What `needlemap list` lists."""
-    from needlemap.commands.plan import KINDS
-
-    return _begun(incomplete, KINDS)
-
-
-def complete_scorers(incomplete: str) -> list[str]:
-    """Scorers."""
-    return _installed("scorers", incomplete)
-
-
-def complete_palettes(incomplete: str) -> list[str]:
-    """Palettes of figures."""
-    from needlemap.reports import PALETTES
-
-    return _begun(incomplete, PALETTES)
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    made = [each if each.kind is each.VAR_KEYWORD else each.replace(kind=each.KEYWORD_ONLY) for each in made]
+    run.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in made}
+    return run
 
 
-def complete_runs(incomplete: str) -> list[str]:
-    """Run folders by the beginning of their path; other folders, which may hold runs, with a slash."""
-    from needlemap.files import is_run_folder
-
-    typed = Path(incomplete)
-    folder = typed if incomplete.endswith("/") or not incomplete else typed.parent
-    found = sorted(each for each in folder.iterdir() if each.is_dir()) if folder.is_dir() else []
-    return _begun(incomplete, [f"{each}{'' if is_run_folder(each) else '/'}" for each in found])
+def _flags(kind: Any) -> list[inspect.Parameter]:
+    """A class's fields as parameters."""
+    hints, own = get_type_hints(kind, include_extras=True), inspect.signature(kind).parameters.values()
+    return [each.replace(annotation=hints[each.name]) for each in own]
 
 
-def completion_of(name: str) -> Complete | None:
-    """What a setting's flag offers; None for what can be anything."""
-    kind = Settings.model_fields[name].annotation
-    if get_origin(kind) is Literal:
-        return lambda incomplete: _begun(incomplete, map(str, get_args(kind)))
-    if name in _INSTALLED:
-        return lambda incomplete: _installed(_INSTALLED[name], incomplete)
-    return {
-        "model": complete_models,
-        "tokenizer": _tokenizers,
-        "template": _templates,
-        "prompts_of": complete_runs,
-    }.get(name)
-
-
-def _tokenizers(incomplete: str) -> list[str]:
-    from needlemap.tokenizers import BUNDLED
-
-    return _begun(incomplete, ["auto", "server", *BUNDLED])
-
-
-def _templates(incomplete: str) -> list[str]:
-    from needlemap.files import TEMPLATES
-
-    return _begun(incomplete, ["auto", *TEMPLATES.texts])
-
-
-def _installed(kind: str, incomplete: str) -> list[str]:
-    from needlemap.settings.registry import installed
-
-    return _begun(incomplete, sorted(installed(kind)))
-
-
-def _begun(incomplete: str, names: Iterable[str]) -> list[str]:
-    return [name for name in names if name.startswith(incomplete)]
+def _fail_or_pass(typed: str) -> str:
+    """Raises SettingsError for anything else."""
+    if typed not in ("fail", "pass"):
+        raise SettingsError(f"--on-undecided takes fail or pass, got '{typed}'.")
+    return typed
 
 
 Preset = Annotated[
@@ -119,213 +65,267 @@ Preset = Annotated[
         autocompletion=complete_presets,
     ),
 ]
-Out = Annotated[
-    Path | None, typer.Option("-o", "--out", help="The folder for the run. A run that is there goes on.")
-]
-Live = Annotated[
-    bool,
-    typer.Option(
-        "--live/--no-live",
-        help="Also serve the report's page to a browser of this machine while the run goes on.",
-    ),
-]
-AsMap = Annotated[bool, typer.Option("--map", help="Draw the map where there is no terminal, too.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output instead.")]
+Out = Annotated[Path | None, flag("The folder for the run. A run that is there goes on.", "-o", "--out")]
+AsMap = Annotated[bool, flag("Draw the map where there is no terminal, too.", "--map")]
+Json = Annotated[bool, flag("Print one JSON document on standard output instead.", "--json")]
 DifficultyFile = Annotated[
     str | None,
-    typer.Option(
-        "--difficulty", metavar="FILE|RUN", help="Ask at the difficulty that run --difficulty auto found."
-    ),
-]
-Kind = Annotated[
-    str | None,
-    typer.Argument(
-        help="presets, suites, templates, tasks, models, scorers, haystacks, tokenizers, runs.",
-        autocompletion=complete_kinds,
-    ),
+    flag("Ask at the difficulty that run --difficulty auto found.", "--difficulty", metavar="FILE|RUN"),
 ]
 TrustRun = Annotated[
-    bool,
-    typer.Option(
-        "--trust-run",
-        help="Go on with a run from another machine, and open what its run.json names.",
-    ),
+    bool, flag("Go on with a run from another machine, and open what its run.json names.", "--trust-run")
 ]
-Runs = Annotated[
-    list[Path],
-    typer.Argument(
-        help="Run folders, a folder that holds some, or results of other tools.",
-        autocompletion=complete_runs,
-    ),
+PlanOnly = Annotated[bool, flag("Print what would be asked, and ask nothing.", "--plan")]
+OnUndecided = Annotated[
+    str, flag("Where nobody can tell: 'fail' exits with 4, 'pass' with 0.", callback=_fail_or_pass)
 ]
+JUnit = Annotated[Path | None, flag("Also write the verdicts as JUnit XML, for CI.", metavar="FILE")]
 DatasetLength = Annotated[
-    str,
-    typer.Option(
-        "--dataset-length", "--dataset_length", help="For a figure's title as OpenCompass's, as 200K."
-    ),
-]
-Smooth = Annotated[
-    bool, typer.Option("--smooth", help="Also a smoothed map, where it foretells better than raw cells.")
+    str, flag("For a figure's title as OpenCompass's, as 200K.", "--dataset-length", "--dataset_length")
 ]
 Metric = Annotated[
-    str, typer.Option(help="Which score of an Inspect or lm-evaluation-harness log counts (default: first).")
-]
-FailUnder = Annotated[
-    float | None,
-    typer.Option(
-        metavar="PERCENT",
-        help="Exit with 0 when the mean is surely at least this, 1 when it is surely below, 4 when "
-        "nobody can tell (by its 95 % interval).",
-    ),
-]
-Palette = Annotated[
-    str | None,
-    typer.Option(
-        help="Colours: viridis (the default), cividis, grey, or red-amber-green: amber.",
-        autocompletion=complete_palettes,
-    ),
-]
-Folder = Annotated[
-    Path, typer.Argument(metavar="RUN", help="The run's folder.", autocompletion=complete_runs)
-]
-First = Annotated[
-    Path,
-    typer.Argument(
-        metavar="RUN_A",
-        help="The reference, a run's or suite's folder, or a log.",
-        autocompletion=complete_runs,
-    ),
-]
-Second = Annotated[
-    Path,
-    typer.Argument(
-        metavar="RUN_B", help="What to judge: another of the same kind.", autocompletion=complete_runs
-    ),
-]
-Margin = Annotated[
-    float | None, typer.Option(help="The loss in points that does not matter (2 if not given).")
-]
-FailIfWorse = Annotated[
-    float | None, typer.Option(help="As --margin, and exit with 1 where B is worse, 4 where undecided.")
-]
-OnUndecided = Annotated[str, typer.Option(help="Where nobody can tell: 'fail' exits with 4, 'pass' with 0.")]
-Sequential = Annotated[
-    bool,
-    typer.Option(
-        "--sequential",
-        help="A verdict that holds however often you look.",
-    ),
-]
-Difficulty = Annotated[
-    str | None,
-    typer.Option(
-        metavar="auto|FILE|RUN",
-        help="auto: make the task harder until the model scores 60 to 95, and keep that difficulty; "
-        "FILE or RUN: one that was kept.",
-    ),
-]
-Answers = Annotated[
-    bool, typer.Option("--answers", help="Also which answers differ: the first ones, by length, by depth.")
-]
-FailIfAnswersDiffer = Annotated[
-    float | None,
-    typer.Option(
-        metavar="PERCENT",
-        help="Exit with 1 where more of B's answers than this differ from A's: 0 for a refactoring.",
-    ),
-]
-Labels = Annotated[
-    list[str] | None,
-    typer.Option(help="What to call a run, as f16 and q4; give it twice. Then B is not A made again."),
-]
-JUnit = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Also write the verdicts as JUnit XML, for CI.")
-]
-Format = Annotated[
-    str,
-    typer.Option(
-        help="Of a table: cells, trials, opencompass. golden: one run, frozen small for tests, in a folder."
-    ),
-]
-LONG_AB = "suite:long-ab"
-Arms = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=URL|MODEL", help="An arm; the reference first, then the other."),
-]
-ArmCommands = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=COMMAND", help="An arm whose server is started, '... {port} ...', and ended."),
-]
-Weigh = Annotated[
-    bool, typer.Option("--weigh", help="Also ask both arms how likely they find the reference's answers.")
-]
-AbMargin = Annotated[float, typer.Option(help="The loss in points that does not matter, fixed beforehand.")]
-Until = Annotated[
-    str | None,
-    typer.Option(
-        metavar="decided|PAIRS", help="Ask until there is a verdict, 20,000 pairs at most; or so many pairs."
-    ),
-]
-MaxLength = Annotated[str | None, typer.Option(help="The longest prompt, a promise; else 128k or less.")]
-Minutes = Annotated[float | None, typer.Option(help="Stop asking after so long.")]
-Load = Annotated[int, typer.Option(min=2, help="Prompts at a time where there is load.")]
-Elsewhere = Annotated[str, typer.Option(metavar="MODEL|URL", help="The same weights: hf/PATH, or a server.")]
-Probes = Annotated[list[str] | None, typer.Option(help="Only this probe; repeat the flag.")]
-PlanOnly = Annotated[bool, typer.Option("--plan", help="Print what would be asked, and ask nothing.")]
-Length = Annotated[str | None, typer.Option(help="The cell's length in tokens.")]
-Depth = Annotated[float | None, typer.Option(help="The cell's depth in percent.")]
-FoundBy = Annotated[str | None, typer.Option(help="Of a check: the probe that found something.")]
-AskedOf = Annotated[str | None, typer.Option("--arm", help="Of an ab: the arm, with --worst.")]
-Worst = Annotated[
-    bool, typer.Option("--worst", help="Of a check's --probe or an ab's --arm: the prompt that shows it.")
-]
-Workers = Annotated[int | None, typer.Option(help="Lanes; by default as many as --concurrency.")]
-Speed = Annotated[float | None, typer.Option(help="Prefill speed of one worker, of short prompts.")]
-ModelConfig = Annotated[Path | None, typer.Option(help="A config.json, for floating-point operations.")]
-CacheTokens = Annotated[int | None, typer.Option(help="A server's prefix cache to simulate.")]
-CacheBlock = Annotated[int, typer.Option(help="Its block size in tokens.")]
-Drawn = Annotated[
-    Path | None, typer.Option("-o", "--out", help=".png, .svg, .pdf, .html, .md, .csv or .parquet.")
-]
-LogTo = Annotated[
-    list[str] | None, typer.Option(metavar="WHERE", help="wandb:PROJECT, tensorboard:FOLDER; repeatable.")
-]
-Imported = Annotated[
-    Path, typer.Option("-o", "--out", help="The new run's folder; of several runs, the folder of these.")
-]
-Scored = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FILE|RUN",
-        help="JSON Lines with answer and reference (keywords, question), or a run's folder.",
-        autocompletion=complete_runs,
-    ),
-]
-Scorer = Annotated[
-    str,
-    typer.Option(help="levenshtein, keyword, substring, exact, judge, ...", autocompletion=complete_scorers),
-]
-ScorerOptions = Annotated[list[str] | None, typer.Option(help="The scorer's own options, KEY=VALUE.")]
-ScoredOut = Annotated[
-    Path | None, typer.Option("-o", "--out", help="Where scored lines go, or the new run's folder.")
-]
-ModelAgain = Annotated[
-    str | None, typer.Option(help="The run's model again: --ask wants it of a python/ function.")
-]
-KeyVariable = Annotated[
-    str | None, typer.Option(help="The variable of the key, where a run of elsewhere names an odd one.")
+    str, flag("Which score of an Inspect or lm-evaluation-harness log counts (default: first).")
 ]
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        show(f"needlemap {__version__}")
-        raise typer.Exit
+def run_argument(words: str, metavar: str | None = None) -> Any:
+    """A run's folder, or several."""
+    return typer.Argument(help=words, metavar=metavar, autocompletion=complete_runs)
 
 
-Version = typer.Option("--version", is_eager=True, callback=_version, help="Print the version and leave.")
+@dataclass(frozen=True, slots=True)
+class RunFlags:
+    """Of `run`. fail_under: in percent, the mean to judge it by; None for no verdict."""
+
+    out: Out = None
+    live: Annotated[
+        bool,
+        flag(
+            "Also serve the report's page to a browser of this machine while the run goes on.",
+            "--live/--no-live",
+        ),
+    ] = False
+    difficulty: Annotated[
+        str | None,
+        flag(
+            "auto: make the task harder until the model scores 60 to 95, and keep that difficulty; FILE or "
+            "RUN: one that was kept.",
+            metavar="auto|FILE|RUN",
+        ),
+    ] = None
+    trust_run: TrustRun = False
+    json: Json = False
+    fail_under: Annotated[
+        float | None,
+        flag(
+            "Exit with 0 when the mean is surely at least this, 1 when it is surely below, 4 when nobody can "
+            "tell (by its 95 % interval).",
+            metavar="PERCENT",
+        ),
+    ] = None
+    map: AsMap = False
+    junit: JUnit = None
+    on_undecided: OnUndecided = "fail"
 
 
-Debug = typer.Option(
-    "--debug", help="Also show where your own functions and plug-ins raised; with any command."
-)
+@dataclass(frozen=True, slots=True)
+class ReplicaFlags:
+    """Of `run`: copies of the model, and where they are; None, False and () where nothing is said. None
+    changes an answer."""
+
+    workers: Annotated[int | None, _copies("Copies on this machine, a GPU each if there are any.", min=1)] = (
+        None
+    )
+    slurm: Annotated[bool, _copies("Copies as jobs of Slurm.", "--slurm")] = False
+    partition: Annotated[str | None, _copies("Slurm's partition.", "-p", "--partition")] = None
+    qos: Annotated[str | None, _copies("Slurm's QOS; auto: the site's choice.", "-q", "--qos")] = None
+    max_num_workers: Annotated[
+        int | None, _copies("Copies at a time, at most, on Slurm (default 32) or a cluster.", min=1)
+    ] = None
+    gpus_per_worker: Annotated[
+        int | None, _copies("GPUs of each (default: 1 here; none asked of Slurm).", min=0)
+    ] = None
+    time: Annotated[str | None, _copies("Slurm's time limit, as 4:00:00 (default: the partition's).")] = None
+    slurm_arg: Annotated[
+        list[str] | None, _copies("Any further option of sbatch; repeat.", metavar="KEY=VALUE")
+    ] = None
+    cluster: Annotated[
+        str | None,
+        _copies("Copies on the workers of a Dask cluster that is there.", metavar="tls://HOST:PORT"),
+    ] = None
+    cluster_trusted: Annotated[
+        bool, _copies("tcp:// too: not encrypted, and who reaches it runs code.", "--cluster-trusted")
+    ] = False
+    dashboard: Annotated[
+        bool, _copies("Serve Dask's own page on 127.0.0.1:8787 (needs bokeh).", "--dashboard")
+    ] = False
+    dry_run: Annotated[
+        bool, _copies("Print what would start the copies, and start nothing.", "--dry-run")
+    ] = False
+
+    def __post_init__(self) -> None:
+        """Raises SettingsError for flags that do not fit."""
+        given = [each.name for each in fields(self) if getattr(self, each.name) not in (None, False, [])]
+        if self.slurm and self.workers is not None:
+            raise SettingsError("--workers is for this machine. With --slurm: --max-num-workers.")
+        if self.cluster is not None:
+            _check_cluster(self.cluster, given)
+        elif not self.slurm:
+            for name in ("partition", "qos", "max_num_workers", "time", "slurm_arg"):
+                if name in given:
+                    raise SettingsError(f"{_typed(name)} goes with --slurm. On this machine: --workers N.")
+        if not self.wanted and given:
+            with_what = "--cluster" if given[0] == "cluster_trusted" else "--workers N or --slurm"
+            raise SettingsError(f"{_typed(given[0])} goes with {with_what}.")
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the model is to have copies elsewhere."""
+        return bool(self.slurm or self.workers or self.cluster)
+
+
+def _check_cluster(address: str, given: list[str]) -> None:
+    for name in given:
+        if name not in ("cluster", "cluster_trusted", "max_num_workers"):
+            raise SettingsError(f"--cluster is one that is there already: leave {_typed(name)} out.")
+    scheme, _, rest = address.partition("://")
+    if scheme not in ("tcp", "tls") or not rest:
+        raise SettingsError(f"--cluster takes tls://HOST:PORT or tcp://HOST:PORT, got '{address}'.")
+    if scheme == "tcp" and "cluster_trusted" not in given:
+        raise SettingsError(
+            f"Nothing that goes to '{address}' is encrypted, and whoever reaches one of its ports can run "
+            f"code there. Where nobody else can: --cluster-trusted. Else: tls://HOST:PORT."
+        )
+
+
+def _typed(name: str) -> str:
+    return {"partition": "-p", "qos": "-q"}.get(name, f"--{name.replace('_', '-')}")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFlags:
+    """Of `check`, beside the model's and its limits."""
+
+    max_length: Annotated[str | None, flag("The longest prompt, a promise; else 128k or less.")] = None
+    minutes: Annotated[float | None, flag("Stop asking after so long.")] = None
+    load: Annotated[int, flag("Prompts at a time where there is load.", min=2)] = 8
+    reference: Annotated[str, flag("The same weights: hf/PATH, or a server.", metavar="MODEL|URL")] = ""
+    probe: Annotated[list[str] | None, flag("Only this probe; repeat the flag.")] = None
+    out: Out = None
+    plan: PlanOnly = False
+    json: Json = False
+    junit: JUnit = None
+    trust_run: TrustRun = False
+
+
+@dataclass(frozen=True, slots=True)
+class AbFlags:
+    """Of `ab`, beside the models' and their limits."""
+
+    arm: Annotated[
+        list[str] | None, flag("An arm; the reference first, then the other.", metavar="NAME=URL|MODEL")
+    ] = None
+    arm_command: Annotated[
+        list[str] | None,
+        flag("An arm whose server is started, '... {port} ...', and ended.", metavar="NAME=COMMAND"),
+    ] = None
+    margin: Annotated[float, flag("The loss in points that does not matter, fixed beforehand.")] = 2.0
+    until: Annotated[
+        str | None,
+        flag(
+            "Ask until there is a verdict, 20,000 pairs at most; or so many pairs.", metavar="decided|PAIRS"
+        ),
+    ] = None
+    on_undecided: OnUndecided = "fail"
+    weigh: Annotated[
+        bool, flag("Also ask both arms how likely they find the reference's answers.", "--weigh")
+    ] = False
+    difficulty: DifficultyFile = None
+    out: Out = None
+    plan: PlanOnly = False
+    json: Json = False
+    junit: JUnit = None
+    trust_run: TrustRun = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFlags:
+    """Of `report`; '' where nothing was typed."""
+
+    out: Annotated[Path | None, flag(".png, .svg, .pdf, .html, .md, .csv or .parquet.", "-o", "--out")] = None
+    format: Annotated[
+        str,
+        flag("Of a table: cells, trials, opencompass. golden: one run, frozen small for tests, in a folder."),
+    ] = "cells"
+    title: Annotated[str | None, flag("Instead of the title made from the run.")] = None
+    palette: Annotated[
+        str | None,
+        flag(
+            "Colours: viridis (the default), cividis, grey, or red-amber-green: amber.",
+            autocompletion=complete_palettes,
+        ),
+    ] = None
+    width: Annotated[str, flag("Of a printed figure: 3.25in, 8.4cm, column, text, page.")] = ""
+    style: Annotated[str, flag("Of a figure: as opencompass or needlehaystack draws it.")] = ""
+    curves: Annotated[bool, flag("A figure of scores by length.", "--curves")] = False
+    map: AsMap = False
+    rules: Annotated[str, flag("Of effective length: absolute:90,auc. See docs.")] = ""
+    log: Annotated[
+        list[str] | None, flag("wandb:PROJECT, tensorboard:FOLDER; repeatable.", metavar="WHERE")
+    ] = None
+    step: Annotated[int, flag("For --log: the training step that the model is of.")] = 0
+    dataset_length: DatasetLength = ""
+    smooth: Annotated[
+        bool, flag("Also a smoothed map, where it foretells better than raw cells.", "--smooth")
+    ] = False
+    metric: Metric = ""
+    json: Json = False
+
+
+@dataclass(frozen=True, slots=True)
+class CompareFlags:
+    """Of `compare`. margin, fail_if_worse: in points; fail_if_answers_differ: in percent."""
+
+    margin: Annotated[float | None, flag("The loss in points that does not matter (2 if not given).")] = None
+    fail_if_worse: Annotated[
+        float | None, flag("As --margin, and exit with 1 where B is worse, 4 where undecided.")
+    ] = None
+    on_undecided: OnUndecided = "fail"
+    answers: Annotated[
+        bool, flag("Also which answers differ: the first ones, by length, by depth.", "--answers")
+    ] = False
+    fail_if_answers_differ: Annotated[
+        float | None,
+        flag(
+            "Exit with 1 where more of B's answers than this differ from A's: 0 for a refactoring.",
+            metavar="PERCENT",
+        ),
+    ] = None
+    label: Annotated[
+        list[str] | None,
+        flag("What to call a run, as f16 and q4; give it twice. Then B is not A made again."),
+    ] = None
+    sequential: Annotated[bool, flag("A verdict that holds however often you look.", "--sequential")] = False
+    metric: Metric = ""
+    json: Json = False
+    junit: JUnit = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFlags:
+    """Of `replay`. model, key_env: the run's own, typed again, as a stranger's run.json may name any."""
+
+    length: Annotated[str | None, flag("The cell's length in tokens.")] = None
+    depth: Annotated[float | None, flag("The cell's depth in percent.")] = None
+    repeat: Annotated[int, flag("Which repeat.")] = 0
+    probe: Annotated[str | None, flag("Of a check: the probe that found something.")] = None
+    arm: Annotated[str | None, flag("Of an ab: the arm, with --worst.", "--arm")] = None
+    worst: Annotated[
+        bool, flag("Of a check's --probe or an ab's --arm: the prompt that shows it.", "--worst")
+    ] = False
+    ask: Annotated[bool, flag("Also ask it again and show both answers.", "--ask")] = False
+    trust_run: TrustRun = False
+    model: Annotated[str | None, flag("The run's model again: --ask wants it of a python/ function.")] = None
+    key_env: Annotated[
+        str | None, flag("The variable of the key, where a run of elsewhere names an odd one.")
+    ] = None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +15,8 @@ from rich.table import Table
 from needlemap.asking import Outcome
 from needlemap.asking.check import ANY, Asked, Asking, Check, built, spent
 from needlemap.asking.session import Session
-from needlemap.commands.termination import say_interrupted, say_stopped, terminable
+from needlemap.commands.announce import say_interrupted, say_stopped, show_json, terminable
+from needlemap.commands.arguments import CheckFlags
 from needlemap.models import Model
 from needlemap.models.servers import context_told
 from needlemap.plan import shared_tokens, walk_order
@@ -27,16 +27,22 @@ from needlemap.records.families import Families
 from needlemap.reports.closing import Tally
 from needlemap.reports.live import Lines, ShowingFace, View
 from needlemap.reports.verdict import Case, write_junit
-from needlemap.settings.grid import duration_label
+from needlemap.settings.grid import duration_label, tokens
 from needlemap.text import short, show
 
 PASSED, FAILED, UNDECIDED = 0, 1, 4
 
 
-def check_command(asked: Asked, out: Path | None, as_json: bool, junit: Path | None = None) -> int:
+def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
     """Ask, tell what each probe found; the exit code: 0 all pass, 1 one fails, 4 undecided."""
+    limited = {"limit_time": 60 * typed.minutes} if typed.minutes is not None else {}
+    most, probes = int(tokens(typed.max_length or "128k")), tuple(typed.probe or PROBES)
+    promised = typed.max_length is not None
+    asked = Asked({**flags, **limited}, most, typed.load, typed.reference, probes, promised)
+    if typed.plan:
+        return plan_check(asked, typed.json)
     asked = _with_context(asked)
-    check = Check.of(asked, out)
+    check = Check.of(asked, typed.out)
     path = check.folder.path
     if check.asked.flags.get("tokenizer") != asked.flags.get("tokenizer"):
         show(f"note: the model's vocabulary is not known here: lengths count {ANY}'s tokens", file=sys.stderr)
@@ -46,20 +52,20 @@ def check_command(asked: Asked, out: Path | None, as_json: bool, junit: Path | N
             findings = ending.run(asking.run())
         except KeyboardInterrupt:
             say_interrupted(path)
-            told(check, check.findings(), as_json, junit)
+            told(check, check.findings(), typed)
             return ending.code
-    told(check, findings, as_json, junit)
+    told(check, findings, typed)
     say_stopped(asking.stopped, path)
     if asking.stopped:
         show("\n".join(["left untested:", *(f"  {line}" for line in asking.untested())]), file=sys.stderr)
-    return code_of(findings)
+    return verdict_code(findings)
 
 
-def told(check: Check, findings: Sequence[Finding], as_json: bool, junit: Path | None) -> None:
+def told(check: Check, findings: Sequence[Finding], typed: CheckFlags) -> None:
     """Print what was found, and write it for CI."""
-    show_findings(check, findings, as_json)
-    if junit is not None:
-        write_junit(junit, "check", [case_of(check.folder.path, each) for each in findings])
+    show_findings(check, findings, typed.json)
+    if typed.junit is not None:
+        write_junit(typed.junit, "check", [case_of(check.folder.path, each) for each in findings])
 
 
 def case_of(path: Path, finding: Finding) -> Case:
@@ -82,7 +88,7 @@ def _with_context(asked: Asked) -> Asked:
     return replace(asked, most=most, context=context)
 
 
-def code_of(findings: Sequence[Finding]) -> int:
+def verdict_code(findings: Sequence[Finding]) -> int:
     """0 where all pass, 1 where one fails, else 4."""
     states = {finding.state for finding in findings}
     return FAILED if "fail" in states else PASSED if states == {"pass"} else UNDECIDED
@@ -103,7 +109,7 @@ def plan_check(asked: Asked, as_json: bool) -> int:
         before = computed
     total = {name: sum(row[name] for row in rows) for name in ("prompts", "sent", "computed")}
     if as_json:
-        show(json.dumps({"ways": rows, "total": total}, indent=1))
+        show_json({"ways": rows, "total": total})
         return PASSED
     table = Table(box=None, pad_edge=False)
     for name in ("way", "prompts", "sent", "computed"):
@@ -157,7 +163,7 @@ def show_findings(check: Check, findings: Sequence[Finding], as_json: bool) -> N
     path = check.folder.path
     if as_json:
         rows = [{**asdict(each), "replay": _replay(path, each)} for each in findings]
-        show(json.dumps({"check": str(path), "code": code_of(findings), "probes": rows}, indent=1))
+        show_json({"check": str(path), "code": verdict_code(findings), "probes": rows})
         return
     table = Table(box=None, pad_edge=False)
     for name in ("probe", "verdict", "n", "effect", "tokens", "found"):

@@ -19,10 +19,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from needlemap.asking import Outcome
 from needlemap.asking.run import Turns
 from needlemap.asking.session import Session, make_model
-from needlemap.commands.announce import interrupted, notes, tell_rules, verdict
-from needlemap.commands.replicas import HERE, ReplicaFlags
-from needlemap.commands.run import MAP, Showing, Terminal, show_result, show_usage
-from needlemap.commands.termination import terminable
+from needlemap.commands.announce import interrupted, notes, tell_rules, terminable, verdict
+from needlemap.commands.arguments import ReplicaFlags, RunFlags
+from needlemap.commands.run import Terminal, model_of, show_result, show_usage
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import RUN_FILE, make_folder, read_regular, read_yaml, write_whole
 from needlemap.maps.means import Map
@@ -144,24 +143,23 @@ def at_difficulty(chosen: Chosen, flags: Mapping[str, Any], named: str) -> Chose
     return replace(chosen, families=found)
 
 
-def auto_command(
-    chosen: Chosen, out: Path | None, showing: Showing = MAP, replicas: ReplicaFlags = HERE
-) -> int:
+def auto_command(chosen: Chosen, typed: RunFlags, replicas: ReplicaFlags) -> int:
     """Find a difficulty for each family, freeze it, and measure the model at it; the exit code."""
     settings = chosen.first
-    if showing != MAP or not settings.save:
+    shown = replace(typed, out=None, difficulty=None, trust_run=False)
+    if shown != RunFlags() or not settings.save:
         out_of = "--live, --json, --fail-under and --no-save"
         raise SettingsError(f"--difficulty {AUTO} is several runs: leave {out_of} out.")
     tell_rules(chosen)
     dials = {name: dial_of(each.task) for name, each in chosen.families.items()}
-    path = out or fresh_folder(settings, chosen.suite)
+    path = typed.out or fresh_folder(settings, chosen.suite)
     for name, each in chosen.families.items():
         _check_folder(path / name, each)
     families = begin_families(path, chosen.suite, tuple(chosen.families))
-    model = replicas.make(settings, path)
+    model = model_of(replicas, settings, path)
     if not settings.quiet:
         notes(model)
-    face = _Steps(families, settings)
+    face = _Steps(families, settings, typed, path)
     with face, terminable() as ending:
         try:
             ending.run(_measured(chosen, dials, face, model))

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from needlemap.asking.seek import rehearsed
-from needlemap.commands.announce import tell_notes, tell_rules
+from needlemap.commands import KINDS
+from needlemap.commands.announce import show_json, tell_notes, tell_rules
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import PRESETS, SUITES, TEMPLATES, refuse_link
 from needlemap.maps.asked import PLACES
@@ -34,9 +35,7 @@ from needlemap.tokenizers import BUNDLED
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 
-_EXTENSIONS = ("models", "tasks", "scorers", "haystacks")
 RUNS = "runs"
-KINDS = ("presets", "suites", "templates", "tokenizers", *_EXTENSIONS, RUNS)
 
 
 def plan_command(each: Mapping[str, Chosen], terms: Terms, as_json: bool) -> None:
@@ -46,7 +45,7 @@ def plan_command(each: Mapping[str, Chosen], terms: Terms, as_json: bool) -> Non
         return
     plans = {chosen.first.label or chosen.first.model: reckon(chosen, terms) for chosen in each.values()}
     if as_json:
-        show(json.dumps(plans_fields(list(plans.values())), indent=1))
+        show_json(plans_fields(list(plans.values())))
         return
     for at, plan in enumerate(plans.values()):
         show("\n" * bool(at), end="")
@@ -63,7 +62,7 @@ def _show_seek(each: Collection[Chosen], as_json: bool) -> None:
             {"model": chosen.first.model, "families": len(chosen.families), **seek_plan(chosen.first)}
             for chosen in each
         ]
-        show(json.dumps(plans[0] if len(plans) == 1 else {"models": plans}, indent=1))
+        show_json(plans[0] if len(plans) == 1 else {"models": plans})
         return
     for at, chosen in enumerate(each):
         families = len(chosen.families)

@@ -116,7 +116,7 @@ class NeedleServer:
         self, golden: str | Path, percent: float = 0.0, lengths: str | None = None
     ) -> None:
         """That at most so many percent of its answers differ from a golden's, letter for letter."""
-        from needlemap.commands.compare import same_answers
+        from needlemap.commands.no_worse import same_answers
 
         run, compared = self._compared(golden, 2.0, lengths)
         case = same_answers(compared.comparison, percent)
@@ -133,7 +133,7 @@ class NeedleServer:
         """That every probe of `needlemap check` passes, as far as so many minutes go."""
         from needlemap.asking.check import Asked, Asking, Check
         from needlemap.asking.run import run_coroutine
-        from needlemap.commands.check import CheckFace, code_of
+        from needlemap.commands.check import CheckFace, verdict_code
         from needlemap.probes import PROBES
         from needlemap.probes.base import Finding
         from needlemap.settings.grid import tokens
@@ -144,7 +144,7 @@ class NeedleServer:
             check = Check.of(asked, self._folder("check", max_length, probes))
             with CheckFace(check.folder) as face:
                 findings = run_coroutine(Asking(check, face, list[Finding]().append).run())
-        _settle(code_of(findings), on_undecided, lambda: _found(check.folder.path, findings))
+        _settle(verdict_code(findings), on_undecided, lambda: _found(check.folder.path, findings))
 
     def _compared(self, golden: str | Path, margin: float, lengths: str | None) -> tuple[Run, Compared]:
         """The golden's prompts, asked of this one, and the comparison. What was asked in this session for

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from needlemap.asking import decoding_of
 from needlemap.asking.check import worst_in
 from needlemap.asking.resume import GRID_MODES
 from needlemap.asking.session import make_model
+from needlemap.commands.arguments import ReplayFlags
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_regular
 from needlemap.models import Answer
@@ -35,48 +36,13 @@ from needlemap.trials.resolve import ready_prompts
 _NEAR = 1e-3  # percent: what people leave out when they type a depth
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """What a user typed about a run's model. ask: ask it again; trusted: follow what run.json says although
-    another machine wrote it; model: its name, key_env: its key's variable, typed again."""
-
-    ask: bool = False
-    trusted: bool = False
-    model: str | None = None
-    key_env: str | None = None
-
-
-def replayed(
-    folder: Path,
-    length: str | None,
-    depth: float | None,
-    repeat: int,
-    probe: str | None,
-    arm: str | None,
-    worst: bool,
-) -> tuple[Path, str, float, int]:
-    """The folder, length, depth in percent and repeat of what is to be replayed: a cell's, or the worst of a
-    check's probe or of an ab. Raises NeedlemapError."""
-    if worst and (arm is not None or is_regular(folder / AB_FILE)):
-        way, place = worst_of_ab(folder, arm)
-        return folder / way, *place
-    if worst and probe is not None:
-        found = worst_in(folder, probe)
-        return folder / found.way, str(found.length_tokens), percent(found.depth), found.repeat
-    if length is None or depth is None:
-        raise SettingsError(
-            "Which prompt? Give --length and --depth of a cell, --probe NAME --worst of a check, or --arm "
-            "NAME --worst of an ab."
-        )
-    return folder, length, depth, repeat
-
-
-def replay_command(folder: Path, length: str, depth: float, repeat: int, typed: Typed) -> None:
+def replay_command(folder: Path, typed: ReplayFlags) -> None:
     """Print the prompt's messages, whether its hash is the recorded one, and old and new answer.
 
     Raises NeedlemapError when the prompt cannot be rebuilt as it was, and for what nobody typed or trusted.
     """
-    check_origin(folder, typed.trusted)
+    folder, length, depth, repeat = _place(folder, typed)
+    check_origin(folder, typed.trust_run)
     run = RunFolder(folder)
     if "imported" in run.about():
         raise NeedlemapError(f"'{folder}' was imported: its prompts are not known, so none is rebuilt.")
@@ -97,7 +63,24 @@ def replay_command(folder: Path, length: str, depth: float, repeat: int, typed: 
         show(f"answer now: {answer.text!r} (finish {answer.finish})", file=sys.stderr)
 
 
-def _askable(run: RunFolder, settings: Settings, typed: Typed) -> Settings:
+def _place(folder: Path, typed: ReplayFlags) -> tuple[Path, str, float, int]:
+    """The folder, length, depth in percent and repeat of what is to be replayed: a cell's, or the worst of a
+    check's probe or of an ab. Raises NeedlemapError."""
+    if typed.worst and (typed.arm is not None or is_regular(folder / AB_FILE)):
+        way, place = worst_of_ab(folder, typed.arm)
+        return folder / way, *place
+    if typed.worst and typed.probe is not None:
+        found = worst_in(folder, typed.probe)
+        return folder / found.way, str(found.length_tokens), percent(found.depth), found.repeat
+    if typed.length is None or typed.depth is None:
+        raise SettingsError(
+            "Which prompt? Give --length and --depth of a cell, --probe NAME --worst of a check, or --arm "
+            "NAME --worst of an ab."
+        )
+    return folder, typed.length, typed.depth, typed.repeat
+
+
+def _askable(run: RunFolder, settings: Settings, typed: ReplayFlags) -> Settings:
     """Settings whose model may be asked. Raises NeedlemapError where its name or its key's must be typed."""
     if settings.backend == "python" and typed.model != settings.model:
         raise NeedlemapError(

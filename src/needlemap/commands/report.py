@@ -6,14 +6,15 @@ runs on disk, or are read for one report.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
+from needlemap.commands.announce import show_json
+from needlemap.commands.arguments import ReportFlags
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_regular, is_run_folder
 from needlemap.interop import context_title
@@ -38,101 +39,67 @@ from needlemap.reports.summary import FAMILY_RULES, model_lines, read_families, 
 from needlemap.reports.table import MARKDOWN, is_table, write_markdown, write_table
 from needlemap.reports.terminal import show_map, show_wrapped, terminal_map
 from needlemap.reports.trackers import log_runs, parse_tracker
-from needlemap.text import printable, show, show_data
+from needlemap.text import printable, show
 
 _SHOWN = 3  # reasons for files left out
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """How it is to look, as typed; '' where nothing was. rules: of effective length. curves: a figure of
-    scores by length. map: the map also without a terminal. dataset_length: for OpenCompass's title. smooth:
-    the smoothed layer beside each map. metric: of logs with several."""
+def _rules(typed: ReportFlags, otherwise: tuple[str, ...] = RULES) -> tuple[str, ...]:
+    """The rules that were typed, or others. Raises SettingsError for an unknown one."""
+    return parse_rules(typed.rules) if typed.rules else otherwise
 
-    title: str | None = None
-    palette: str | None = None
-    width: str = ""
-    rules: str = ""
-    style: str = ""
-    curves: bool = False
-    map: bool = False
-    dataset_length: str = ""
-    smooth: bool = False
-    metric: str = ""
 
-    def rules_or(self, otherwise: tuple[str, ...]) -> tuple[str, ...]:
-        """The rules that were typed, or others. Raises SettingsError for an unknown one."""
-        return parse_rules(self.rules) if self.rules else otherwise
-
-    @property
-    def points(self) -> float | None:
-        """The figure's width in points, None for a screen's. Raises SettingsError."""
-        return points_wide(self.width)
-
-    def refuse_of_figures(self, out: Path | None) -> None:
-        """Raises SettingsError for what only figures have, where none is drawn."""
-        check_style(self.style or None)
-        self._refuse_of_maps(out)
-        if out is not None and out.suffix.lower() in FIGURES:
-            return
-        typed = {"--width": self.points, "--style": self.style, "--curves": self.curves}
-        for flag in (flag for flag, value in typed.items() if value):
-            if out is None:
-                raise SettingsError(f"{flag} is a figure's. Say where to: -o map.pdf, or .png, .svg.")
-            raise SettingsError(f"{flag} is a figure's, and {out.name} is none. Give {', '.join(FIGURES)}.")
-
-    def _refuse_of_maps(self, out: Path | None) -> None:
-        """Raises SettingsError where the smoothed layer was asked for, and no map of ours is drawn."""
-        maps = out is None or out.suffix.lower() in (*FIGURES, ".html")
-        if self.smooth and (self.curves or self.style in OLDER or not maps):
-            raise SettingsError(
-                "--smooth draws a second map: on the terminal, in a figure or a page of ours."
-            )
+def _refuse_of_figures(typed: ReportFlags) -> None:
+    """Raises SettingsError for what only figures have, where none is drawn."""
+    check_style(typed.style or None)
+    suffix = "" if typed.out is None else typed.out.suffix.lower()
+    maps = typed.out is None or suffix in (*FIGURES, ".html")
+    if typed.smooth and (typed.curves or typed.style in OLDER or not maps):
+        raise SettingsError("--smooth draws a second map: on the terminal, in a figure or a page of ours.")
+    given = {"--width": points_wide(typed.width), "--style": typed.style, "--curves": typed.curves}
+    for flag in (flag for flag, value in given.items() if value and suffix not in FIGURES):
+        if typed.out is None:
+            raise SettingsError(f"{flag} is a figure's. Say where to: -o map.pdf, or .png, .svg.")
+        raise SettingsError(f"{flag} is a figure's, and {typed.out.name} is none. Give {', '.join(FIGURES)}.")
 
 
 @uncollected()
-def report_command(
-    runs: list[Path],
-    out: Path | None,
-    format: str,
-    look: Look,
-    log: Sequence[str] = (),
-    step: int = 0,
-    as_json: bool = False,
-) -> None:
+def report_command(runs: list[Path], typed: ReportFlags) -> None:
     """Draw each run on the terminal, or write one file, or log to trackers, or both of these.
 
-    runs: folders of runs and suites, and other tools' results as `import` reads them. as_json: print one
-    document, of all runs, instead of maps.
+    runs: folders of runs and suites, and other tools' results as `import` reads them.
     """
-    if format == GOLDEN:
+    out = typed.out
+    if typed.format == GOLDEN:
         _freeze(runs, out)
         return
     runs = [run for path in runs for run in _inside(path)]
-    if as_json:
-        _print_json(runs, look, out or log)
+    if typed.json:
+        _print_json(runs, typed)
         return
-    trackers, rules = [parse_tracker(text) for text in log], look.rules_or(RULES)
-    look.refuse_of_figures(out)
+    trackers, rules = [parse_tracker(text) for text in typed.log or ()], _rules(typed)
+    _refuse_of_figures(typed)
     if out is None and not trackers:
         if len(runs) > 1 and all(map(is_run_folder, runs)):
             show("\n".join([*model_lines(runs), ""]))
         several = [families for families in map(families_of, runs) if not families.is_plain]
         for families in several:
-            show_families(families, look.rules_or(FAMILY_RULES))
+            show_families(families, _rules(typed, FAMILY_RULES))
         alone = [path for path in runs if path not in [families.path for families in several]]
-        _draw(_opened(alone, look), look)
+        _draw(_opened(alone, typed), typed)
         return
     page = out is not None and out.suffix.lower() == ".html"  # says it where a run is given twice
-    loaded = [] if page and not trackers else _opened(list(dict.fromkeys(_folders(runs))), look)
+    loaded = [] if page and not trackers else _opened(list(dict.fromkeys(_folders(runs))), typed)
     if out is not None:
         new = "" if out.parent.is_dir() else f" (in a new folder, {out.parent})"
-        given = _whole_runs(runs, look) if page else loaded
-        curves = look.curves and not any(map(seeks, loaded))
-        written = _curves(runs, loaded, out, look) if curves else _written(given, out, format, look)
+        given = _whole_runs(runs, typed) if page else loaded
+        curves = typed.curves and not any(map(seeks, loaded))
+        written = _curves(runs, loaded, out, typed) if curves else _written(given, out, typed)
         show(f"{written}{new}", file=sys.stderr)
     for tracker in trackers:
-        for place in log_runs(loaded, tracker, step, title=look.title, palette=look.palette, rules=rules):
+        for place in log_runs(
+            loaded, tracker, typed.step, title=typed.title, palette=typed.palette, rules=rules
+        ):
             show(place, file=sys.stderr)
 
 
@@ -153,25 +120,27 @@ def _inside(path: Path) -> list[Path]:
     return list(runs_below(path)) or [path]
 
 
-def _curves(paths: Sequence[Path], loaded: Sequence[Loaded], out: Path, look: Look) -> Path:
+def _curves(paths: Sequence[Path], loaded: Sequence[Loaded], out: Path, typed: ReportFlags) -> Path:
     """A figure of scores by length. loaded: the runs and families that lie at these paths."""
     from needlemap.reports.figures.curves import draw_curves, groups_of
 
     suites = [families for families in map(families_of, paths) if not families.is_plain]
     groups = groups_of(loaded, suites)
-    return draw_curves(groups, title=look.title, rules=look.rules_or(RULES), width=look.points).save(out)
+    return draw_curves(groups, title=typed.title, rules=_rules(typed), width=points_wide(typed.width)).save(
+        out
+    )
 
 
-def _print_json(runs: Sequence[Path], look: Look, elsewhere: object) -> None:
-    """Print what runs came to. elsewhere: where else a report was to go, which it does not."""
-    rules = look.rules_or(()) or None
-    if elsewhere:
+def _print_json(runs: Sequence[Path], typed: ReportFlags) -> None:
+    """Print what runs came to."""
+    rules = _rules(typed, ()) or None
+    if typed.out or typed.log:
         raise SettingsError("--json prints to standard output: leave -o and --log out, or --json.")
     fields = []
     for path in runs:
-        theirs = _results(path, look) if families_of(path).is_plain and is_other_tools(path) else ()
+        theirs = _results(path, typed) if families_of(path).is_plain and is_other_tools(path) else ()
         fields += [run_fields(run, rules or RULES) for run in theirs] or [fields_of(path, rules)]
-    show_data(f"{json.dumps(results(fields), indent=1, ensure_ascii=False)}\n")
+    show_json(results(fields))
 
 
 def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> None:
@@ -203,69 +172,71 @@ def _folders(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _whole_runs(paths: Sequence[Path], look: Look) -> list[Loaded | Path]:
+def _whole_runs(paths: Sequence[Path], typed: ReportFlags) -> list[Loaded | Path]:
     """For a page, which shows the families of one run together: runs with several are read by it."""
     found: list[Loaded | Path] = []
     for path in paths:
-        found += _opened([path], look) if families_of(path).is_plain else [path]
+        found += _opened([path], typed) if families_of(path).is_plain else [path]
     return found
 
 
-def _opened(paths: Sequence[Path], look: Look) -> list[Loaded]:
+def _opened(paths: Sequence[Path], typed: ReportFlags) -> list[Loaded]:
     """Runs in the order given; of another tool's file each that it holds."""
     found: list[Loaded] = []
     for path in paths:
-        found += _results(path, look) if is_other_tools(path) else [load_run(path)]
-    if not look.dataset_length:
+        found += _results(path, typed) if is_other_tools(path) else [load_run(path)]
+    if not typed.dataset_length:
         return found
-    titles = [context_title(run.map.model, look.dataset_length) for run in found]
+    titles = [context_title(run.map.model, typed.dataset_length) for run in found]
     return [
         replace(run, about={**run.about, "title": title}) for run, title in zip(found, titles, strict=True)
     ]
 
 
-def _draw(runs: Sequence[Loaded], look: Look) -> None:
+def _draw(runs: Sequence[Loaded], typed: ReportFlags) -> None:
     for run in runs:
         if text := seek_text(run):
             show(text)
-            show_wrapped([run.smoothed.line] if look.smooth else [])
+            show_wrapped([run.smoothed.line] if typed.smooth else [])
             continue
-        show_map(run.map, look.palette, anywhere=look.map)
-        show_wrapped(summary_lines(run.cube, look.rules_or(RULES)))
+        show_map(run.map, typed.palette, anywhere=typed.map)
+        show_wrapped(summary_lines(run.cube, _rules(typed)))
         show_wrapped(map(printable, ended_lines(run.folder) if run.folder else ()))
-        if look.smooth:
-            _draw_smoothed(run, look)
+        if typed.smooth:
+            _draw_smoothed(run, typed)
         for line in cache_lines(run.records):
             show(line, file=sys.stderr)
 
 
-def _draw_smoothed(run: Loaded, look: Look) -> None:
-    if run.smoothed_map is not None and (look.map or sys.stdout.isatty()):
+def _draw_smoothed(run: Loaded, typed: ReportFlags) -> None:
+    if run.smoothed_map is not None and (typed.map or sys.stdout.isatty()):
         named = replace(run.smoothed_map, model=f"smoothed: {run.map.model}")
-        Console(highlight=False).print(terminal_map(named, palette=look.palette, means=False))
+        Console(highlight=False).print(terminal_map(named, palette=typed.palette, means=False))
     show_wrapped([run.smoothed.line])
 
 
-def _written(given: Sequence[Loaded | Path], out: Path, format: str, look: Look) -> Path:
+def _written(given: Sequence[Loaded | Path], out: Path, typed: ReportFlags) -> Path:
     """One file, in the format that its suffix names. given: read, but for runs with families in a page."""
-    if format != "cells" and not is_table(out):
+    if typed.format != "cells" and not is_table(out):
         raise SettingsError(f"--format is a table's, and {out.name} is none. Give .csv or .parquet.")
     if out.suffix.lower() == ".html":
-        rules = look.rules_or(RULES)
-        return write_page(given, out, title=look.title, palette=look.palette, rules=rules, smooth=look.smooth)
+        rules = _rules(typed)
+        return write_page(
+            given, out, title=typed.title, palette=typed.palette, rules=rules, smooth=typed.smooth
+        )
     runs = [run for run in given if isinstance(run, Loaded)]
     for note in (note for run in runs for note in run.notes):
         show(f"note: {printable(note)}", file=sys.stderr)
     if is_table(out):
-        return write_table(runs, out, format)
-    for run in runs if look.smooth else ():
+        return write_table(runs, out, typed.format)
+    for run in runs if typed.smooth else ():
         show(printable(run.smoothed.line), file=sys.stderr)
     figure = figure_of(
-        runs, title=look.title, palette=look.palette, style=look.style or None, smooth=look.smooth
+        runs, title=typed.title, palette=typed.palette, style=typed.style or None, smooth=typed.smooth
     )
     if figure.why_not:
         show(f"no map of the difference: {figure.why_not}", file=sys.stderr)
-    drawing, told = draw(figure, look.points), out.suffix.lower() == MARKDOWN and figure.runs
+    drawing, told = draw(figure, points_wide(typed.width)), out.suffix.lower() == MARKDOWN and figure.runs
     return write_markdown(figure, drawing, out) if told else drawing.save(out)
 
 
@@ -283,9 +254,9 @@ def import_command(paths: Sequence[Path], out: Path, said: Said) -> int:
     return 0
 
 
-def _results(path: Path, look: Look) -> list[Loaded]:
+def _results(path: Path, typed: ReportFlags) -> list[Loaded]:
     """The runs in another tool's file or folder; what is to be said of them is told."""
-    runs = load_results(path, Said(dataset_length=look.dataset_length, metric=look.metric))
+    runs = load_results(path, Said(dataset_length=typed.dataset_length, metric=typed.metric))
     _tell([note for run in runs for note in run.notes])
     return [replace(run, notes=()) for run in runs]
 

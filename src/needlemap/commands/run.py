@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from needlemap.asking import Outcome
 from needlemap.asking.run import (
@@ -23,20 +23,25 @@ from needlemap.asking.run import (
     spent_in,
     try_servers,
 )
-from needlemap.asking.session import Session, open_session
+from needlemap.asking.session import Session, make_model, make_replicas, open_session
 from needlemap.asking.until import Goal
 from needlemap.commands.announce import (
+    INTERRUPTED,
     announce,
+    case_of,
+    code_of,
     families_line,
     interrupted,
     next_line,
     notes,
+    show_json,
     tell_rules,
+    terminable,
     verdict,
+    worst_code,
 )
-from needlemap.commands.replicas import HERE, MOST, ReplicaFlags
+from needlemap.commands.arguments import ReplicaFlags, RunFlags
 from needlemap.commands.report import show_families, show_kept
-from needlemap.commands.termination import terminable
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_run_folder
 from needlemap.maps.seek import sought_in
@@ -49,178 +54,186 @@ from needlemap.reports.live import Lines, LiveMap, ShowingFace, View, map_maker
 from needlemap.reports.results import Judged, check_threshold, fields_of, judge, results
 from needlemap.reports.seek import asked_line, length_line
 from needlemap.reports.summary import model_lines
-from needlemap.reports.verdict import OF_CODE, Case, Sequential, judge_runs, write_junit
+from needlemap.reports.verdict import Sequential, judge_runs, write_junit
 from needlemap.settings import Settings
 from needlemap.settings.suites import Chosen
-from needlemap.text import show, show_data
+from needlemap.text import show
+
+if TYPE_CHECKING:  # what asks is loaded when it asks
+    from needlemap.models.replicas.cluster import OwnCluster
+
+MOST = 32  # jobs at a time, where nobody says
 
 
-@dataclass(frozen=True, slots=True)
-class Showing:
-    """What of a run is shown. live: also a page, while it goes on. as_json: one document on standard output
-    instead of maps. fail_under: in percent, the mean to judge it by; None for no verdict. map: the map also
-    where there is no terminal. junit: where verdicts go, too. on_undecided: pass or fail."""
-
-    live: bool = False
-    as_json: bool = False
-    fail_under: float | None = None
-    map: bool = False
-    junit: Path | None = None
-    on_undecided: str = "fail"
-
-    def check(self, each: Mapping[str, Chosen]) -> None:
-        """Raises SettingsError for what does not go together."""
-        first = next(iter(each.values())).first
-        judges = self.fail_under is not None and check_threshold(self.fail_under) > 0
-        if self.on_undecided not in ("fail", "pass"):
-            raise SettingsError(f"--on-undecided takes fail or pass, got '{self.on_undecided}'.")
-        if judges and first.seek is not None:
-            raise SettingsError("--fail-under judges a mean, and --seek asks too unevenly for one. Give one.")
-        if judges and first.until:
-            raise SettingsError("--fail-under and --until ask for two verdicts. Give one.")
-        if first.seek is not None and len(each) > 1:
-            raise SettingsError("--seek is for one model at a time. Give one --model.")
-        typed = {"--junit": self.junit is not None, "--on-undecided": self.on_undecided != "fail"}
-        for flag in (flag for flag, given in typed.items() if given and not judges and not first.until):
-            raise SettingsError(f"{flag} is of a verdict. Ask for one: --fail-under or --until.")
-
-    def code_of(self, found: Judged | Sequential) -> int:
-        """The exit code of a verdict."""
-        return 0 if found.code == 4 and self.on_undecided == "pass" else found.code
-
-
-MAP = Showing()
-INTERRUPTED = (130, 143)
-_RANKS = (0, 4, 1, 2, 3, *INTERRUPTED)  # exit codes, the worst last
-
-
-def run_command(
-    each: Mapping[str, Chosen], out: Path | None, showing: Showing = MAP, replicas: ReplicaFlags = HERE
-) -> int:
+def run_command(each: Mapping[str, Chosen], typed: RunFlags, replicas: ReplicaFlags) -> int:
     """Run or resume what is asked of each model; returns the exit code.
 
     each: by the name of its folder, '' of the only one.
     """
     first = next(iter(each.values()))
     tell_rules(first)
-    showing.check(each)
-    if first.first.save_contexts and not first.first.save:
-        raise SettingsError("--save-contexts writes into the run folder, and --no-save keeps none. Give one.")
+    _check(typed, each)
     with ExitStack() as stack:
+        out = typed.out
         if not first.first.save:
             out = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "run"
         path = out or fresh_folder(first.first, first.suite, len(each))
-        if "" in each:
-            return _told({path: _run(first, path, showing, replicas)}, showing, first.first)
-        return _told(_run_each(each, path, showing, replicas), showing, first.first)
+        command = _Command(each, path, typed, replicas)
+        return command.told({path: command.ask("")} if "" in each else command.ask_each())
 
 
-def _run(
-    chosen: Chosen, path: Path, showing: Showing, replicas: ReplicaFlags, share: Share | None = None
-) -> int:
-    """Ask one model. share: where it is one of several, in a folder of its own."""
-    home = path.parent if share else path
-    if replicas.dry_run:
-        show(replicas.script(path, _rehearsed(chosen, path)))
-        return 0
-    make = partial(replicas.make, run=path)
-    asking = Asking.of(chosen, path, make)
-    if chosen.suite and not chosen.first.quiet:
-        show(families_line(chosen.suite, asking), file=sys.stderr, flush=True)
-    with Terminal(asking.families, chosen.first, showing, home) as face, terminable() as ending:
+def _check(typed: RunFlags, each: Mapping[str, Chosen]) -> None:
+    """Raises SettingsError for what does not go together."""
+    first = next(iter(each.values())).first
+    judges = typed.fail_under is not None and check_threshold(typed.fail_under) > 0
+    if judges and first.seek is not None:
+        raise SettingsError("--fail-under judges a mean, and --seek asks too unevenly for one. Give one.")
+    if judges and first.until:
+        raise SettingsError("--fail-under and --until ask for two verdicts. Give one.")
+    if first.seek is not None and len(each) > 1:
+        raise SettingsError("--seek is for one model at a time. Give one --model.")
+    given = {"--junit": typed.junit is not None, "--on-undecided": typed.on_undecided != "fail"}
+    for flag in (flag for flag, is_given in given.items() if is_given and not judges and not first.until):
+        raise SettingsError(f"{flag} is of a verdict. Ask for one: --fail-under or --until.")
+    if first.save_contexts and not first.save:
+        raise SettingsError("--save-contexts writes into the run folder, and --no-save keeps none. Give one.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """What was typed: of each model what is asked, the folder of all, and how it is shown and answered."""
+
+    each: Mapping[str, Chosen]
+    path: Path
+    typed: RunFlags
+    replicas: ReplicaFlags
+
+    @property
+    def settings(self) -> Settings:
+        """The first model's, with what all share."""
+        return next(iter(self.each.values())).first
+
+    def ask(self, name: str, share: Share | None = None) -> int:
+        """Ask one model; the exit code. share: where it is one of several, in a folder of its own."""
+        chosen, path = self.each[name], self.path / name
+        if self.replicas.dry_run:
+            own = _own_cluster(self.replicas, path)
+            show(own.script(min(own.count, max(1, _rehearsed(chosen, path)))))
+            return 0
+        make = partial(model_of, self.replicas, run=path)
+        asking = Asking.of(chosen, path, make)
+        if chosen.suite and not chosen.first.quiet:
+            show(families_line(chosen.suite, asking), file=sys.stderr, flush=True)
+        with Terminal(asking.families, chosen.first, self.typed, self.path) as face, terminable() as ending:
+            try:
+                ending.run(ask_families(asking, face, make, share))
+            except KeyboardInterrupt:
+                face.interrupted()
+                return interrupted(chosen.first, self.path, ending.code)
+            face.end()
+            return face.code
+
+    def ask_each(self) -> dict[Path, int]:
+        """Ask several models one after the other, under one budget; the exit code of each that was begun.
+
+        Those that a share of the budget stopped are asked once more, as long as others leave some of it.
+        """
+        codes, started_s = dict[str, int](), monotonic()
+        shares, left = share_out(self.each, self.path, started_s), list(self.each)
+        run_coroutine(try_servers(self.each.values()))
+        while left:
+            for name in left:
+                codes[name] = self._ask_one_of(name, shares[name])
+                if codes[name] in INTERRUPTED:
+                    return self._end_each(codes)
+            cut = [name for name in left if codes[name] == 3]
+            left = cut if len(cut) < len(left) else []
+            shares = share_out(self.each, self.path, started_s) if left else shares
+        return self._end_each(codes)
+
+    def _ask_one_of(self, name: str, share: Share) -> int:
+        """Ask one of several models; what is wrong with it does not keep the others from being asked."""
+        first, at = self.each[name].first, list(self.each).index(name) + 1
+        if not first.quiet:
+            show(f"\nmodel {at} of {len(self.each)}: {first.model}", file=sys.stderr, flush=True)
         try:
-            ending.run(ask_families(asking, face, make, share))
-        except KeyboardInterrupt:
-            face.interrupted()
-            return interrupted(chosen.first, home, ending.code)
-        face.end()
-        return face.code
+            return self.ask(name, share)
+        except NeedlemapError as error:
+            show(f"needlemap: {first.model}: {error}", file=sys.stderr, flush=True)
+            return 2
+
+    def _end_each(self, by_name: Mapping[str, int]) -> dict[Path, int]:
+        """Show all models in one table, and where they are kept; the exit codes by folder."""
+        codes = {self.path / name: code for name, code in by_name.items()}
+        if not self.typed.json:
+            show("\n".join(["", *model_lines(list(filter(is_run_folder, codes)))]))
+        if self.settings.save and not self.settings.quiet:
+            page = f"needlemap report {self.path} -o report.html"
+            show(f"\nall: {self.path}\nreport: {page}", file=sys.stderr)
+        return codes
+
+    def told(self, codes: Mapping[Path, int]) -> int:
+        """Print the document and the verdicts, where they are wanted; the exit code, the worst of all runs'.
+        A verdict outranks what was not measured and what a limit left out."""
+        judged = {path: self._judged(path, code) for path, code in codes.items()}
+        known = {path: found for path, found in judged.items() if found is not None}
+        passing = self.typed.on_undecided
+        code = worst_code(
+            code_of(known[path].code, passing) if path in known else code for path, code in codes.items()
+        )
+        if self.typed.json:
+            verdicts = {path: {"verdict": found.plain()} for path, found in known.items()}
+            runs = [{**fields_of(path), **verdicts.get(path, {})} for path in filter(is_run_folder, codes)]
+            show_json(results(runs) | {"exit_code": code})
+        if self.typed.junit is not None:
+            cases = [
+                case_of(f"{path.name}: {found.asked}", found.code, found.text, passing)
+                for path, found in known.items()
+            ]
+            write_junit(self.typed.junit, "run", cases)
+        for path, found in known.items() if not self.typed.json else ():
+            show(found.text if len(codes) == 1 else f"{path.name}: {found.text}")
+        return code
+
+    def _judged(self, path: Path, code: int) -> Judged | Sequential | None:
+        """The verdict that was asked for, if any; none where settings are wrong, and of what was cut."""
+        if code in (2, *INTERRUPTED) or not is_run_folder(path):
+            return None
+        if self.settings.until:
+            goal = Goal.of(self.settings.until)
+            return judge_runs([(load_run(goal.path), load_run(path))], goal.margin / 100)
+        return None if self.typed.fail_under is None else judge(path, self.typed.fail_under)
 
 
-def _run_each(
-    each: Mapping[str, Chosen], path: Path, showing: Showing, replicas: ReplicaFlags
-) -> dict[Path, int]:
-    """Ask several models one after the other, under one budget; the exit code of each that was begun.
+def model_of(replicas: ReplicaFlags, settings: Settings, run: Path) -> Model:
+    """The model that the settings name, here or as copies. run: where those keep their logs."""
+    if not replicas.wanted:
+        return make_model(settings)
+    from needlemap.models.replicas.cluster import BorrowedCluster, dask_distributed
 
-    Those that a share of the budget stopped are asked once more, as long as others leave some of it.
-    """
-    codes, started_s = dict[str, int](), monotonic()
-    shares, left = share_out(each, path, started_s), list(each)
-    run_coroutine(try_servers(each.values()))
-    while left:
-        for name in left:
-            codes[name] = _run_one_of(each, name, path, showing, replicas, shares[name])
-            if codes[name] in INTERRUPTED:
-                return _end_each(each, path, showing, codes)
-        cut = [name for name in left if codes[name] == 3]
-        left = cut if len(cut) < len(left) else []
-        shares = share_out(each, path, started_s) if left else shares
-    return _end_each(each, path, showing, codes)
+    dask_distributed()  # what is missing is said before anything is written
+    if replicas.cluster is not None:
+        return make_replicas(settings, BorrowedCluster(replicas.cluster, replicas.max_num_workers))
+    if replicas.slurm and not settings.save:
+        raise SettingsError("--no-save keeps no run folder, and Slurm's jobs read theirs. Leave it out.")
+    return make_replicas(settings, _own_cluster(replicas, run))
 
 
-def _run_one_of(
-    each: Mapping[str, Chosen],
-    name: str,
-    path: Path,
-    showing: Showing,
-    replicas: ReplicaFlags,
-    share: Share,
-) -> int:
-    """Ask one of several models; what is wrong with it does not keep the others from being asked."""
-    chosen, at = each[name], list(each).index(name) + 1
-    if not chosen.first.quiet:
-        show(f"\nmodel {at} of {len(each)}: {chosen.first.model}", file=sys.stderr, flush=True)
-    try:
-        return _run(chosen, path / name, showing, replicas, share)
-    except NeedlemapError as error:
-        show(f"needlemap: {chosen.first.model}: {error}", file=sys.stderr, flush=True)
-        return 2
+def _own_cluster(typed: ReplicaFlags, run: Path) -> OwnCluster:
+    """Copies that this program starts, on Slurm or on this machine."""
+    from needlemap.models.replicas import Jobs, Processes
+    from needlemap.models.replicas.cluster import FOLDER, OwnCluster
+    from needlemap.models.replicas.slurm import Slurm
 
-
-def _end_each(
-    each: Mapping[str, Chosen], path: Path, showing: Showing, by_name: Mapping[str, int]
-) -> dict[Path, int]:
-    """Show all models in one table, and where they are kept; the exit codes by folder."""
-    codes = {path / name: code for name, code in by_name.items()}
-    settings = next(iter(each.values())).first
-    if not showing.as_json:
-        show("\n".join(["", *model_lines(list(filter(is_run_folder, codes)))]))
-    if settings.save and not settings.quiet:
-        show(f"\nall: {path}\nreport: needlemap report {path} -o report.html", file=sys.stderr)
-    return codes
-
-
-def _judged(path: Path, showing: Showing, settings: Settings, code: int) -> Judged | Sequential | None:
-    """The verdict that was asked for, if any; none where settings are wrong, and of what was interrupted."""
-    if code in (2, *INTERRUPTED) or not is_run_folder(path):
-        return None
-    if settings.until:
-        goal = Goal.of(settings.until)
-        return judge_runs([(load_run(goal.path), load_run(path))], goal.margin / 100)
-    return None if showing.fail_under is None else judge(path, showing.fail_under)
-
-
-def _told(codes: Mapping[Path, int], showing: Showing, settings: Settings) -> int:
-    """Print the document and the verdicts, where they are wanted; the exit code, the worst of all runs'. A
-    verdict outranks what was not measured and what a limit left out."""
-    judged = {path: _judged(path, showing, settings, code) for path, code in codes.items()}
-    known = {path: found for path, found in judged.items() if found is not None}
-    ends = {path: showing.code_of(known[path]) if path in known else code for path, code in codes.items()}
-    code = max(ends.values(), key=_RANKS.index)
-    if showing.as_json:
-        verdicts = {path: {"verdict": found.plain()} for path, found in known.items()}
-        runs = [{**fields_of(path), **verdicts.get(path, {})} for path in filter(is_run_folder, codes)]
-        show_data(f"{json.dumps(results(runs) | {'exit_code': code}, indent=1, ensure_ascii=False)}\n")
-    if showing.junit is not None:
-        write_junit(showing.junit, "run", [_case(path, found) for path, found in known.items()])
-    for path, found in known.items() if not showing.as_json else ():
-        show(found.text if len(codes) == 1 else f"{path.name}: {found.text}")
-    return code
-
-
-def _case(path: Path, found: Judged | Sequential) -> Case:
-    """A verdict on a run for JUnit."""
-    return Case(f"{path.name}: {found.asked}", OF_CODE[found.code], found.text.splitlines()[-1], found.text)
+    jobs: Jobs
+    folder, count, gpus = run / FOLDER, typed.workers or 1, typed.gpus_per_worker
+    if typed.slurm:
+        count = typed.max_num_workers or MOST
+        chosen = {"partition": typed.partition, "qos": typed.qos, "time": typed.time}
+        jobs = Slurm(folder, **chosen, gpus_each=gpus or 0, arguments=tuple(typed.slurm_arg or ()))
+    else:
+        jobs = Processes(folder, count, 1 if gpus is None else gpus)
+    return OwnCluster(jobs, folder, count, dashboard=typed.dashboard)
 
 
 def _rehearsed(chosen: Chosen, path: Path) -> int:
@@ -237,14 +250,12 @@ def _rehearsed(chosen: Chosen, path: Path) -> int:
 class Terminal(ShowingFace):
     """Tells on the terminal how the asking goes. code: the worst exit code of the families so far."""
 
-    def __init__(
-        self, families: Families, settings: Settings, showing: Showing = MAP, home: Path | None = None
-    ) -> None:
-        """home: the folder that was typed, where that is not the families'."""
-        super().__init__(families, showing.live)
-        self._home = home or families.path
+    def __init__(self, families: Families, settings: Settings, typed: RunFlags, home: Path) -> None:
+        """home: the folder that was typed."""
+        super().__init__(families, typed.live)
+        self._home = home
         self.settings, self.code, self._noted = settings, 0, False
-        self._maps, self._anywhere = not showing.as_json, showing.map
+        self._maps, self._anywhere = not typed.json, typed.map
 
     def begins(self, name: str, session: Session, model: Model | None) -> None:
         """Say what is asked of which model."""
@@ -259,7 +270,12 @@ class Terminal(ShowingFace):
 
     def view(self, name: str, session: Session) -> View:
         """The map that fills in, or lines."""
-        return view_of(session)
+        if self.settings.quiet:
+            return View()
+        tally = Tally(len(session.experiment.trials), session.done, session.budget.state)
+        if session.seeker is not None or not sys.stderr.isatty():
+            return Lines(tally)
+        return LiveMap(tally, list(session.folder.records()), map_maker(session))
 
     def goes_on(self, name: str, session: Session) -> None:
         """Say what is known by now, and what is asked next."""
@@ -312,16 +328,6 @@ class Terminal(ShowingFace):
             show_result(session.experiment.settings, session.folder, anywhere=self._anywhere)
         if not self.settings.quiet:
             show_usage(session)
-
-
-def view_of(session: Session) -> View:
-    settings = session.experiment.settings
-    if settings.quiet:
-        return View()
-    tally = Tally(len(session.experiment.trials), session.done, session.budget.state)
-    if session.seeker is not None or not sys.stderr.isatty():
-        return Lines(tally)
-    return LiveMap(tally, list(session.folder.records()), map_maker(session))
 
 
 def show_result(settings: Settings, folder: RunFolder, *, anywhere: bool = False) -> None:

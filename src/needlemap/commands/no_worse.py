@@ -1,54 +1,55 @@
-"""`needlemap ab`: is the other arm no worse than the reference? A verdict, an exit code, where to look."""
+"""`needlemap ab` and `compare`: is B no worse than A? A verdict, an exit code, where to look.
+
+An ab asks both, until it knows; a comparison is of two runs that were asked.
+"""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from needlemap.asking.ab import MOST, PAIRS, YARDSTICK, Ab, Asked, Asking
+from needlemap.asking.ab import MOST, PAIRS, YARDSTICK, Ab, Asked, Asking, Settle
+from needlemap.commands.announce import (
+    Ending,
+    case_of,
+    code_of,
+    say_interrupted,
+    say_stopped,
+    show_json,
+    terminable,
+    worst_code,
+)
+from needlemap.commands.arguments import AbFlags, CompareFlags
 from needlemap.commands.check import CheckFace
-from needlemap.commands.termination import Ending, say_interrupted, say_stopped, terminable
 from needlemap.errors import SettingsError
 from needlemap.files import make_folder
+from needlemap.interop.imported import load_any
 from needlemap.maps.arms import Judged, Trio
+from needlemap.maps.comparison import Comparison
 from needlemap.models.servers import PORT, served_model, started
 from needlemap.records.ab import AGAIN, Arm
+from needlemap.records.families import families_of
 from needlemap.reports.arms import CELL_HEAD, FAMILY_HEAD, ArmsReport, Row
+from needlemap.reports.comparison import answers_text, comparison_json, comparison_text, names_text
 from needlemap.reports.live import View
-from needlemap.reports.verdict import OF_CODE, Case, write_junit
+from needlemap.reports.paired import MARGIN, Both, Names, compare_runs
+from needlemap.reports.verdict import Case, State, judge_runs, margin_label, write_junit
 from needlemap.settings.prices import Prices, summed
-from needlemap.text import counted, dollars, short, show
+from needlemap.text import counted, dollars, printable, short, show, show_data
 
 EVERY_S = 5.0  # between two lines of progress
-UNDECIDED = ("fail", "pass")
+LONG_AB = "suite:long-ab"
 DECIDED = "decided"
 FEW_DEPTHS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """What a user typed beside the settings. commands: by arm, what starts its server."""
-
-    out: Path | None
-    on_undecided: str
-    as_json: bool
-    junit: Path | None = None
-    commands: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.on_undecided not in UNDECIDED:
-            raise SettingsError(f"--on-undecided '{self.on_undecided}' is neither 'fail' nor 'pass'.")
-        if self.commands and self.out is None:
-            raise SettingsError("--arm-command keeps what servers say: name a folder with -o.")
 
 
 def parse_until(typed: str | None) -> tuple[int, bool]:
@@ -66,13 +67,11 @@ def parse_until(typed: str | None) -> tuple[int, bool]:
     return int(typed), False
 
 
-def typed_arms(
-    typed: Sequence[str], commands: Sequence[str], model: str
-) -> tuple[tuple[Arm, Arm], dict[str, str]]:
+def typed_arms(typed: AbFlags, model: str) -> tuple[tuple[Arm, Arm], dict[str, str]]:
     """Both arms, and the commands that start some of them, which get their addresses then. Raises
     SettingsError."""
-    begun, arms = dict[str, str](), [Arm.of(each, model) for each in typed]
-    for each in commands:
+    begun, arms = dict[str, str](), [Arm.of(each, model) for each in typed.arm or ()]
+    for each in typed.arm_command or ():
         name, _, command = each.partition("=")
         if PORT not in command:
             raise SettingsError(
@@ -86,22 +85,29 @@ def typed_arms(
     return (arms[0], arms[1]), begun
 
 
-def ab_command(asked: Asked, typed: Typed) -> int:
-    """Ask until the verdict, and tell it; the exit code: 0 no worse, 1 worse, 4 undecided."""
+def ab_command(typed: AbFlags, flags: Mapping[str, Any], settle: Settle) -> int:
+    """Ask until the verdict, and tell it; the exit code: 0 no worse, 1 worse, 4 undecided. settle: what flags
+    choose."""
+    arms, commands = typed_arms(typed, flags.get("model", ""))
+    asked = Asked(arms, flags, settle, typed.margin, *parse_until(typed.until), typed.weigh)
+    if typed.plan:
+        return plan_ab(asked, typed.json)
+    if commands and typed.out is None:
+        raise SettingsError("--arm-command keeps what servers say: name a folder with -o.")
     with terminable() as ending, ExitStack() as stack:
         try:
-            first, second = (_reached(arm, typed, stack) for arm in asked.arms)
+            first, second = (_reached(arm, commands, typed.out, stack) for arm in asked.arms)
             return _asked(replace(asked, arms=(first, second)), typed, ending)
         except KeyboardInterrupt:  # while a server was started
             return ending.code
 
 
-def _reached(arm: Arm, typed: Typed, stack: ExitStack) -> Arm:
+def _reached(arm: Arm, commands: Mapping[str, str], out: Path | None, stack: ExitStack) -> Arm:
     """An arm whose server is there."""
-    if arm.name in typed.commands and typed.out is not None:
-        make_folder(typed.out)
-        log = typed.out / f"server-{arm.name}.log"
-        server = started(typed.commands[arm.name], log, name=f"Arm '{arm.name}'")
+    if arm.name in commands and out is not None:
+        make_folder(out)
+        log = out / f"server-{arm.name}.log"
+        server = started(commands[arm.name], log, name=f"Arm '{arm.name}'")
         arm = replace(arm, base_url=stack.enter_context(server))
     return _named(arm)
 
@@ -111,7 +117,7 @@ def _named(arm: Arm) -> Arm:
     return arm if arm.model else replace(arm, model=f"openai/{served_model(arm.base_url)}")
 
 
-def _asked(asked: Asked, typed: Typed, ending: Ending) -> int:
+def _asked(asked: Asked, typed: AbFlags, ending: Ending) -> int:
     ab = Ab.of(asked, typed.out)
     path, quiet = ab.folder.path, bool(asked.flags.get("quiet"))
     if not quiet:
@@ -126,7 +132,7 @@ def _asked(asked: Asked, typed: Typed, ending: Ending) -> int:
             return ending.code
     report = told(ab, found, typed)
     say_stopped(asking.stopped, path)
-    return report.code(undecided_passes=typed.on_undecided == "pass")
+    return code_of(report.code(), typed.on_undecided)
 
 
 def most_of(ab: Ab) -> tuple[int, float | None]:
@@ -164,37 +170,35 @@ def _many_depths(ab: Ab) -> list[str]:
     return [told] if most > FEW_DEPTHS else []
 
 
-def plan_ab(asked: Asked, as_json: bool) -> None:
-    """What would be asked, and what that costs at most; nothing is asked."""
+def plan_ab(asked: Asked, as_json: bool) -> int:
+    """What would be asked, and what that costs at most; nothing is asked. Returns 0."""
     first, second = map(_named, asked.arms)
     ab = Ab.of(replace(asked, arms=(first, second)))
     tokens, usd = most_of(ab)
     if as_json:
         row = {"arms": [arm.name for arm in asked.arms], "families": ab.families, "pairs": ab.most_pairs}
         row |= {"haystacks": ab.haystacks * len(ab.families), "tokens": tokens, "usd": usd}
-        show(json.dumps(row, indent=1))
-        return
+        show_json(row)
+        return 0
     rows = [
         (family, ", ".join(f"{length:,}" for length in found.grid.lengths), f"{len(found.grid.depths)}")
         for family, found in ab.ways[asked.arms[0].name].items()
     ]
     _table(("family", "lengths, one a haystack", "depths"), rows)
     show("\n".join([most_line(ab), *_many_depths(ab)]))
+    return 0
 
 
-def told(ab: Ab, found: Sequence[Trio], typed: Typed) -> ArmsReport:
+def told(ab: Ab, found: Sequence[Trio], typed: AbFlags) -> ArmsReport:
     """Print and keep what was found."""
     names = ab.asked.arms[0].name, ab.asked.arms[1].name
     report = ArmsReport.of(names, found, ab.asked.margin, ab.most_pairs, stops=ab.asked.decided)
-    code = report.code(undecided_passes=typed.on_undecided == "pass")
     ab.keep(report.plain())
-    show_report(report, ab.folder.path, code if typed.as_json else None)
+    show_report(report, ab.folder.path, code_of(report.code(), typed.on_undecided) if typed.json else None)
     if typed.junit is not None:
-        state = "skipped" if code == 0 and report.judged.word == "undecided" else OF_CODE[code]
-        text = "\n".join([*report.lines(), *report.worst_lines()])
-        write_junit(
-            typed.junit, "ab", [Case(" against ".join(report.names[::-1]), state, report.verdict, text)]
-        )
+        name, text = " against ".join(report.names[::-1]), "\n".join([*report.lines(), *report.worst_lines()])
+        case = case_of(name, report.code(), text, typed.on_undecided, report.verdict)
+        write_junit(typed.junit, "ab", [case])
     return report
 
 
@@ -204,7 +208,7 @@ def show_report(report: ArmsReport, path: Path, code: int | None = None) -> None
     again = f"needlemap replay {path} --worst --arm {report.names[1]}"
     if code is not None:
         row = {"ab": str(path), "code": code, **report.plain(), "replay": again if worst else ""}
-        show(json.dumps(row, indent=1, ensure_ascii=False))
+        show_json(row)
         return
     show("\n".join(report.lines()))
     if report.judged.these.n:
@@ -252,3 +256,85 @@ class Progress:
             file=sys.stderr,
             flush=True,
         )
+
+
+def points_of(typed: CompareFlags) -> float:
+    """The margin in points, from either flag. Raises SettingsError for what means nothing."""
+    margin, fail_if_worse, percent = typed.margin, typed.fail_if_worse, typed.fail_if_answers_differ
+    if None not in (margin, fail_if_worse) and margin != fail_if_worse:
+        raise SettingsError("--fail-if-worse sets the margin. Give the same --margin, or leave it out.")
+    if percent is not None and not 0 <= percent <= 100:
+        raise SettingsError(f"--fail-if-answers-differ is in percent, from 0 to 100, got {percent:g}.")
+    return next((value for value in (margin, fail_if_worse) if value is not None), MARGIN)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A comparison as it is printed. case: its verdict; code: the exit code of that."""
+
+    text: str
+    plain: dict[str, Any]
+    case: Case
+    code: int
+
+    @classmethod
+    def of(cls, code: int, text: str, plain: dict[str, Any], typed: CompareFlags) -> _Told:
+        """Of a verdict with which the text ends."""
+        name = f"no worse than {margin_label(points_of(typed) / 100)} points"
+        undecided = typed.on_undecided
+        return cls(text, plain, case_of(name, code, text, undecided), code_of(code, undecided))
+
+
+def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
+    """Compare and print; 0, or of a verdict that was asked for its code, the worst of several."""
+    points = points_of(typed)
+    both = families_of(first), families_of(second)
+    read = load_any(*both, tuple(typed.label or ()), typed.metric)
+    for run in (run for two in read.values() for run in two):
+        for note in run.notes:
+            show(f"note: {printable(run.path)}: {printable(note)}", file=sys.stderr)
+    comparison, names = compare_runs(*both, read, points)
+    told = _gate(read, comparison, names, typed) if typed.sequential else _once(comparison, names, typed)
+    cases, codes = [told.case], [0 if typed.fail_if_worse is None else told.code]
+    if typed.fail_if_answers_differ is not None:
+        case = same_answers(comparison, typed.fail_if_answers_differ)
+        cases.append(case)
+        codes.append(int(case.state == "fail"))
+        told = replace(
+            told, text=f"{told.text}{case.said}\n", plain=told.plain | {"answers_verdict": case.state}
+        )
+    if typed.json:
+        show_json(told.plain)
+    else:
+        show_data(told.text)
+    if typed.junit is not None:
+        write_junit(typed.junit, "compare", cases)
+    return worst_code(codes)
+
+
+def _once(comparison: Comparison, names: Names, typed: CompareFlags) -> _Told:
+    """The verdict of one look."""
+    text = comparison_text(comparison, names, typed.answers)
+    return _Told.of(comparison.verdict.code(), text, comparison_json(comparison, names, typed.answers), typed)
+
+
+def _gate(read: Both, comparison: Comparison, names: Names, typed: CompareFlags) -> _Told:
+    """The verdict that may be looked at any time."""
+    found = judge_runs(list(read.values()), comparison.margin)
+    plain = {"a": names.first, "b": names.second, "differ": names.differ, **found.plain()}
+    whole = comparison_json(comparison, names, typed.answers)
+    lines = [names_text(names), *answers_text(comparison, typed.answers), found.text]
+    text = printable("\n".join(lines)) + "\n"
+    return _Told.of(found.code, text, plain | {"answers": whole["answers"]}, typed)
+
+
+def same_answers(comparison: Comparison, most: float) -> Case:
+    """Whether at most so many percent of the answers differ. Raises SettingsError where there is none."""
+    n = sum(each.n for each in comparison.answers)
+    if not n:
+        raise SettingsError("--fail-if-answers-differ needs answers, and the first run has none.")
+    share = 100 * sum(each.differing for each in comparison.answers) / n
+    state: State = "pass" if share <= most + 1e-9 else "fail"
+    said = f"verdict on answers: {state} ({share:.1f} % differ, {most:g} % may)"
+    text = "\n".join([*answers_text(comparison, whole=True), said])
+    return Case(f"at most {most:g} % of the answers differ", state, said, text)
