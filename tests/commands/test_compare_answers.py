@@ -14,7 +14,7 @@ import pytest
 
 import needlemap
 from needlemap.records.loaded import load_run
-from needlemap.reports.page.payload import summary
+from needlemap.reports.page import summary
 
 GRID = ("--model", "baseline/bm25", "--lengths", "500,900", "--depths", "0,100", "--repeats", "5", "--quiet")
 

@@ -17,7 +17,7 @@ from needlemap.maps.seek import sought_in
 from needlemap.records.families import families_of
 from needlemap.records.loaded import load_run
 from needlemap.records.record import Record
-from needlemap.reports.page.payload import summary
+from needlemap.reports.page import summary
 from needlemap.reports.page.sheets import Subject
 from needlemap.reports.seek import length_line
 from needlemap.reports.summary import read_families

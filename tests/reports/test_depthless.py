@@ -15,8 +15,7 @@ from rich.console import Console
 from needlemap.maps.means import Map
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.reports.figures.figure import Figure, Shown, draw
-from needlemap.reports.page import tables
-from needlemap.reports.page.payload import summary
+from needlemap.reports.page import summary, tables
 from needlemap.reports.terminal import terminal_map
 
 FLAGS = ("--lengths", "800,1000", "--depths", "50", "--repeats", "2", "--max-answer-tokens", "32", "--quiet")

@@ -16,7 +16,7 @@ from rapidfuzz.distance import Levenshtein
 from needlemap.errors import SettingsError
 from needlemap.plan import reused, walk_order
 from needlemap.records.loaded import load_run
-from needlemap.reports.page.payload import summary
+from needlemap.reports.page import summary
 from needlemap.scorers import Score
 from needlemap.scorers.stated import Only
 from needlemap.settings.grid import Cell

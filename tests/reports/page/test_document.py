@@ -16,8 +16,7 @@ import pytest
 
 import needlemap.reports.page as document
 from needlemap.records.loaded import Loaded
-from needlemap.reports.page import packed, page_html
-from needlemap.reports.page.payload import summary
+from needlemap.reports.page import packed, page_html, summary
 from needlemap.reports.page.trials import trial_columns
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from needlemap.records.families import Families
-from needlemap.reports.page.payload import summary
+from needlemap.reports.page import summary
 from needlemap.reports.page.sheets import Subject
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

@@ -24,15 +24,20 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from needlemap import __version__
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import write_report
 from needlemap.maps.effective import RULES
 from needlemap.records.families import families_of
 from needlemap.records.loaded import Loaded
-from needlemap.reports.labels import score_label
-from needlemap.reports.page.payload import summary
-from needlemap.reports.page.sheets import Subject
+from needlemap.reports import CHANGES, DARK_CHANGES, PALETTE, PALETTES, palette_colours
+from needlemap.reports.figures import Drawing
+from needlemap.reports.figures.figure import Figure, Shown, draw, figure_of
+from needlemap.reports.labels import make_layout, score_label
+from needlemap.reports.page.payload import difference, run_payload
+from needlemap.reports.page.sheets import Cast, Subject, make_sheets, order_views
 from needlemap.reports.page.trials import FULL, Detail, trial_columns
+from needlemap.reports.seek import seek_text
 from needlemap.reports.summary import read_families
 
 LEVEL = 6  # of compression: higher ones take three times as long for two percent
@@ -253,3 +258,80 @@ def fitted(runs: Sequence[Loaded], limit: int = LIMIT) -> tuple[list[bytes], lis
         if sum(map(len, trials)) <= limit:
             break
     return trials, notes if left_out else []
+
+
+FORMAT = 2
+
+
+def summary(
+    runs: Sequence[Loaded | Subject],
+    *,
+    made: datetime,
+    title: str | None = None,
+    palette: str | None = None,
+    notes: Sequence[Sequence[str]] = (),
+    live: Mapping[str, Any] | None = None,
+    rules: tuple[str, ...] = RULES,
+    smooth: bool = False,
+) -> dict[str, Any]:
+    """All runs, the differences from the first of those that may be alike, sheets of several of them, and in
+    which order they are shown. notes: of each family of each run, what the page leaves out. smooth: with
+    smoothed layers.
+
+    Raises SettingsError for an unknown palette.
+    """
+    palette_colours(palette)
+    cast = Cast.of(runs)
+    families, names = cast.runs, cast.run_names()
+    layouts = [make_layout(run.map) for run in families]
+    said = notes or [()] * len(families)
+    differences = [
+        {"a": a, "b": b, "name": name, **difference(families[a], families[b], layouts[a])}
+        for a, b, name in cast.pairs()
+    ]
+    sheets = make_sheets(cast, differences, rules)
+    return {
+        "page": FORMAT,
+        "made": made.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "version": __version__,
+        "title": title,
+        "live": None if live is None else dict(live),
+        "palettes": {name: list(colours) for name, colours in PALETTES.items()},
+        "palette": palette or PALETTE,
+        "changes": {"light": list(CHANGES), "dark": list(DARK_CHANGES)},
+        "views": order_views(cast, sheets, differences),
+        "sheets": sheets,
+        "runs": [
+            {
+                "name": name,
+                "notes": list(lines),
+                **run_payload(run, layout, rules),
+                **_beside(run, palette, smooth),
+            }
+            for name, lines, run, layout in zip(names, said, families, layouts, strict=True)
+        ],
+        "differences": differences,
+    }
+
+
+def _beside(run: Loaded, palette: str | None, smooth: bool) -> dict[str, Any]:
+    """Pictures under the map, as addresses, with what is said of each: the smoothed layer beside the raw map,
+    or why it is withheld; what a run sought, whose lines then stand for those of means."""
+    found, text = list[dict[str, Any]](), seek_text(run)
+    if text is not None:
+        found.append({"line": "", "picture": _address(draw(figure_of([run], title="")))})
+    if smooth:
+        picture = None
+        if run.smoothed.scores:
+            picture = _address(draw(Figure((Shown(run.map, "raw", run.smoothed_map),), palette=palette)))
+        found.append({"line": run.smoothed.line, "picture": picture})
+    made = {"beside": found} if found else {}
+    if text is None:
+        return made
+    lines = text.splitlines()
+    name, _, value = (lines[1:] or ["effective length: not known yet"])[0].partition(": ")
+    return {**made, "lines": lines, "effective": [], "sought": {"name": name.capitalize(), "value": value}}
+
+
+def _address(drawn: Drawing) -> str:
+    return f"data:image/svg+xml;base64,{b64encode(drawn.svg.encode()).decode()}"

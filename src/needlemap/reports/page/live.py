@@ -31,8 +31,7 @@ from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.record import Record
 from needlemap.reports.closing import Tally
-from needlemap.reports.page import as_json, fitted, page_html
-from needlemap.reports.page.payload import summary
+from needlemap.reports.page import as_json, fitted, page_html, summary
 from needlemap.reports.page.sheets import Subject
 from needlemap.text import show
 

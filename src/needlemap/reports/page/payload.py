@@ -8,87 +8,40 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import isfinite
 from typing import Any
 
-from needlemap import __version__
-from needlemap.maps import Cube
-from needlemap.maps.effective import RULES, effective_length, parse_rule
-from needlemap.maps.means import Map
+from needlemap.errors import NeedlemapError
+from needlemap.maps import AskedPrompt, Cube
+from needlemap.maps.comparison import Comparison, FamilyComparison
+from needlemap.maps.effective import Effective, Rule, effective_length, parse_rule
+from needlemap.maps.means import CellScore, Map, depth_scores
 from needlemap.records import outdated
 from needlemap.records.loaded import Loaded
-from needlemap.records.record import Record, costs_of
-from needlemap.reports import CHANGES, DARK_CHANGES, PALETTE, PALETTES, palette_colours
+from needlemap.records.record import SKIPPED, Record, costs_of
 from needlemap.reports.closing import balance_lines, cache_lines, outcome_lines, placeless_lines
-from needlemap.reports.figures import Drawing
-from needlemap.reports.figures.figure import Figure, Shown, draw, figure_of
-from needlemap.reports.labels import NOT_ASKED, Layout, length_labels, make_layout, row_labels
-from needlemap.reports.page.curves import by_depth, by_length, difference, effective_row
-from needlemap.reports.page.sheets import Cast, Subject, make_sheets, order_views
-from needlemap.reports.page.trials import cell_columns, share
-from needlemap.reports.seek import seek_text
+from needlemap.reports.comparison import comparison_json, comparison_text
+from needlemap.reports.labels import (
+    NOT_ASKED,
+    Layout,
+    depth_labels,
+    depth_score_labels,
+    effective_label,
+    length_labels,
+    row_labels,
+)
+from needlemap.reports.page.trials import Columns, by_cell, mean_columns, share
+from needlemap.reports.paired import Names, compare_loaded
 from needlemap.reports.summary import summary_lines
 from needlemap.secrets import hidden
 from needlemap.settings import ITEM, Settings
 
-FORMAT = 2
 
-
-def summary(
-    runs: Sequence[Loaded | Subject],
-    *,
-    made: datetime,
-    title: str | None = None,
-    palette: str | None = None,
-    notes: Sequence[Sequence[str]] = (),
-    live: Mapping[str, Any] | None = None,
-    rules: tuple[str, ...] = RULES,
-    smooth: bool = False,
-) -> dict[str, Any]:
-    """All runs, the differences from the first of those that may be alike, sheets of several of them, and in
-    which order they are shown. notes: of each family of each run, what the page leaves out. smooth: with
-    smoothed layers.
-
-    Raises SettingsError for an unknown palette.
-    """
-    palette_colours(palette)
-    cast = Cast.of(runs)
-    families, names = cast.runs, cast.run_names()
-    layouts = [make_layout(run.map) for run in families]
-    said = notes or [()] * len(families)
-    differences = [
-        {"a": a, "b": b, "name": name, **difference(families[a], families[b], layouts[a])}
-        for a, b, name in cast.pairs()
-    ]
-    sheets = make_sheets(cast, differences, rules)
-    return {
-        "page": FORMAT,
-        "made": made.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "version": __version__,
-        "title": title,
-        "live": None if live is None else dict(live),
-        "palettes": {name: list(colours) for name, colours in PALETTES.items()},
-        "palette": palette or PALETTE,
-        "changes": {"light": list(CHANGES), "dark": list(DARK_CHANGES)},
-        "views": order_views(cast, sheets, differences),
-        "sheets": sheets,
-        "runs": [
-            {
-                "name": name,
-                "notes": list(lines),
-                **_run(run, layout, rules),
-                **_beside(run, palette, smooth),
-            }
-            for name, lines, run, layout in zip(names, said, families, layouts, strict=True)
-        ],
-        "differences": differences,
-    }
-
-
-def _run(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str, Any]:
+def run_payload(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str, Any]:
+    """A run's axes, cells and curves, what it comes to in words and sums, its settings and versions."""
     cube = run.cube
     lines = summary_lines(cube, rules)
     one = run.cube.one_haystack
@@ -105,29 +58,6 @@ def _run(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str, Any]:
         "settings": setting_rows(run.about["settings"]),
         "facts": fact_rows(run.about),
     }
-
-
-def _beside(run: Loaded, palette: str | None, smooth: bool) -> dict[str, Any]:
-    """Pictures under the map, as addresses, with what is said of each: the smoothed layer beside the raw map,
-    or why it is withheld; what a run sought, whose lines then stand for those of means."""
-    found, text = list[dict[str, Any]](), seek_text(run)
-    if text is not None:
-        found.append({"line": "", "picture": _address(draw(figure_of([run], title="")))})
-    if smooth:
-        picture = None
-        if run.smoothed.scores:
-            picture = _address(draw(Figure((Shown(run.map, "raw", run.smoothed_map),), palette=palette)))
-        found.append({"line": run.smoothed.line, "picture": picture})
-    made = {"beside": found} if found else {}
-    if text is None:
-        return made
-    lines = text.splitlines()
-    name, _, value = (lines[1:] or ["effective length: not known yet"])[0].partition(": ")
-    return {**made, "lines": lines, "effective": [], "sought": {"name": name.capitalize(), "value": value}}
-
-
-def _address(drawn: Drawing) -> str:
-    return f"data:image/svg+xml;base64,{b64encode(drawn.svg.encode()).decode()}"
 
 
 def _identity(run: Loaded) -> dict[str, Any]:
@@ -158,26 +88,146 @@ def _axes(map: Map, layout: Layout) -> dict[str, Any]:
 
 def _overall(map: Map, lines: Sequence[str]) -> dict[str, Any]:
     mean = map.total
+    score, low, high = (share(getattr(mean, name, None)) for name in ("score", "low", "high"))
     return {
-        "score": share(mean.score) if mean else None,
+        "score": score,
         "n": map.n,
-        "low": share(mean.low) if mean else None,
-        "high": share(mean.high) if mean else None,
+        "low": low,
+        "high": high,
         "clusters": mean.clusters if mean else 0,
         "missing": map.missing,
         "line": lines[0] if lines else "",
     }
 
 
+def cell_columns(map: Map, layout: Layout, prompts: Sequence[AskedPrompt]) -> dict[str, list[Any]]:
+    """Columns of equal length, in the order of the map's cells: by length, then depth."""
+    rank, found = {length: at for at, length in enumerate(map.lengths)}, by_cell(map, prompts)
+    return {
+        "length": [rank[cell.length_tokens] for cell in map.cells],
+        "depth": [share(cell.depth) for cell in map.cells],
+        "top": [share(row["top"]) for row in layout.cells],
+        "bottom": [share(row["bottom"]) for row in layout.cells],
+        **{name: [share(getattr(cell, name)) for cell in map.cells] for name in _OF_CELLS},
+        "unasked": [_unasked(cell) for cell in map.cells],
+        "failures": [dict(sorted(cell.failures.items())) for cell in map.cells],
+        **{name: [_mean(getattr(each, of) for each in row) for row in found] for name, of in _TOKENS.items()},
+    }
+
+
+_OF_CELLS = ("score", "n", "low", "high", "realised", "missing")
+_TOKENS = {"tokens": "sent_tokens", "cached": "cached_tokens", "planned": "shared_tokens"}  # a trial's, meant
+
+
+def _unasked(cell: CellScore) -> int:
+    """How many trials of a cell were not asked: not yet, or kept back by a limit."""
+    return cell.missing - sum(count for kind, count in cell.failures.items() if kind != SKIPPED)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Mean of what is known, to one decimal; None when nothing is."""
+    known = [value for value in values if value is not None]
+    return round(sum(known) / len(known), 1) if known else None
+
+
 def _curves(map: Map, cube: Cube, rules: tuple[str, ...]) -> dict[str, Any]:
-    lengths = by_length(map)
+    lengths = mean_columns([map.margins.get(length) for length in map.lengths])
     first = next((score for score in lengths["score"] if score is not None), None)
     found = [effective_length(cube, parse_rule(rule)) for rule in rules]
     return {
         "by_length": lengths,
-        "by_depth": by_depth(cube),
-        "effective": [effective_row(each, first) for each in found if each is not None],
+        "by_depth": _by_depth(cube),
+        "effective": [_effective_row(each, first) for each in found if each is not None],
     }
+
+
+def _by_depth(cube: Cube) -> Columns:
+    """A row for each depth, null where it has no score, or for each part of the haystack (`depth_scores`)."""
+    rows = depth_scores(cube)
+    if not cube.ragged:
+        known, labels = {row.depth: row.mean for row in rows}, depth_labels(cube.depths)
+        means = mean_columns([known.get(depth) for depth in cube.depths])
+        return {"at": [share(depth) for depth in cube.depths], "label": list(labels.values()), **means}
+    return {
+        "at": [share((row.depth + row.end) / 2) for row in rows],
+        "label": depth_score_labels(rows, cube.depths),
+        **mean_columns([row.mean for row in rows]),
+    }
+
+
+def difference(first: Loaded, second: Loaded, layout: Layout) -> dict[str, Any]:
+    """The paired comparison, or the words that refuse it. layout: of the first run's map."""
+    try:
+        comparison, names = compare_loaded(first, second)
+    except NeedlemapError as error:
+        return {"refused": hidden(str(error))}
+    assert comparison.only is not None
+    cells = _changes(comparison.only, first.map, layout)
+    return {**told_comparison(comparison, names, answers=True), "cells": cells}
+
+
+def told_comparison(comparison: Comparison, names: Names, *, answers: bool = False) -> dict[str, Any]:
+    """A comparison in words and for the page's script, without what is secret in names."""
+    first, second, differ = map(hidden, (names.first, names.second, names.differ))
+    said = replace(names, first=first, second=second, differ=differ, notes=())
+    text = comparison_text(comparison, said, answers).splitlines()
+    return {"refused": None, "text": text, "json": comparison_json(comparison, said)}
+
+
+def _changes(comparison: FamilyComparison, map: Map, layout: Layout) -> Columns:
+    """Cells of the first run's map in which both runs have a pair."""
+    rank, cells = {length: at for at, length in enumerate(map.lengths)}, comparison.cells
+    places = [(cell.length_tokens, cell.depth) for cell in map.cells]
+    bands = dict(zip(places, layout.cells, strict=True))
+    found = [bands[cell.length_tokens, cell.depth] for cell in cells]
+    return {
+        "length": [rank[cell.length_tokens] for cell in cells],
+        "depth": [share(cell.depth) for cell in cells],
+        **{end: [share(band[end]) for band in found] for end in ("top", "bottom")},
+        "difference": [share(cell.change) for cell in cells],
+        **{name: [getattr(cell, name) for cell in cells] for name in ("n", "lost", "gained")},
+        "p": [share(cell.p) if comparison.counted else None for cell in cells],
+    }
+
+
+def tokens_of(effective: Effective) -> int | None:
+    """An effective length, where it is a length that was tested."""
+    value = effective.value
+    known = effective.rule.kind != "auc" and value is not None and isfinite(value) and value > 0
+    return round(value) if known and value is not None else None
+
+
+def _effective_row(effective: Effective, first: float | None) -> dict[str, Any]:
+    """One rule. first: the score at the shortest length.
+
+    threshold: where on the curve by length the rule draws its line; None for rules of another curve.
+    """
+    rule, value = effective.rule, effective.value
+    relative = None if first is None or value is None else rule.threshold * first
+    levels = {"absolute": rule.threshold, "relative": relative}
+    return {
+        "rule": rule.name,
+        "says": rule_says(rule),
+        "value": effective_label(effective),
+        "threshold": share(levels.get(rule.kind)),
+        "tokens": tokens_of(effective),
+    }
+
+
+def rule_says(rule: Rule) -> str:
+    """A rule in words.
+
+    >>> from needlemap.maps.effective import parse_rule
+    >>> rule_says(parse_rule("relative:85"))
+    'mean score at least 85 % of that at the shortest length'
+    """
+    percent = f"{100 * rule.threshold:g} %"
+    return {
+        "absolute": f"mean score at least {percent}",
+        "relative": f"mean score at least {percent} of that at the shortest length",
+        "worst-depth": f"score at the worst depth at least {percent}",
+        "auc": "mean score over the logarithm of the length",
+    }[rule.kind]
 
 
 _PRIVATE = re.compile(r"(?i)api[-_]?key|secret|passw|authorization|credential|(^|[-_])token$")

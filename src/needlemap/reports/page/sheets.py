@@ -8,20 +8,20 @@ sheet.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_regular
 from needlemap.maps.effective import Effective, Mean, effective_length, parse_rule
+from needlemap.maps.intervals import ClusterMean
 from needlemap.probes.base import FILE, UNITS, Finding, read_check
 from needlemap.records.ab import FILE as AB_FILE
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
 from needlemap.reports.arms import arms_sheet
-from needlemap.reports.comparison import comparison_json, comparison_text
 from needlemap.reports.labels import (
     effective_label,
     interval_label,
@@ -30,8 +30,8 @@ from needlemap.reports.labels import (
     score_label,
     told_apart,
 )
-from needlemap.reports.page.curves import curve, mean_curve
-from needlemap.reports.page.trials import share
+from needlemap.reports.page.payload import tokens_of, told_comparison
+from needlemap.reports.page.trials import mean_columns, share
 from needlemap.reports.paired import compare_runs
 from needlemap.reports.seek import sought_sheet
 from needlemap.reports.summary import FAMILY_RULES, NO_MEAN, mean_length_lines, mean_of, scores_of
@@ -114,6 +114,25 @@ class Cast:
                     yield mine[family], theirs[family], name
 
 
+def curve(
+    name: str,
+    means: Mapping[int, ClusterMean | Mean | None],
+    effective: Effective | None,
+    place: int | None = None,
+) -> dict[str, Any]:
+    """Means by length under a name, and how far they hold: in words, and in tokens where that is a place on
+    it. place: of the run on its page, None of a mean over families."""
+    holds = "-" if effective is None else effective_label(effective)
+    tokens = None if effective is None else tokens_of(effective)
+    at = {"name": name, "run": place, "at": list(means)}
+    return {**at, **mean_columns(means.values()), "holds": holds, "tokens": tokens}
+
+
+def run_curve(name: str, run: Loaded, place: int, effective: Effective | None) -> dict[str, Any]:
+    """The same of a run with one family: all its lengths, scored or not."""
+    return curve(name, {length: run.map.margins.get(length) for length in run.map.lengths}, effective, place)
+
+
 def make_sheets(cast: Cast, differences: Sequence[Mapping[str, Any]], rules: tuple[str, ...]) -> list[Sheet]:
     """Of several subjects one that has them all, then one of each subject with several families."""
     together = [_together(cast, differences, rules)] if len(cast.subjects) > 1 else []
@@ -163,9 +182,9 @@ def _subject_line(cast: Cast, at: int, rules: tuple[str, ...]) -> dict[str, Any]
     subject, rule = cast.subjects[at], parse_rule(rules[0])
     if not subject.families.is_plain:
         scores = scores_of(subject.read)
-        return mean_curve(cast.names[at], scores.means(), scores.effective(rule))
+        return curve(cast.names[at], scores.means(), scores.effective(rule))
     (run,) = subject.runs
-    return curve(cast.names[at], run, cast.first[at], effective_length(run.cube, rule))
+    return run_curve(cast.names[at], run, cast.first[at], effective_length(run.cube, rule))
 
 
 def _lengths(curves: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
@@ -186,7 +205,16 @@ def _subject_row(cast: Cast, at: int, line: Mapping[str, Any]) -> dict[str, Any]
         score, to = mean_of(scores_of(subject.read).means()), ["sheet", 1 + cast.suites().index(at)]
         sure = f"mean of {len(subject.runs)} families"
     texts = [score_label(score), sure, line["holds"], f"{missing:,}"]
-    return {"to": to, "line": at, "cells": [cast.names[at], *([text, None] for text in texts)]}
+    return _row(cast.names[at], texts, to, at)
+
+
+def _row(
+    name: str, cells: Iterable[str | list[Any]], to: list[Any] | None = None, line: int | None = None
+) -> dict[str, Any]:
+    """A row of a table: a name, then texts, or a text with the share that colours it. to: the view that it
+    leads to. line: its curve."""
+    shown = [[each, None] if isinstance(each, str) else each for each in cells]
+    return {"to": to, "line": line, "cells": [name, *shown]}
 
 
 def _compared(cast: Cast) -> dict[str, Any] | None:
@@ -194,19 +222,13 @@ def _compared(cast: Cast) -> dict[str, Any] | None:
     if len(cast.subjects) != 2 or any(subject.families.is_plain for subject in cast.subjects):
         return None
     first, second = cast.subjects
-    both = {
-        name: (mine, theirs)
-        for name, mine in first.read.items()
-        if mine is not None and (theirs := second.read.get(name)) is not None
-    }
+    found = {name: (run, second.read.get(name)) for name, run in first.read.items()}
+    both = {name: (a, b) for name, (a, b) in found.items() if a is not None and b is not None}
     try:
         comparison, names = compare_runs(first.families, second.families, both)
     except NeedlemapError as error:
         return {"refused": hidden(str(error))}
-    a, b, differ = map(hidden, (names.first, names.second, names.differ))
-    said = replace(names, first=a, second=b, differ=differ, notes=())
-    text = comparison_text(comparison, said).splitlines()
-    return {"refused": None, "text": text, "json": comparison_json(comparison, said)}
+    return told_comparison(comparison, names)
 
 
 def _refusals(cast: Cast, differences: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -228,11 +250,9 @@ def _several(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
         return alone | sought
     if is_regular(path / AB_FILE):
         return alone | arms_sheet(path, read, cast.places(at))
-    return (
-        alone | check_sheet(cast.subjects[at].runs, path, cast.places(at))
-        if is_regular(path / FILE)
-        else sheet
-    )
+    if is_regular(path / FILE):
+        return alone | check_sheet(cast.subjects[at].runs, path, cast.places(at))
+    return sheet
 
 
 def _suite(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
@@ -243,9 +263,9 @@ def _suite(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
     means = scores.means()
     effective = scores.effective(parse_rule(rules[0]))
     runs = {name: run for name, run in subject.read.items() if run is not None}
-    families = [curve(name, run, places[name], None) for name, run in runs.items()]
+    families = [run_curve(name, run, places[name], None) for name, run in runs.items()]
     title = f"{suite} · {cast.names[at]}"
-    curves = [{**mean_curve("mean", means, effective), "main": True}, *families]
+    curves = [{**curve("mean", means, effective), "main": True}, *families]
     return {
         "key": f"suite {subject.families.path}",
         "name": suite if len(cast.subjects) == 1 else title,
@@ -265,35 +285,28 @@ def _suite(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
 def _readings(subject: Subject, means: Mapping[int, Mean], effective: Effective | None) -> list[list[str]]:
     """Rows of word, value, note, kind."""
     waiting = len(subject.read) - len(subject.runs)
-    score = score_label(mean_of(means))
-    rows: list[list[str]] = [
-        ["Mean over families", f"{score} %" if means else "none yet", "each family counts the same", "main"],
-        ["Families", str(len(subject.read)), f"{waiting} not begun" if waiting else "", ""],
-    ]
+    score = f"{score_label(mean_of(means))} %" if means else "none yet"
+    rows = [["Mean over families", score, "each family counts the same", "main"]]
     if effective is not None:
-        rows.insert(
-            1, ["Effective length", effective_label(effective), f"{effective.rule.name}, of the mean", ""]
-        )
-    return rows
+        note = f"{effective.rule.name}, of the mean"
+        rows.append(["Effective length", effective_label(effective), note, ""])
+    return [*rows, ["Families", str(len(subject.read)), f"{waiting} not begun" if waiting else "", ""]]
 
 
 def _family_table(subject: Subject, means: Mapping[int, Mean], places: Mapping[str, int]) -> dict[str, Any]:
     """Scores by length of each family and of their mean."""
     lengths = sorted({length for run in subject.runs for length in run.map.lengths})
-    mean = [means[length].score if length in means else None for length in lengths]
-    rows: list[dict[str, Any]] = [
-        {"to": None, "line": 0, "cells": ["mean", *_scored([*mean, mean_of(means)]), ["", None]]}
-    ]
+    rows = [_row("mean", [*_scored(means, lengths, mean_of(means)), ""], line=0)]
     for name, run in subject.read.items():
-        margins = run.map.margins if run else {}
-        scores = [margins[length].score if length in margins else None for length in lengths]
+        scored = _scored(run.map.margins if run else {}, lengths, run.map.overall if run else None)
         line = 1 + list(places).index(name) if run else None
-        cells = [name, *_scored([*scores, run.map.overall if run else None]), [_count(run), None]]
-        rows.append({"to": ["run", places[name]] if run else None, "line": line, "cells": cells})
+        rows.append(_row(name, [*scored, _count(run)], ["run", places[name]] if run else None, line))
     return {"head": ["Family", *length_labels(lengths).values(), "all", "n"], "rows": rows}
 
 
-def _scored(scores: Sequence[float | None]) -> list[list[Any]]:
+def _scored(means: Mapping[int, Any], lengths: Sequence[int], overall: float | None) -> list[str | list[Any]]:
+    """The scores at some lengths and of all, each with what colours it."""
+    scores = [*(means[length].score if length in means else None for length in lengths), overall]
     return [[score_label(score), share(score)] for score in scores]
 
 
@@ -307,33 +320,31 @@ def check_sheet(runs: Sequence[Loaded], path: Path, places: Mapping[str, int]) -
     """A row a probe; the finding's way of asking is a click away. runs: the ways'; places: of each."""
     findings = read_check(path).findings
     lengths = sorted({length for run in runs for length in run.map.lengths})
-    rows = [
-        {
-            "to": ["run", places[each.worst.way]] if each.worst and each.worst.way in places else None,
-            "line": None,
-            "cells": _cells(each),
-        }
+    states = Counter(each.state for each in findings)
+    found = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    looks = [
+        f"{each.probe} looks like: {fault.name} ({fault.link}). Try: {fault.tried}."
         for each in findings
+        for fault in each.known
     ]
-    found = ", ".join(
-        f"{count} {state}" for state, count in sorted(Counter(each.state for each in findings).items())
-    )
-    known = [(each.probe, fault) for each in findings for fault in each.known]
-    looks = [f"{probe} looks like: {each.name} ({each.link}). Try: {each.tried}." for probe, each in known]
-    seen = [
-        f"See it: needlemap replay {path} --probe {each.probe} --worst" for each in findings if each.worst
-    ]
+    replay = f"See it: needlemap replay {path} --probe"
+    seen = [f"{replay} {each.probe} --worst" for each in findings if each.worst]
     return {
         "lengths": [[length, length_labels([length])[length]] for length in lengths],  # ways differ by a few
         "says": found,
         "readings": [["Check", found or "not ended yet", "probes", "main"]],
-        "table": {"head": ["Probe", "Verdict", "n", "Effect", "Tokens", "Found"], "rows": rows},
+        "table": {
+            "head": ["Probe", "Verdict", "n", "Effect", "Tokens", "Found"],
+            "rows": [_probe_row(each, places) for each in findings],
+        },
         "lines": [hidden(line) for line in (*looks, *seen, UNITS)],
     }
 
 
-def _cells(finding: Finding) -> list[Any]:
-    """A probe's row: its name, its numbers and what was found in words."""
+def _probe_row(finding: Finding, places: Mapping[str, int]) -> dict[str, Any]:
+    """A probe's numbers, and what was found in words."""
+    at = places.get(finding.worst.way) if finding.worst else None
     effect = finding.effect.label if finding.effect else ""
     numbers = finding.state, f"{finding.n:,}", effect, short(finding.tokens)
-    return [finding.probe, *([text, None] for text in numbers), [hidden(finding.said), None, "words"]]
+    words = [hidden(finding.said), None, "words"]
+    return _row(finding.probe, [*numbers, words], None if at is None else ["run", at])

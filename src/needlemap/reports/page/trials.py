@@ -18,39 +18,12 @@ from typing import Any, NamedTuple
 
 from needlemap.maps import AskedPrompt
 from needlemap.maps.columns import TRIALS
-from needlemap.maps.means import CellScore, Map
-from needlemap.records.record import SKIPPED, NeedleRecord, Record
-from needlemap.reports.labels import Layout
+from needlemap.maps.effective import Mean
+from needlemap.maps.intervals import ClusterMean
+from needlemap.maps.means import Map
+from needlemap.records.record import NeedleRecord, Record
 
 Place = tuple[int, float]  # length in tokens, depth
-
-
-def cell_columns(map: Map, layout: Layout, prompts: Sequence[AskedPrompt]) -> dict[str, list[Any]]:
-    """Columns of equal length, in the order of the map's cells: by length, then depth."""
-    rank = {length: at for at, length in enumerate(map.lengths)}
-    found = by_cell(map, prompts)
-    return {
-        "length": [rank[cell.length_tokens] for cell in map.cells],
-        "depth": [share(cell.depth) for cell in map.cells],
-        "top": [share(row["top"]) for row in layout.cells],
-        "bottom": [share(row["bottom"]) for row in layout.cells],
-        "score": [share(cell.score) for cell in map.cells],
-        "n": [cell.n for cell in map.cells],
-        "low": [share(cell.low) for cell in map.cells],
-        "high": [share(cell.high) for cell in map.cells],
-        "realised": [share(cell.realised) for cell in map.cells],
-        "missing": [cell.missing for cell in map.cells],
-        "unasked": [unasked_of(cell) for cell in map.cells],
-        "failures": [dict(sorted(cell.failures.items())) for cell in map.cells],
-        "tokens": [mean(record.sent_tokens for record in row) for row in found],
-        "cached": [mean(record.cached_tokens for record in row) for row in found],
-        "planned": [mean(record.shared_tokens for record in row) for row in found],
-    }
-
-
-def unasked_of(cell: CellScore) -> int:
-    """How many trials of a cell were not asked: not yet, or kept back by a limit."""
-    return cell.missing - sum(count for kind, count in cell.failures.items() if kind != SKIPPED)
 
 
 def by_cell(map: Map, prompts: Sequence[AskedPrompt]) -> list[list[Record]]:
@@ -336,7 +309,11 @@ def share(value: float | None, digits: int = 6) -> float | None:
     return None if value is None else round(value, digits)
 
 
-def mean(values: Iterable[float | None]) -> float | None:
-    """Mean of what is known, to one decimal; None when nothing is."""
-    known = [value for value in values if value is not None]
-    return round(sum(known) / len(known), 1) if known else None
+Columns = dict[str, list[Any]]
+
+
+def mean_columns(means: Iterable[ClusterMean | Mean | None]) -> Columns:
+    """A row a mean, null and n of 0 where there is none; means over families have no n."""
+    found = list(means)
+    rows = {name: [share(getattr(mean, name, None)) for mean in found] for name in ("score", "low", "high")}
+    return {**rows, "n": [0 if mean is None else getattr(mean, "n", None) for mean in found]}
