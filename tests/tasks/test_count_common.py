@@ -152,8 +152,16 @@ def test_in_chinese():
 
 
 @pytest.mark.parametrize(
-    "options", [{"words": 0}, {"times": 3}, {"others": 0}, {"within": 0}, {"within": 1.1}, {"shots": -1}]
+    ("options", "words"),
+    [
+        ({"words": 0}, "'words' of CommonWords must be at least 1, got 0"),
+        ({"times": 3}, "times are more than others, got 3 and 3"),
+        ({"others": 0}, "'others' of CommonWords must be at least 1"),
+        ({"within": 0}, "'within' of CommonWords must be above 0 and at most 1, got 0"),
+        ({"within": 1.1}, "above 0 and at most 1, got 1.1"),
+        ({"shots": -1}, "'shots' of CommonWords must be at least 0"),
+    ],
 )
-def test_wrong_options_are_refused(options):
-    with pytest.raises(SettingsError, match="Options of count-common"):
+def test_wrong_options_are_refused(options, words):
+    with pytest.raises(SettingsError, match=words):
         CommonWords(**options)

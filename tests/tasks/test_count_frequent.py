@@ -130,9 +130,17 @@ def test_in_chinese():
     assert trial.item.question.startswith("文中都是编码词")
 
 
-@pytest.mark.parametrize("options", [{"words": 0}, {"alpha": 1.0}, {"alpha": 5}, {"letters": 3}])
-def test_wrong_options_are_refused(options):
-    with pytest.raises(SettingsError, match="Options of count-frequent"):
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"words": 0}, "'words' of FrequentWords must be at least 1"),
+        ({"alpha": 1.0}, "'alpha' of FrequentWords must be at least 1.2 and at most 4, got 1.0"),
+        ({"alpha": 5}, "at most 4, got 5"),
+        ({"letters": 3}, "'letters' of FrequentWords must be at least 4"),
+    ],
+)
+def test_wrong_options_are_refused(options, words):
+    with pytest.raises(SettingsError, match=words):
         FrequentWords(**options)
 
 

@@ -101,5 +101,5 @@ def test_it_speaks_chinese():
 
 @pytest.mark.parametrize("options", [{"numbers": 0}, {"digits": 1}])
 def test_wrong_options_are_refused(options):
-    with pytest.raises(SettingsError, match="Options of count-scattered"):
+    with pytest.raises(SettingsError, match=r"Option .* of ScatteredCounts must be at least"):
         ScatteredCounts(**options)

@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 
 from needlemap.plan import reused, walk_order
 from needlemap.settings.reading import configure
-from needlemap.tasks.facts import world
 from needlemap.tasks.latent import knowledge
+from needlemap.tasks.values import wording
 from needlemap.tokenizers import load
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment, prepare
@@ -172,7 +172,7 @@ def thread_oracle(text: str, question: str) -> list[str]:
 def any_of(language: str, *kinds: str) -> str:
     """A pattern for one of a world's words of each kind, one after the other, as one group."""
     between = " " if language == "english" else ""
-    return f"({between.join('(?:' + '|'.join(world(language)[kind]) + ')' for kind in kinds)})"
+    return f"({between.join('(?:' + '|'.join(wording('world', language)[kind]) + ')' for kind in kinds)})"
 
 
 def said_patterns() -> dict[str, tuple[int, int]]:
@@ -219,7 +219,7 @@ def facts_oracle(text: str, question: str) -> list[str]:
 
 
 def facts_choices(text: str, _question: str) -> list[str]:
-    places = [*world("english")["places"], *world("chinese")["places"]]
+    places = [*wording("world", "english")["places"], *wording("world", "chinese")["places"]]
     return [place for place in places if re.search(rf"(?:the |了|在|到){place}", text)]
 
 

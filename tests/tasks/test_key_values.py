@@ -125,9 +125,9 @@ def test_it_speaks_chinese():
     ("options", "words"),
     [
         ({"kees": 2}, r"Unknown option 'kees' of Magic. Did you mean 'keys'\?"),
-        ({"keys": 0}, "'keys' must be at least 1, got 0"),
-        ({"digits": 0}, "'digits' must be at least 1"),
-        ({"uuid_digits": 2}, "'uuid_digits' must be at least 4"),
+        ({"keys": 0}, "'keys' of Magic must be at least 1, got 0"),
+        ({"digits": 0}, "'digits' of Magic must be at least 1"),
+        ({"uuid_digits": 2}, "'uuid_digits' of Magic must be at least 4"),
         ({"keys": 2, "queries": 3}, "3 queries need as many keys, there are 2. Add --task-options keys=3"),
         ({"haystack": "essay"}, "Option 'haystack' of Magic"),
     ],

@@ -18,8 +18,8 @@ from needlemap.scorers.stated import Boxed
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks import Draw, Item
-from needlemap.tasks.kinship import Families, Kinship, kinship, line, links
-from needlemap.tasks.values import Person, fresh_person
+from needlemap.tasks.kinship import Families, Kinship, line, links
+from needlemap.tasks.values import Person, fresh_person, wording
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 
@@ -292,7 +292,7 @@ def test_words_agree_with_who_is_a_woman():
         "Ada is the daughter of Tom.",
         "Tom brought up his daughter Ada.",
     } < said
-    assert len(said) == len(kinship("english")["sentences"])
+    assert len(said) == len(wording("kinship", "english")["sentences"])
     said = {link.said(Random(seed), "chinese") for seed in range(99) for link in links([ada, tom], up=False)}
     assert {"Ada是Tom的母亲。", "Tom是Ada的儿子。", "Ada把她的儿子Tom抚养成人。"} < said
 
@@ -333,15 +333,15 @@ def test_the_answers_beginning_opens_the_box():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"facts": 1}, "facts are 2 to 512"),
-        ({"facts": 513}, "facts are 2 to 512"),
+        ({"facts": 1}, "'facts' of kinship must be 2 to 512"),
+        ({"facts": 513}, "'facts' of kinship must be 2 to 512"),
         ({"facts": "fit"}, "Add --task-options haystack=families"),
         (
             {"ask": "distance", "steps": 2},
             "'steps' is for ask=ancestor and ask=descendant, not for ask=distance",
         ),
         ({"ask": "ancestor", "steps": 5}, "'steps' must be 1 to 4"),
-        ({"families": -1}, "families 0 or more"),
+        ({"families": -1}, "'families' of Kinship must be at least 0"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, words):

@@ -14,7 +14,7 @@ from needlemap.scorers.stated import First
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks import Draw
-from needlemap.tasks.json_pairs import KeyValue
+from needlemap.tasks.key_values import KeyValue
 from needlemap.tasks.values import Values
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
@@ -94,8 +94,8 @@ def test_of_word_values_the_first_counts_and_not_the_right_one_somewhere(languag
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"shots": -1}, "shots are 0 or more"),
-        ({"uuid_digits": 1}, "uuid_digits 4 or more"),
+        ({"shots": -1}, "'shots' of KeyValue must be at least 0"),
+        ({"uuid_digits": 1}, "'uuid_digits' of KeyValue must be at least 4"),
         ({"shot": 1}, r"Did you mean 'shots'\?"),
     ],
 )

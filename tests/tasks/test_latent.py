@@ -18,6 +18,7 @@ from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks import Draw
 from needlemap.tasks.latent import APART, ORDERS, Association, Latent, knowledge
+from needlemap.tasks.values import wording
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 
@@ -273,8 +274,7 @@ def test_a_haystack_that_holds_any_step_of_a_fact_has_something_to_say_about_it(
 @every_language
 def test_a_step_that_no_question_names_is_one_of_a_fact(language):
     """A misspelt anchor there would be watched for nobody."""
-    text = files("needlemap.tasks").joinpath("data", f"latent-{language}.yaml").read_text("utf-8")
-    through = yaml.safe_load(text)["through"]
+    through = wording("latent", language)["through"]
     assert set(through) <= {each.anchor for each in knowledge(language).associations}
 
 
@@ -462,7 +462,7 @@ def test_the_bm25_baseline_fails(language, tmp_path):
     [
         ({"hops": 3}, "Option 'hops' of Latent"),
         ({"order": "backward"}, "Option 'order' of Latent"),
-        ({"distractors": 9}, "'distractors' must lie in 0..4, got 9"),
+        ({"distractors": 9}, "'distractors' of Latent must be at least 0 and at most 4, got 9"),
         ({"distractor": 1}, r"Did you mean 'distractors'\?"),
         ({"absent": 2}, "'absent' is a share in 0..1, got 2"),
     ],

@@ -50,7 +50,14 @@ def test_a_key_that_the_noise_holds_is_drawn_again():
     assert Passkey().item(Draw(DRAW.cell, holds=lambda text: text == held)).reference.answer != held
 
 
-@pytest.mark.parametrize("options", [{"digits": 0}, {"digits": 5, "doubled": 3}, {"doubled": -1}])
-def test_what_cannot_be_is_said(options):
-    with pytest.raises(SettingsError, match="cannot repeat the one before them"):
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"digits": 0}, "'digits' of Passkey must be at least 1"),
+        ({"digits": 5, "doubled": 3}, "Of 5 digits 3 cannot repeat the one before them"),
+        ({"doubled": -1}, "'doubled' of Passkey must be at least 0"),
+    ],
+)
+def test_what_cannot_be_is_said(options, words):
+    with pytest.raises(SettingsError, match=words):
         Passkey(**options)

@@ -14,7 +14,7 @@ from needlemap.scorers.stated import First
 from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks import Draw, Item
-from needlemap.tasks.json_pairs import Thread
+from needlemap.tasks.trace import Thread
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 
@@ -105,8 +105,8 @@ def test_it_speaks_chinese():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"hops": 0}, "threads and hops are 1 or more"),
-        ({"uuid_digits": 3}, "uuid_digits 4 or more"),
+        ({"hops": 0}, "'hops' of Thread must be at least 1"),
+        ({"uuid_digits": 3}, "'uuid_digits' of Thread must be at least 4"),
         ({"ask": "some"}, "Option 'ask' of Thread"),
     ],
 )

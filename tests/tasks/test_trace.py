@@ -210,9 +210,9 @@ def test_noise_or_prose_and_two_languages():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"chains": 0}, "chains, hops and digits are 1 or more"),
-        ({"shots": -1}, "shots 0 or more"),
-        ({"span": 0}, "'span' is a percentage above 0 and up to 100, got 0"),
+        ({"chains": 0}, "'chains' of Trace must be at least 1"),
+        ({"shots": -1}, "'shots' of Trace must be at least 0"),
+        ({"span": 0}, "'span' of Trace must be above 0 and at most 100, got 0"),
         ({"order": "sideways"}, "Option 'order' of Trace"),
         ({"hobs": 3}, r"Unknown option 'hobs' of Trace. Did you mean 'hops'\?"),
     ],

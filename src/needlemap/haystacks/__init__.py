@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import chain, count, islice
 from random import Random
 from typing import Any
 
@@ -56,6 +56,24 @@ class Source:
     def told(self) -> list[str]:
         """What was read so far and what was not, with the reasons, in a line each."""
         return []
+
+
+class Stream(Source):
+    """Documents without end, of so many pieces each. PIECES: of a document. Override `pieces`."""
+
+    endless = True
+    PIECES = 32
+
+    def pieces(self) -> Iterator[str]:
+        """Texts without end, the same ones each time it is called."""
+        raise NotImplementedError
+
+    def documents(self, first: int = 0) -> Iterator[Document]:
+        """Documents of some pieces each."""
+        pieces = self.pieces()
+        texts = ("".join(islice(pieces, self.PIECES)) for _ in count())
+        numbered = (Document(f"{self.name}:{number}", text) for number, text in enumerate(texts))
+        return islice(numbered, first, None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -27,8 +27,7 @@ _KINDS = {  # what is allowed, by how the name of a validation error begins
     "bool": "true or false",
     "string": "text",
 }
-
-
+_BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most"}
 _FORMER = {("scorers", "sole"): "only"}  # names of before, which runs and settings may hold
 
 
@@ -102,7 +101,7 @@ def checked(extension: type, options: Mapping[str, Any], kind: str = "") -> dict
         if name not in named and name not in positional:
             known = did_you_mean(name, named) if named else "It takes none."
             raise SettingsError(f"Unknown option '{name}' of {kind}. {known}")
-    hints = get_type_hints(init)
+    hints = get_type_hints(init, include_extras=True)
     return {name: _typed(kind, name, value, hints.get(name, Any)) for name, value in options.items()}
 
 
@@ -117,10 +116,14 @@ def _constructor(extension: type) -> Any:
 
 
 def _typed(kind: str, name: str, value: Any, hint: Any) -> Any:
+    adapter = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
     try:
-        return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
+        return adapter.validate_python(value)
     except ValidationError as error:
         problem = error.errors()[0]
         allowed = problem.get("ctx", {}).get("expected") or _KINDS.get(problem["type"].partition("_")[0])
+        if problem["type"].startswith(("greater", "less")):
+            said = adapter.json_schema()
+            allowed = " and ".join(f"{words} {said[key]}" for key, words in _BOUNDS.items() if key in said)
         wanted = f" must be {allowed}" if allowed else f": {problem['msg'].removeprefix('Value error, ')}"
         raise SettingsError(f"Option '{name}' of {kind}{wanted}, got {value!r}.") from None

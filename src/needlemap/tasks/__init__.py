@@ -7,11 +7,13 @@ brings its own: noise lines, JSON pairs, sentences like its needles, a transcrip
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from hashlib import sha256
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from pydantic import Field
 
 from needlemap.errors import SettingsError
 from needlemap.settings import Settings, settings_of
@@ -62,6 +64,11 @@ class Draw:
         if scope == "trial":
             place += (self.cell.depth,)
         return Random(f"{purpose}:{':'.join(map(repr, place))}")
+
+    def beside(self, purpose: str, fresh: Scope) -> Random:
+        """Random numbers for what stands beside what is asked for, which is drawn for each `fresh`: these are
+        drawn for each length at most, so that neighbouring depths share what comes before."""
+        return self.random(purpose, "repeat" if fresh == "repeat" else "length")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +157,8 @@ class Whole:
 
 
 class Task(metaclass=Checked):
-    """Built as `Task(**options)`; unknown options raise SettingsError. Override `item`, and what differs.
+    """Built as `Task(**options)`; unknown options raise SettingsError. Override `item`, and what differs. A
+    dataclass whose fields are its options needs no constructor.
 
     Its options are those of `task_options`, and every setting of the group Task that its constructor names
     (needle, needles, question, answer, keywords, spread, diff, draw, language).
@@ -205,6 +213,10 @@ def make_task(settings: Settings) -> Task:
 
 
 Order = Literal["forward", "backward", "random"]
+Language = Literal["english", "chinese"]
+ZeroOrMore = Annotated[int, Field(ge=0)]
+OneOrMore = Annotated[int, Field(ge=1)]
+Percent = Annotated[float, Field(gt=0, le=100)]
 Piece = TypeVar("Piece")
 
 
@@ -236,19 +248,16 @@ def ordered(random: Random, pieces: list[Piece], order: Order) -> list[Piece]:
     return pieces[::-1] if order == "backward" else pieces
 
 
+def hidden(texts: Iterable[str], depths: Iterable[float]) -> tuple[Needle, ...]:
+    """Needles in the order given, of which only the first moves where a plan wants it to."""
+    return tuple(Needle(*both, still=n > 0) for n, both in enumerate(zip(texts, depths, strict=True)))
+
+
 def following(random: Random, texts: list[str], depth: float, span: float) -> list[Needle]:
-    """Needles in the order given, from a depth on; only the first moves where a plan wants it to."""
-    depths = behind(random, depth, len(texts), span)
-    return [Needle(*both, still=place > 0) for place, both in enumerate(zip(texts, depths, strict=True))]
+    """Needles in the order given, from a depth on. span: as for `behind`."""
+    return list(hidden(texts, behind(random, depth, len(texts), span)))
 
 
 def scattered(random: Random, texts: list[str]) -> list[Needle]:
     """Needles in the order given, that stand anywhere."""
     return [Needle(*both, still=True) for both in zip(texts, anywhere(random, len(texts)), strict=True)]
-
-
-def share(span: float) -> float:
-    """A span in percent as a share. Raises SettingsError for one that is none."""
-    if not 0 < span <= 100:
-        raise SettingsError(f"Option 'span' is a percentage above 0 and up to 100, got {span:g}.")
-    return span / 100

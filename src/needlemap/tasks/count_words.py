@@ -12,41 +12,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from heapq import heapify, heapreplace
-from itertools import count, islice
+from itertools import islice
 from math import ceil
 from random import Random
 from string import ascii_lowercase
-from typing import Literal
+from typing import Annotated
+
+from pydantic import Field
 
 from needlemap.errors import SettingsError
-from needlemap.haystacks import Document, Source
-from needlemap.tasks import Background, Draw, Item, Needle, Reference, Task, holds_nothing
-from needlemap.tasks.values import Values, solved
+from needlemap.haystacks import Stream
+from needlemap.tasks import (
+    Background,
+    Draw,
+    Item,
+    Language,
+    OneOrMore,
+    Reference,
+    Task,
+    ZeroOrMore,
+    hidden,
+    holds_nothing,
+)
+from needlemap.tasks.values import Values, solved, wording
 
-_LINES = 64  # of a document
 _SPREAD = 600  # lines over which a word's occurrences are mixed with those of others
 _EXAMPLE = (3, 5, 10)  # an example's common words, how often each comes, and its other words, once each
-_TEXTS = {  # question, beginning of its answer, comma; before an example, its question, and the list
-    "english": (
-        "Which {words} words come most often in the list? Answer with these words alone, "
-        "separated by commas.",
-        "The words that come most often are",
-        ", ",
-        "An example of a list:\n",
-        "Answer: ",
-        "Now the list that is asked about:\n",
-    ),
-    "chinese": (
-        "词表中出现次数最多的{words}个词是哪些？只回答这些词，用逗号隔开。",
-        "出现次数最多的词是",
-        "，",
-        "词表示例：\n",
-        "答案：",
-        "下面是要回答的词表：\n",
-    ),
-}
 
 
+@dataclass(kw_only=True, eq=False)
 class CommonWords(Task):
     """Words, one a line, of which a few come far more often than all others; these are asked for.
 
@@ -59,95 +53,81 @@ class CommonWords(Task):
     scorer = "f1"
     dial = tuple({"others": others} for others in (3, 6, 12))
 
-    def __init__(
-        self,
-        *,
-        words: int = 10,
-        times: int = 30,
-        others: int = 3,
-        within: float = 1.0,
-        shots: int = 0,
-        language: Literal["english", "chinese"] = "english",
-    ) -> None:
-        if words < 1 or others < 1 or times <= others or not 0 < within <= 1 or shots < 0:
+    words: OneOrMore = 10
+    times: int = 30
+    others: OneOrMore = 3
+    within: Annotated[float, Field(gt=0, le=1)] = 1.0
+    shots: ZeroOrMore = 0
+    language: Language = "english"
+
+    def __post_init__(self) -> None:
+        if self.times <= self.others:
             raise SettingsError(
-                f"Options of count-common: words and others are 1 or more, times more than others, within "
-                f"above 0 and at most 1, shots 0 or more; got {words}, {others}, {times}, {within}, {shots}."
+                f"Options of count-common: times are more than others, got {self.times} and {self.others}."
             )
-        self._words, self._times, self._others = words, times, others
-        self._within, self._shots, self._pool = within, shots, Values("word", 0, language)
-        self._question, self._prefix, self._comma, *self._around = _TEXTS[language]
+        self._pool = Values("word", 0, self.language)
+        self._wording = wording("wording/count-common", self.language)
 
     @property
     def depthless(self) -> bool:
         """Whether the asked words stand all over the list."""
-        return self._within == 1
+        return self.within == 1
 
     def background(self, repeat: int, seed: int) -> Background:
         """The other words."""
-        return Background(Words(self._pool, self._others, f"{seed}:{repeat}"))
+        return Background(Words(self._pool, self.others, f"{seed}:{repeat}"))
 
     def item(self, draw: Draw) -> Item:
         """The asked words, each so many times, in an order of the trial's own."""
-        random, taken = draw.random("count-common"), set[str]()
-        examples = "".join(self._example(draw, taken, number) for number in range(self._shots))
-        asked = [self._pool.fresh(random, taken, draw.holds) for _ in range(self._words)]
-        lines, start = asked * self._times, _start(draw.cell.depth, self._within)
-        depths = [draw.cell.depth, *(start + self._within * random.random() for _ in lines[1:])]
-        question = self._question.format(words=self._words)
+        random, taken, words = draw.random("count-common"), set[str](), self._wording
+        examples = "".join(self._example(draw, taken, number) for number in range(self.shots))
+        asked = [self._pool.fresh(random, taken, draw.holds) for _ in range(self.words)]
+        lines, start = asked * self.times, _start(draw.cell.depth, self.within)
+        depths = [draw.cell.depth, *(start + self.within * random.random() for _ in lines[1:])]
+        question = words["question"].format(words=self.words)
         return Item(
-            tuple(
-                Needle(f"{word}\n", place, still=number > 0)
-                for number, (word, place) in enumerate(zip(lines, depths, strict=True))
-            ),
+            hidden((f"{word}\n" for word in lines), depths),
             question,
-            Reference(self._comma.join(asked), tuple(asked), question=question, like=self._pool.like),
-            prologue=examples + self._around[-1] if examples else "",
-            answer_prefix=self._prefix,
+            Reference(words["comma"].join(asked), tuple(asked), question=question, like=self._pool.like),
+            prologue=examples + words["asked"] if examples else "",
+            answer_prefix=words["begun"],
             unique=tuple(asked),
         )
 
     def _example(self, draw: Draw, taken: set[str], number: int) -> str:
         """A short list with its question and answer."""
-        words, times, others = _EXAMPLE
-        random = draw.random(f"count-common example {number}", "repeat")
-        drawn = [self._pool.fresh(random, taken, draw.holds) for _ in range(words + others)]
-        lines = [*(drawn[:words] * times), *drawn[words:]]
+        count, times, others = _EXAMPLE
+        random, words = draw.random(f"count-common example {number}", "repeat"), self._wording
+        drawn = [self._pool.fresh(random, taken, draw.holds) for _ in range(count + others)]
+        lines = [*(drawn[:count] * times), *drawn[count:]]
         random.shuffle(lines)
-        headed, begun, _ = self._around
-        question, answer = self._question.format(words=words), self._comma.join(drawn[:words])
-        return solved("\n".join(lines), question, answer, headed=headed, begun=begun)
+        question, answer = words["question"].format(words=count), words["comma"].join(drawn[:count])
+        return solved("\n".join(lines), question, answer, headed=words["headed"], begun=words["answered"])
 
 
 @dataclass(frozen=True, slots=True)
-class Words(Source):
+class Words(Stream):
     """Words, one a line, each so many times within some hundred lines, and never again.
 
     source: what fixes them, one a repeat.
     """
 
+    PIECES = 64
+
     kind: Values
     times: int
     source: str
     name: str = "words"
-    endless: bool = True
 
-    def documents(self, first: int = 0) -> Iterator[Document]:
-        """Documents of some lines each."""
-        lines = self._lines()
-        texts = ("\n".join(islice(lines, _LINES)) + "\n" for _ in count())
-        return (
-            Document(f"{self.name}:{number}", text) for number, text in enumerate(texts) if number >= first
-        )
-
-    def _lines(self) -> Iterator[str]:
+    def pieces(self) -> Iterator[str]:
+        """The lines."""
         random, taken, waiting = Random(f"words:{self.source}"), set[str](), list[str]()
         while True:
             while len(waiting) < _SPREAD:
                 waiting += [self.kind.fresh(random, taken, holds_nothing)] * self.times
             place = int(random.random() * len(waiting))
             waiting[place], waiting[-1] = waiting[-1], waiting[place]
-            yield waiting.pop()
+            yield waiting.pop() + "\n"
 
 
 def _start(depth: float, within: float) -> float:
@@ -162,20 +142,10 @@ def _start(depth: float, within: float) -> float:
 _DOTS = "..."  # the most frequent of all, and not asked for
 _RANKS = 4096  # words that there are
 _KNOWN = 512  # of them are known as wrong answers: at 128k tokens all but a few of those that come once
-_ROW, _ROWS = 12, 32  # words of a line, lines of a document
-_FREQUENT = {  # question, beginning of its answer
-    "english": (
-        "The text is made of coded words. Leave the dots out: which {words} coded words come most often? "
-        "Answer with these words alone, separated by commas.",
-        "The coded words that come most often are",
-    ),
-    "chinese": (
-        "文中都是编码词。不算省略号，出现次数最多的{words}个编码词是哪些？只回答这些词，用逗号隔开。",
-        "出现次数最多的编码词是",
-    ),
-}
+_ROW = 12  # words of a line
 
 
+@dataclass(kw_only=True, eq=False)
 class FrequentWords(Task):
     """Coded words with zeta frequencies: that of rank k is in proportion to 1 / k ** alpha.
 
@@ -188,22 +158,10 @@ class FrequentWords(Task):
     dial = tuple({"alpha": alpha} for alpha in (3.0, 2.0, 1.5))
     depthless = True
 
-    def __init__(
-        self,
-        *,
-        words: int = 3,
-        alpha: float = 2.0,
-        letters: int = 6,
-        language: Literal["english", "chinese"] = "english",
-    ) -> None:
-        if words < 1 or not 1.2 <= alpha <= 4 or letters < 4:
-            raise SettingsError(
-                f"Options of count-frequent: words are 1 or more, alpha from 1.2 to 4, letters 4 or more; "
-                f"got {words}, {alpha}, {letters}."
-            )
-        self._words, self._alpha, self._letters = words, alpha, letters
-        asked, self._prefix = _FREQUENT[language]
-        self._question = asked.format(words=words)
+    words: OneOrMore = 3
+    alpha: Annotated[float, Field(ge=1.2, le=4)] = 2.0
+    letters: Annotated[int, Field(ge=4)] = 6
+    language: Language = "english"
 
     def background(self, repeat: int, seed: int) -> Background:
         """The text."""
@@ -212,22 +170,23 @@ class FrequentWords(Task):
     def item(self, draw: Draw) -> Item:
         """Nothing hidden: the words that lead. Raises SettingsError if the text may be too short to tell."""
         source = self._source(draw.repeat, draw.seed)
-        least = source.settled * (self._letters + 1)
+        least = source.settled * (self.letters + 1)
         if draw.cell.length_tokens < least:
             raise SettingsError(
-                f"A text of {draw.cell.length_tokens:,} tokens may not settle which {self._words} coded "
+                f"A text of {draw.cell.length_tokens:,} tokens may not settle which {self.words} coded "
                 f"words lead. Use lengths of {least:,} or more, or fewer: --task-options words=1"
             )
-        asked = source.leading
-        reference = Reference(", ".join(asked), asked, question=self._question, decoys=source.others)
-        return Item((), self._question, reference, answer_prefix=self._prefix, unique=())
+        asked, words = source.leading, wording("wording/count-frequent", self.language)
+        question = words["question"].format(words=self.words)
+        reference = Reference(", ".join(asked), asked, question=question, decoys=source.others)
+        return Item((), question, reference, answer_prefix=words["begun"], unique=())
 
     def _source(self, repeat: int, seed: int) -> Coded:
-        return Coded(self._words, self._alpha, self._letters, f"{seed}:{repeat}")
+        return Coded(self.words, self.alpha, self.letters, f"{seed}:{repeat}")
 
 
 @dataclass(frozen=True, slots=True)
-class Coded(Source):
+class Coded(Stream):
     """Dots and coded words in an order that keeps to their frequencies throughout.
 
     Every word comes once in each stretch of 1 / frequency words, anywhere in it, so that after n words it has
@@ -239,7 +198,6 @@ class Coded(Source):
     letters: int
     source: str
     name: str = "coded-words"
-    endless: bool = True
 
     @property
     def leading(self) -> tuple[str, ...]:
@@ -256,14 +214,11 @@ class Coded(Source):
         """Words after which those that are asked for have come twice, and lead."""
         return ceil(4 / _frequencies(self.alpha)[self.asked])
 
-    def documents(self, first: int = 0) -> Iterator[Document]:
-        """Documents of some lines each."""
+    def pieces(self) -> Iterator[str]:
+        """Lines of some words each."""
         words = self._words()
-        lines = (" ".join(islice(words, _ROW)) + "\n" for _ in count())
-        texts = ("".join(islice(lines, _ROWS)) for _ in count())
-        return (
-            Document(f"{self.name}:{number}", text) for number, text in enumerate(texts) if number >= first
-        )
+        while True:
+            yield " ".join(islice(words, _ROW)) + "\n"
 
     def _words(self) -> Iterator[str]:
         random = Random(f"coded:{self.source}")

@@ -11,22 +11,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.resources import files
 from operator import itemgetter
 from random import Random
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-import yaml
+from pydantic import Field
 
 from needlemap.errors import SettingsError
-from needlemap.tasks import Draw, Item, Needle, Reference, Scope, Task, anywhere, behind, share
-from needlemap.tasks.values import fresh_person
+from needlemap.tasks import (
+    Draw,
+    Item,
+    Language,
+    Needle,
+    Percent,
+    Reference,
+    Scope,
+    Task,
+    ZeroOrMore,
+    anywhere,
+    behind,
+    hidden,
+)
+from needlemap.tasks.values import fresh_person, wording
 
 _SLOT = -1.0  # no chance: what stands there is known
 _THINGS = 3  # and as many boxes, where the question needs them
 
 
+@dataclass(kw_only=True, eq=False)
 class Facts(Task):
     """Sentences about where people are, what they carry and what is inside what; one place is asked for.
 
@@ -41,52 +53,46 @@ class Facts(Task):
     scorer = "label"
     dial = (*({"support": support} for support in (1, 2, 3)), {"support": 3, "facts": 24, "people": 8})
 
-    def __init__(
-        self,
-        *,
-        support: Literal[1, 2, 3] = 2,
-        facts: int = 12,
-        people: int = 5,
-        places: int = 6,
-        span: float = 100.0,
-        fresh: Scope = "trial",
-        language: Literal["english", "chinese"] = "english",
-    ) -> None:
-        known = len(world(language)["places"])
-        if facts < 0 or people < 2 or not 2 <= places <= known:
-            raise SettingsError(
-                f"Options of facts: facts are 0 or more, people 2 or more, places 2 to {known}."
-            )
-        self._support, self._facts, self._span = support, facts, share(span)
+    support: Literal[1, 2, 3] = 2
+    facts: ZeroOrMore = 12
+    people: Annotated[int, Field(ge=2)] = 5
+    places: Annotated[int, Field(ge=2)] = 6
+    span: Percent = 100.0
+    fresh: Scope = "trial"
+    language: Language = "english"
+
+    def __post_init__(self) -> None:
+        known = len(wording("world", self.language)["places"])
+        if self.places > known:
+            raise SettingsError(f"Option 'places' of facts must be 2 to {known}, got {self.places}.")
         self._size = {
-            "people": people,
-            "places": places,
-            "things": _THINGS if support > 1 else 0,
-            "boxes": _THINGS if support > 2 else 0,
+            "people": self.people,
+            "places": self.places,
+            "things": _THINGS if self.support > 1 else 0,
+            "boxes": _THINGS if self.support > 2 else 0,
         }
-        self._fresh, self._language = fresh, language
 
     def item(self, draw: Draw) -> Item:
         """The supporting facts, the first of them at the cell's depth, walks behind it, then the others."""
-        scope: Scope = "repeat" if self._fresh == "repeat" else "length"
-        beside, own = draw.random("facts", scope), draw.random("facts asked", self._fresh)
-        told = cast(beside, self._language, self._size, draw.holds)
+        beside, own = draw.beside("facts", self.fresh), draw.random("facts asked", self.fresh)
+        told = cast(beside, self.language, self._size, draw.holds)
         start = [Fact("go", who, beside.choice(told.places)) for who in told.people]
-        prologue = opening(start, self._language)
-        slots = behind(beside, draw.cell.depth, self._support + len(told.places) - 1, self._span)
-        moments = [(moment, beside.random(), beside.random()) for moment in anywhere(beside, self._facts)]
+        prologue = opening(start, self.language)
+        count = self.support + len(told.places) - 1
+        slots = behind(beside, draw.cell.depth, count, self.span / 100)
+        moments = [(moment, beside.random(), beside.random()) for moment in anywhere(beside, self.facts)]
         chances = [(moment, which) for moment, which, _ in moments]
-        tale = story(own, told, start, self._support, slots, chances)
-        words = [sentence(own.random(), fact, self._language) for fact in tale.behind]
-        needles = [Needle(*both, still=n > 0) for n, both in enumerate(zip(words, slots, strict=True))]
+        tale = story(own, told, start, self.support, slots, chances)
+        words = [sentence(own.random(), fact, self.language) for fact in tale.behind]
+        needles = list(hidden(words, slots))
         for (moment, _, how), fact in zip(moments, tale.others, strict=True):
-            needles.append(Needle(sentence(how, fact, self._language), moment, still=True))
+            needles.append(Needle(sentence(how, fact, self.language), moment, still=True))
         evidence = [text for text, fact in zip(words, tale.behind, strict=True) if fact in tale.chain]
         return replace(self._asked(told, tale.chain, tuple(needles), evidence), prologue=prologue)
 
     def _asked(self, told: Cast, chain: list[Fact], needles: tuple[Needle, ...], words: list[str]) -> Item:
         """The question about the first of a chain of facts, whose last says the place."""
-        known, what, place = world(self._language), chain[0].subject, chain[-1].to
+        known, what, place = wording("world", self.language), chain[0].subject, chain[-1].to
         role = "who" if chain[0].kind == "go" else "what"
         question, begun = (
             known[role].format_map({role: what}),
@@ -108,11 +114,11 @@ class Story:
     others: list[Fact]
 
 
-def opening(start: Sequence[Fact], language: str) -> str:
+def opening(start: Sequence[Fact], language: Language) -> str:
     """Where people are when the text begins: before it, so that the first place named decides nothing."""
-    first, other, end = world(language)["start"]
-    said = [(other if n else first).format(who=one.subject, where=one.to) for n, one in enumerate(start)]
-    return f"{''.join(said)}{end}\n\n"
+    first, other, end = wording("world", language)["start"]
+    texts = [(other if n else first).format(who=one.subject, where=one.to) for n, one in enumerate(start)]
+    return f"{''.join(texts)}{end}\n\n"
 
 
 def story(
@@ -179,9 +185,9 @@ def another(
     return left[int(chance * len(left))]
 
 
-def tell(fact: Fact, said: list[Fact], now: dict[str, str]) -> None:
+def tell(fact: Fact, told: list[Fact], now: dict[str, str]) -> None:
     """One more fact is said, and holds from now on."""
-    said.append(fact)
+    told.append(fact)
     now[fact.subject] = fact.to
 
 
@@ -227,9 +233,9 @@ class Cast:
         return found + [Fact("put", what, box) for what in self.things for box in self.boxes]
 
 
-def cast(random: Random, language: str, size: Mapping[str, int], holds: Callable[[str], bool]) -> Cast:
+def cast(random: Random, language: Language, size: Mapping[str, int], holds: Callable[[str], bool]) -> Cast:
     """People, things and boxes that nothing speaks of yet. size: how many 'people', 'places', ..."""
-    words, taken = world(language), set[str]()
+    words, taken = wording("world", language), set[str]()
     people = [fresh_person(random, language, taken, holds).name for _ in range(size["people"])]
     places = random.sample(words["places"], size["places"])
     things = [_thing(random, language, "things", taken, holds) for _ in range(size["things"])]
@@ -257,30 +263,24 @@ def where(now: Mapping[str, str], what: str) -> str:
     return what
 
 
-def sentence(chance: float, fact: Fact, language: str) -> str:
+def sentence(chance: float, fact: Fact, language: Language) -> str:
     """A fact in words. chance: in [0, 1), in which.
 
     >>> sentence(0.6, Fact("go", "Ada", "barn"), "english")
     'Ada is in the barn now.'
     """
     roles = {"go": ("who", "where"), "have": ("what", "who"), "put": ("what", "box")}[fact.kind]
-    templates: list[str] = world(language)[fact.kind]
+    templates: list[str] = wording("world", language)[fact.kind]
     return templates[int(chance * len(templates))].format_map(
         dict(zip(roles, (fact.subject, fact.to), strict=True))
     )
 
 
-@cache
-def world(language: str) -> dict[str, Any]:
-    """The words of a language: lists of names, and sentences by kind."""
-    text = files("needlemap.tasks").joinpath("data", "world.yaml").read_text("utf-8")
-    found: dict[str, Any] = yaml.safe_load(text)[language]
-    return found
-
-
-def _thing(random: Random, language: str, kind: str, taken: set[str], holds: Callable[[str], bool]) -> str:
+def _thing(
+    random: Random, language: Language, kind: str, taken: set[str], holds: Callable[[str], bool]
+) -> str:
     """A coloured thing, the only one of its kind."""
-    words: Mapping[str, Sequence[str]] = world(language)
+    words: Mapping[str, Sequence[str]] = wording("world", language)
     for _ in range(_TRIES):
         colour, noun = random.choice(words["colours"]), random.choice(words[kind])
         name = f"{colour} {noun}" if language == "english" else f"{colour}{noun}"

@@ -1,24 +1,51 @@
-"""Keys with values, hidden one a sentence: RULER's needle tests (Hsieh et al. 2024, arXiv 2404.06654).
+"""Keys with values: hidden one a sentence, or all in one JSON object; one of them is asked for, or some.
+
+One a sentence: RULER's needle tests (Hsieh et al. 2024, arXiv 2404.06654).
 
 One key among the needles is always the one that the cell's depth is meant for. The wording is our own.
 
 A pass key in noise (Mohtashami and Jaggi 2023, arXiv 2305.16300) is a smoke test. The noise is so uniform
 that the key is the one thing that stands out: it finds broken caches and positions, and ranks no models.
 Number strings, with digits that stand twice, ask for exact copying too.
+
+A JSON object of pairs (Liu et al. 2023, arXiv 2307.03172): nothing in it helps but the keys themselves, no
+meaning, no wording, no odd one out. Its last pair is never the asked one, since it alone lacks a comma.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from needlemap.errors import SettingsError
-from needlemap.tasks import Background, Draw, Item, Needle, Reference, Scope, Task
+from needlemap.tasks import (
+    Background,
+    Draw,
+    Item,
+    Language,
+    Needle,
+    OneOrMore,
+    Reference,
+    Scope,
+    Task,
+    ZeroOrMore,
+    hidden,
+)
 from needlemap.tasks.latent import Absence, one_edit
-from needlemap.tasks.values import PASS_KEY, WORDINGS, Kind, Noise, Pairs, Values
+from needlemap.tasks.values import Kind, Pairs, Values, noise, solved, wording
 from needlemap.text.matching import but
+
+UuidDigits = Annotated[int, Field(ge=4)]
+_UUIDS = {"haystack": "needles", "key": "uuid", "value": "uuid"}
+_HARDEST: tuple[Mapping[str, Any], ...] = (  # steps of a dial
+    {"haystack": "needles"},
+    _UUIDS,
+    {**_UUIDS, "uuid_digits": 64},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +57,7 @@ class Hidden:
     depth: float
 
 
+@dataclass(kw_only=True, eq=False)
 class Magic(Task):
     """Keys with values, one a sentence, in noise, in prose or among their like; by default one of each.
 
@@ -44,168 +72,149 @@ class Magic(Task):
 
     name = "magic"
     scorer = "recall"
-    KEYS, VALUES, QUERIES = 1, 1, 1
-    dial: tuple[Mapping[str, Any], ...] = (
-        {"keys": 1},
-        {"keys": 4},
-        {"keys": 16},
-        {"haystack": "needles"},
-        {"haystack": "needles", "key": "uuid", "value": "uuid"},
-        {"haystack": "needles", "key": "uuid", "value": "uuid", "uuid_digits": 64},
-    )
+    dial = ({"keys": 1}, {"keys": 4}, {"keys": 16}, *_HARDEST)
 
-    def __init__(
-        self,
-        *,
-        haystack: Literal["prose", "repeat", "needles"] = "prose",
-        key: Kind = "word",
-        value: Kind = "number",
-        keys: int | None = None,
-        values: int | None = None,
-        queries: int | None = None,
-        digits: int = 7,
-        uuid_digits: int = 32,
-        fresh: Scope = "trial",
-        absent: float = 0.0,
-        near: float = 0.5,
-        language: Literal["english", "chinese"] = "english",
-    ) -> None:
-        self._count = (
-            self.KEYS if keys is None else keys,
-            self.VALUES if values is None else values,
-            self.QUERIES if queries is None else queries,
+    haystack: Literal["prose", "repeat", "needles"] = "prose"
+    key: Kind = "word"
+    value: Kind = "number"
+    keys: OneOrMore = 1
+    values: OneOrMore = 1
+    queries: OneOrMore = 1
+    digits: OneOrMore = 7
+    uuid_digits: UuidDigits = 32
+    fresh: Scope = "trial"
+    absent: float = 0.0
+    near: float = 0.5
+    language: Language = "english"
+
+    def __post_init__(self) -> None:
+        if self.queries > self.keys:
+            raise SettingsError(
+                f"{self.queries} queries need as many keys, there are {self.keys}. "
+                f"Add --task-options keys={self.queries}"
+            )
+        self._keys, self._values = (
+            Values.sized(kind, self.digits, self.uuid_digits, self.language)
+            for kind in (self.key, self.value)
         )
-        _check(*self._count, digits, uuid_digits)
-        sizes = {"word": 0, "number": digits, "uuid": uuid_digits}
-        self._keys, self._values = Values(key, sizes[key], language), Values(value, sizes[value], language)
-        self._haystack, self._fresh = haystack, fresh
-        self._absence = Absence(absent, near, language)
-        if absent:
+        self._absence = Absence(self.absent, self.near, self.language)
+        if self.absent:
             self.scorer = "only"
-        self._wording = own = WORDINGS[language]
-        several = self._count[1] * self._count[2] > 1
-        asked, begun = (own.several, own.begun_several) if several else (own.one, own.begun)
-        self._needle, self._question = own.naming(value, own.needle), own.naming(value, asked)
-        self._prefix = self._absence.prefix(own.naming(value, begun))
+        self._wording = wording("wording/magic", self.language)
+        several = self.values * self.queries > 1
+        self._needle = self._naming("needle")
+        self._question = self._naming("several" if several else "one")
+        self._prefix = self._absence.prefix(self._naming("begun_several" if several else "begun"))
 
     def background(self, repeat: int, seed: int) -> Background | None:
         """Noise, or lines like the needles; None for prose."""
-        if self._haystack == "repeat":
-            return Background(Noise(self._wording.noise), "sentence")
-        if self._haystack == "needles":
-            return Background(
-                Pairs(self._needle, self._keys, self._values, f"{seed}:{repeat}", "needles"), "line"
-            )
+        if self.haystack == "repeat":
+            return noise(self.language)
+        if self.haystack == "needles":
+            return Background(Pairs(self._needle, self._keys, self._values, f"{seed}:{repeat}", "needles"))
         return None
 
     def item(self, draw: Draw) -> Item:
         """The needles, that of the cell's depth first; all values of the asked keys are wanted."""
-        hidden, meant = self._hidden(draw), self._absence.asked(draw)
-        asked = list(dict.fromkeys(one.key for one in hidden))[: self._count[2]]
-        draw.random(f"{self.name} order", self._fresh).shuffle(asked)
-        named = asked if meant == "present" else self._elsewhere(asked, hidden, draw, near=meant == "near")
-        end = "\n" if self._haystack == "needles" else ""
-        texts = [self._needle.format(key=one.key, value=one.value) + end for one in hidden]
-        keys = self._wording.listed(named)
+        pairs, meant = self._hidden(draw), self._absence.asked(draw)
+        asked = list(dict.fromkeys(one.key for one in pairs))[: self.queries]
+        draw.random(f"{self.name} order", self.fresh).shuffle(asked)
+        named = asked if meant == "present" else self._elsewhere(asked, pairs, draw, near=meant == "near")
+        end = "\n" if self.haystack == "needles" else ""
+        texts = [self._needle.format(key=one.key, value=one.value) + end for one in pairs]
+        needles, keys = hidden(texts, [one.depth for one in pairs]), self._listed(named)
         question = self._absence.question(self._question.format(keys=keys))
-        needles = tuple(
-            Needle(text, one.depth, still=place > 0)
-            for place, (text, one) in enumerate(zip(texts, hidden, strict=True))
-        )
         prefix = self._prefix.format(keys=keys)
         if meant == "present":
-            return Item(
-                needles, question, self._reference(asked, hidden, texts, question), answer_prefix=prefix
-            )
-        values = tuple(one.value for one in hidden)
-        owners = tuple(one.key for one in hidden)
-        reference = self._absence.unanswered(question, values, self._like(hidden), owners)
+            reference = self._reference(asked, pairs, texts, question)
+            return Item(needles, question, reference, answer_prefix=prefix)
+        values, owners = tuple(one.value for one in pairs), tuple(one.key for one in pairs)
+        reference = self._absence.unanswered(question, values, self._like(pairs), owners)
         unique = (*(text.strip() for text in texts), *values, *named)
         return Item(needles, question, reference, answer_prefix=prefix, unique=unique)
 
-    def _reference(
-        self, asked: list[str], hidden: list[Hidden], texts: list[str], question: str
-    ) -> Reference:
+    def _naming(self, part: str) -> str:
+        """A text in which the kind of value is named."""
+        kind, kinds = self._wording["kinds"][self.value]
+        text: str = self._wording[part]
+        return text.replace("{kind}", kind).replace("{kinds}", kinds)
+
+    def _listed(self, words: Sequence[str]) -> str:
+        """Words as a sentence lists them: a, b and c."""
+        comma, last = self._wording["comma"], self._wording["last"]
+        return str(last.join(filter(None, [comma.join(words[:-1]), words[-1]])))
+
+    def _reference(self, asked: list[str], pairs: list[Hidden], texts: list[str], question: str) -> Reference:
         """All values of the asked keys."""
-        wanted = tuple(one.value for key in asked for one in hidden if one.key == key)
-        sought = "\n".join(text.strip() for text, one in zip(texts, hidden, strict=True) if one.key in asked)
-        decoys = tuple(one.value for one in hidden if one.key not in asked)
-        answer = self._wording.listed(list(wanted))
+        wanted = tuple(one.value for key in asked for one in pairs if one.key == key)
+        sought = "\n".join(text.strip() for text, one in zip(texts, pairs, strict=True) if one.key in asked)
+        decoys = tuple(one.value for one in pairs if one.key not in asked)
+        answer = self._listed(wanted)
         return Reference(answer, wanted, sought, question, decoys, none=self._absence.none)
 
-    def _like(self, hidden: list[Hidden]) -> str:
+    def _like(self, pairs: list[Hidden]) -> str:
         """What looks like a value and is none of the keys: to say which ones there are is to invent none."""
         like = self._values.like
-        return but(like, [one.key for one in hidden]) if self._keys == self._values else like
+        return but(like, [one.key for one in pairs]) if self._keys == self._values else like
 
-    def _elsewhere(self, asked: list[str], hidden: list[Hidden], draw: Draw, *, near: bool) -> list[str]:
+    def _elsewhere(self, asked: list[str], pairs: list[Hidden], draw: Draw, *, near: bool) -> list[str]:
         """Keys that are nowhere in the text instead of the asked ones: near to them, or quite others."""
         random = draw.random(f"{self.name} absent")
-        taken = {text for one in hidden for text in (one.key, one.value)}
+        taken = {text for one in pairs for text in (one.key, one.value)}
         if near:
             return [one_edit(key, self._keys, random, taken, draw.holds) for key in asked]
         return [self._keys.fresh(random, taken, draw.holds) for _ in asked]
 
     def _hidden(self, draw: Draw) -> list[Hidden]:
         """The asked key's values, the first at the cell's depth, then those of the other keys."""
-        keys, values, _ = self._count
-        beside: Scope = "repeat" if self._fresh == "repeat" else "length"
-        others, own = draw.random(f"{self.name} beside", beside), draw.random(self.name, self._fresh)
+        others, own = draw.beside(f"{self.name} beside", self.fresh), draw.random(self.name, self.fresh)
         taken: set[str] = set()
-        depths = [others.random() for _ in range(keys * values - 1)]
-        rest = [self._pairs(others, taken, draw) for _ in range(keys - 1)]
+        depths = [others.random() for _ in range(self.keys * self.values - 1)]
+        rest = [self._pairs(others, taken, draw) for _ in range(self.keys - 1)]
         pairs = [*self._pairs(own, taken, draw), *(pair for row in rest for pair in row)]
         return [Hidden(*pair, depth) for pair, depth in zip(pairs, [draw.cell.depth, *depths], strict=True)]
 
     def _pairs(self, random: Random, taken: set[str], draw: Draw) -> list[tuple[str, str]]:
         """A fresh key with its fresh values."""
         key = self._keys.fresh(random, taken, draw.holds)
-        return [(key, self._values.fresh(random, taken, draw.holds)) for _ in range(self._count[1])]
+        return [(key, self._values.fresh(random, taken, draw.holds)) for _ in range(self.values)]
 
 
+@dataclass(kw_only=True, eq=False)
 class Multikey(Magic):
     """One key of four is asked for; the others stand in its way."""
 
     name = "multikey"
-    KEYS = 4
-    dial = ({"keys": 4}, {"keys": 8}, {"keys": 16}, *Magic.dial[-3:])
+    keys: OneOrMore = 4
+    dial = ({"keys": 4}, {"keys": 8}, {"keys": 16}, *_HARDEST)
 
 
+@dataclass(kw_only=True, eq=False)
 class Multivalue(Magic):
     """One key has four values, and all are asked for."""
 
     name = "multivalue"
-    VALUES = 4
+    values: OneOrMore = 4
     dial = (
         *({"values": count} for count in (4, 8, 16)),
-        *({**step, "values": 16} for step in Magic.dial[-3:]),
+        *({**step, "values": 16} for step in _HARDEST),
     )
 
 
+@dataclass(kw_only=True, eq=False)
 class Multiquery(Magic):
     """Four keys are hidden, and all are asked for."""
 
     name = "multiquery"
-    KEYS, QUERIES = 4, 4
+    keys: OneOrMore = 4
+    queries: OneOrMore = 4
     dial = (
         *({"keys": count, "queries": count} for count in (4, 8, 16)),
-        *({**step, "keys": 16, "queries": 16} for step in Magic.dial[-3:]),
+        *({**step, "keys": 16, "queries": 16} for step in _HARDEST),
     )
 
 
-def _check(keys: int, values: int, queries: int, digits: int, uuid_digits: int) -> None:
-    least = {"keys": keys, "values": values, "queries": queries, "digits": digits}
-    for name, given in least.items():
-        if given < 1:
-            raise SettingsError(f"Option '{name}' must be at least 1, got {given}.")
-    if uuid_digits < 4:
-        raise SettingsError(f"Option 'uuid_digits' must be at least 4, got {uuid_digits}.")
-    if queries > keys:
-        raise SettingsError(
-            f"{queries} queries need as many keys, there are {keys}. Add --task-options keys={queries}"
-        )
-
-
+@dataclass(kw_only=True, eq=False)
 class Passkey(Task):
     """A number hidden in noise: a smoke test.
 
@@ -216,39 +225,34 @@ class Passkey(Task):
     scorer = "first"
     dial = tuple({"digits": digits, "doubled": digits // 2} for digits in (6, 10, 20, 40))
 
-    def __init__(
-        self,
-        *,
-        digits: int = 5,
-        doubled: int = 0,
-        fresh: Scope = "trial",
-        language: Literal["english", "chinese"] = "english",
-    ) -> None:
-        if digits < 1 or not 0 <= 2 * doubled <= digits:
+    digits: OneOrMore = 5
+    doubled: ZeroOrMore = 0
+    fresh: Scope = "trial"
+    language: Language = "english"
+
+    def __post_init__(self) -> None:
+        if 2 * self.doubled > self.digits:
             raise SettingsError(
-                f"Of {digits} digits {doubled} cannot repeat the one before them. Give digits of 1 or more, "
-                f"and doubled of half of them or less."
+                f"Of {self.digits} digits {self.doubled} cannot repeat the one before them. Give digits of 1 "
+                f"or more, and doubled of half of them or less."
             )
-        self._digits, self._doubled, self._fresh = digits, doubled, fresh
-        self._needle, self._question, self._prefix = PASS_KEY[language]
-        self._noise = WORDINGS[language].noise
 
     def background(self, repeat: int, seed: int) -> Background:
         """The same few sentences again and again."""
-        return Background(Noise(self._noise), "sentence")
+        return noise(self.language)
 
     def item(self, draw: Draw) -> Item:
         """The sentence with the key, which no noise holds."""
-        random = draw.random("passkey", self._fresh)
-        value = key_of(random, self._digits, self._doubled)
+        random, words = draw.random("passkey", self.fresh), wording("wording/passkey", self.language)
+        value = key_of(random, self.digits, self.doubled)
         while draw.holds(value):
-            value = key_of(random, self._digits, self._doubled)
-        needle = self._needle.format(value=value)
+            value = key_of(random, self.digits, self.doubled)
+        needle, question = words["needle"].format(value=value), words["question"]
         return Item(
             (Needle(needle, draw.cell.depth),),
-            self._question,
-            Reference(value, (value,), needle, self._question),
-            answer_prefix=self._prefix,
+            question,
+            Reference(value, (value,), needle, question),
+            answer_prefix=words["begun"],
         )
 
 
@@ -261,3 +265,76 @@ def key_of(random: Random, digits: int, doubled: int) -> str:
     single = [random.randrange(1, 10), *(random.randrange(10) for _ in range(digits - doubled - 1))]
     twice = set(random.sample(range(len(single)), doubled))
     return "".join(str(digit) * (2 if place in twice else 1) for place, digit in enumerate(single))
+
+
+PAIR = '"{key}": "{value}"'
+_SHOWN = 4  # pairs of an example
+
+
+@dataclass(kw_only=True, eq=False)
+class KeyValue(Task):
+    """One JSON object of pairs, as many as fit; the value of one key is asked for.
+
+    key, value: of what kind; digits, uuid_digits: their size.
+
+    query_first: the question stands before the object too. shots: solved examples on small objects of their
+    own, the same in all trials of a repeat. fresh: as for `magic`.
+    """
+
+    name = "kv"
+    scorer = "first"
+    dial = tuple({"uuid_digits": digits} for digits in (8, 16, 32, 64))
+
+    key: Kind = "uuid"
+    value: Kind = "uuid"
+    digits: OneOrMore = 7
+    uuid_digits: UuidDigits = 32
+    query_first: bool = False
+    shots: ZeroOrMore = 0
+    fresh: Scope = "trial"
+    language: Language = "english"
+
+    def __post_init__(self) -> None:
+        self._keys, self._values = (
+            Values.sized(kind, self.digits, self.uuid_digits, self.language)
+            for kind in (self.key, self.value)
+        )
+        self._wording = wording("wording/kv", self.language)
+
+    def background(self, repeat: int, seed: int) -> Background:
+        """The object's pairs, one a line."""
+        return Background(Pairs(f"{PAIR},", self._keys, self._values, f"{seed}:{repeat}", "json"))
+
+    def item(self, draw: Draw) -> Item:
+        """The asked pair; what opens the object, and what closes it."""
+        random, taken = draw.random("kv", self.fresh), set[str]()
+        examples = "".join(self._example(draw, taken, number) for number in range(self.shots))
+        last = self._pair(draw.random("kv last", "repeat"), taken, draw)
+        key, value = self._pair(random, taken, draw)
+        pair, question = PAIR.format(key=key, value=value), self._wording["question"].format(key=key)
+        like = self._values.like if self.value == "word" else ""  # of others a reference says it itself
+        return Item(
+            (Needle(f"{pair},\n", draw.cell.depth),),
+            question,
+            Reference(value, (value,), pair, question, like=like),
+            prologue=examples + (f"{question}\n\n" if self.query_first else "") + "{\n",
+            epilogue=closing(*last),
+            answer_prefix=self._wording["begun"].format(key=key),
+        )
+
+    def _example(self, draw: Draw, taken: set[str], number: int) -> str:
+        """A small object with its question and answer."""
+        randoms = (draw.random(f"kv example {number}.{place}", "repeat") for place in range(_SHOWN))
+        pairs = [self._pair(random, taken, draw) for random in randoms]
+        key, value = draw.random(f"kv asked {number}", "repeat").choice(pairs)
+        lines = ",\n".join(PAIR.format(key=one, value=other) for one, other in pairs)
+        return solved(f"{{\n{lines}\n}}", self._wording["question"].format(key=key), value)
+
+    def _pair(self, random: Random, taken: set[str], draw: Draw) -> tuple[str, str]:
+        key = self._keys.fresh(random, taken, draw.holds)
+        return key, self._values.fresh(random, taken, draw.holds)
+
+
+def closing(key: str, value: str) -> str:
+    """An object's last pair, and its end."""
+    return f"{PAIR.format(key=key, value=value)}\n}}"

@@ -11,30 +11,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from itertools import pairwise
 from random import Random
-from typing import Any, Literal
-
-import yaml
+from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.haystacks import Document, Source
+from needlemap.haystacks import Document, Source, Stream
 from needlemap.tasks import (
     Background,
     Draw,
     Item,
+    Language,
     Needle,
     Order,
     Reference,
     Scope,
     Task,
+    ZeroOrMore,
     following,
     holds_nothing,
     ordered,
     scattered,
 )
-from needlemap.tasks.values import Person, fresh_person
+from needlemap.tasks.values import Person, fresh_person, wording
 
 _MOST = 512  # facts of a line
 _OTHERS = 32  # facts of another family's line where the asked one's fit the length
@@ -42,6 +41,7 @@ _FILLED = 0.9  # of a length, by the line's facts where as many as fit are asked
 _FRAME = 150  # tokens that are question and template, about
 
 
+@dataclass(kw_only=True, eq=False)
 class Kinship(Task):
     """Lines of descent; somebody's ancestor, descendant or distance to another is asked for.
 
@@ -58,42 +58,37 @@ class Kinship(Task):
     scorer = "boxed"
     dial = tuple({"facts": facts} for facts in (2, 4, 8, 16, 32))
 
-    def __init__(
-        self,
-        *,
-        ask: Literal["eldest", "ancestor", "descendant", "distance"] = "eldest",
-        facts: int | Literal["fit"] = 4,
-        steps: int | None = None,
-        haystack: Literal["prose", "families", "none"] = "prose",
-        families: int = 3,
-        order: Order = "random",
-        fresh: Scope = "trial",
-        language: Literal["english", "chinese"] = "english",
-    ) -> None:
-        most = _MOST if facts == "fit" else facts
-        _check(ask, most, steps, families)
-        if facts == "fit" and haystack != "families":
+    ask: Literal["eldest", "ancestor", "descendant", "distance"] = "eldest"
+    facts: int | Literal["fit"] = 4
+    steps: int | None = None
+    haystack: Literal["prose", "families", "none"] = "prose"
+    families: ZeroOrMore = 3
+    order: Order = "random"
+    fresh: Scope = "trial"
+    language: Language = "english"
+
+    def __post_init__(self) -> None:
+        _check(self.ask, _MOST if self.facts == "fit" else self.facts, self.steps)
+        if self.facts == "fit" and self.haystack != "families":
             raise SettingsError("facts=fit fills a length with facts. Add --task-options haystack=families")
-        if ask == "eldest" and haystack != "families" and not families:
+        if self.ask == "eldest" and self.haystack != "families" and not self.families:
             raise SettingsError(
                 "With families=0 the eldest is the only other name that is said once, so no step need be "
                 "traced. Give families=3, or ask=ancestor."
             )
-        self._facts = None if facts == "fit" else facts
-        self._ask, self._steps, self._up = ask, steps, ask != "descendant"
-        self._haystack, self._lines = haystack, 1 + (families if haystack != "families" else 0)
-        self._order, self._fresh, self._language = order, fresh, language
-        self._end = "" if haystack == "prose" else "\n"
+        self._facts = None if self.facts == "fit" else self.facts
+        self._up, self._end = self.ask != "descendant", "" if self.haystack == "prose" else "\n"
+        self._lines = 1 + (self.families if self.haystack != "families" else 0)
 
     def background(self, repeat: int, seed: int) -> Background | None:
         """Lines of other families, or all facts but the first of each line; None for prose."""
         source = f"{seed}:{repeat}"
-        if self._haystack == "families":
-            return Background(Families(self._facts or _OTHERS, self._language, source), "line")
-        if self._haystack == "none":
+        if self.haystack == "families":
+            return Background(Families(self._facts or _OTHERS, self.language, source))
+        if self.haystack == "none":
             facts = [fact for each in self._dense(source) for fact in each.facts]
             facts.sort(key=lambda fact: fact.depth)
-            return Background(Lines(tuple(fact.text for fact in facts)), "line")
+            return Background(Lines(tuple(fact.text for fact in facts)))
         return None
 
     def item(self, draw: Draw) -> Item:
@@ -101,32 +96,31 @@ class Kinship(Task):
 
         What the lines go on with stands anywhere, the same at all depths of a length.
         """
-        lines, own = self._shared(draw), draw.random("kinship", self._fresh)
+        lines, own = self._shared(draw), draw.random("kinship", self.fresh)
         own.shuffle(lines)
         taken = {one.name for each in lines for one in each.people}
-        first = [fresh_person(own, self._language, taken, draw.holds) for _ in lines]
-        said = [self._begun(own, *both) for both in zip(first, lines, strict=True)]
-        needles = following(own, said, draw.cell.depth, 1.0)
+        first = [fresh_person(own, self.language, taken, draw.holds) for _ in lines]
+        begun = [self._begun(own, *both) for both in zip(first, lines, strict=True)]
+        needles = following(own, begun, draw.cell.depth, 1.0)
         people = first
-        if self._haystack != "none":
+        if self.haystack != "none":
             needles += [fact for each in lines for fact in each.facts]
             people = first + [one for each in lines for one in each.people]
         question, answer = self._asked(own, [first[0], *lines[0].people])
-        evidence = [said[0], *(fact.text for fact in lines[0].facts)]
+        evidence = [begun[0], *(fact.text for fact in lines[0].facts)]
         return Item(
             tuple(needles),
             question,
             Reference(answer, (answer,), "\n".join(text.strip() for text in evidence), question),
-            answer_prefix=kinship(self._language)["begun"].format(),
+            answer_prefix=wording("kinship", self.language)["begun"].format(),
             unique=tuple(one.name for one in people),
         )
 
     def _shared(self, draw: Draw) -> list[Line]:
         """The lines of a length or repeat, without their first people."""
-        if self._haystack == "none":
+        if self.haystack == "none":
             return self._dense(f"{draw.seed}:{draw.repeat}")
-        scope: Scope = "repeat" if self._fresh == "repeat" else "length"
-        beside, taken, size = draw.random("kinship beside", scope), set[str](), self._size(draw)
+        beside, taken, size = draw.beside("kinship beside", self.fresh), set[str](), self._size(draw)
         return [self._told(beside, size, taken, draw.holds) for _ in range(self._lines)]
 
     def _dense(self, source: str) -> list[Line]:
@@ -136,25 +130,25 @@ class Kinship(Task):
 
     def _told(self, random: Random, facts: int, taken: set[str], holds: Callable[[str], bool]) -> Line:
         """A line of so many facts without its first person, and so without its first fact."""
-        people = line(random, self._language, facts, taken, holds)
-        said = [f"{link.said(random, self._language)}{self._end}" for link in links(people, up=self._up)]
-        return Line(people, scattered(random, ordered(random, said, self._order)))
+        people = line(random, self.language, facts, taken, holds)
+        texts = [f"{link.said(random, self.language)}{self._end}" for link in links(people, up=self._up)]
+        return Line(people, scattered(random, ordered(random, texts, self.order)))
 
     def _begun(self, random: Random, first: Person, rest: Line) -> str:
         """The fact that leads from a line's first person to the others."""
         (link,) = links([first, rest.people[0]], up=self._up)
-        return f"{link.said(random, self._language)}{self._end}"
+        return f"{link.said(random, self.language)}{self._end}"
 
     def _size(self, draw: Draw) -> int:
         """How many facts the line has: as given, or as fill most of the length, the rest being other ones."""
         if self._facts is not None:
             return self._facts
-        sample = sample_lines(self._language)
+        sample = sample_lines(self.language)
         share = _FILLED * (draw.room_tokens - _FRAME) / draw.tokens("".join(sample))
         fitting = max(2, min(_MOST, int(share * len(sample))))
-        if self._steps is not None and self._steps > fitting:
+        if self.steps is not None and self.steps > fitting:
             raise SettingsError(
-                f"Length {draw.cell.length_tokens:,} has room for {fitting} facts, steps are {self._steps}. "
+                f"Length {draw.cell.length_tokens:,} has room for {fitting} facts, steps are {self.steps}. "
                 f"Use longer --lengths, or fewer steps."
             )
         return fitting
@@ -162,21 +156,16 @@ class Kinship(Task):
     def _asked(self, random: Random, people: list[Person]) -> tuple[str, str]:
         """Question and answer about a line that starts from whom the question names."""
         most = len(people) - 1
-        steps = most if self._ask == "eldest" else self._steps or random.randint(1, most)
-        words, end = kinship(self._language), people[steps].name
+        steps = most if self.ask == "eldest" else self.steps or random.randint(1, most)
+        words, end = wording("kinship", self.language), people[steps].name
         generations = words["generations"][steps > 1]
-        question = words[self._ask].format(
-            start=people[0].name, end=end, steps=steps, generations=generations
-        )
-        return question, str(steps) if self._ask == "distance" else end
+        question = words[self.ask].format(start=people[0].name, end=end, steps=steps, generations=generations)
+        return question, str(steps) if self.ask == "distance" else end
 
 
-def _check(ask: str, facts: int, steps: int | None, families: int) -> None:
-    if not 2 <= facts <= _MOST or families < 0:
-        raise SettingsError(
-            f"Options of kinship: facts are 2 to {_MOST}, families 0 or more. Got facts={facts}, "
-            f"families={families}."
-        )
+def _check(ask: str, facts: int, steps: int | None) -> None:
+    if not 2 <= facts <= _MOST:
+        raise SettingsError(f"Option 'facts' of kinship must be 2 to {_MOST}, or fit; got {facts}.")
     if steps is not None and ask not in ("ancestor", "descendant"):
         raise SettingsError(f"Option 'steps' is for ask=ancestor and ask=descendant, not for ask={ask}.")
     if steps is not None and not 1 <= steps <= facts:
@@ -193,9 +182,9 @@ class Link:
     child: Person
     parent: Person
 
-    def said(self, random: Random, language: str) -> str:
+    def said(self, random: Random, language: Language) -> str:
         """In words."""
-        words = kinship(language)
+        words = wording("kinship", language)
         template: str = random.choice(words["sentences"])
         return template.format(
             parent=self.parent.name,
@@ -207,7 +196,7 @@ class Link:
 
 
 def line(
-    random: Random, language: str, count: int, taken: set[str], holds: Callable[[str], bool]
+    random: Random, language: Language, count: int, taken: set[str], holds: Callable[[str], bool]
 ) -> list[Person]:
     """So many people, new ones, who descend from one another."""
     return [fresh_person(random, language, taken, holds) for _ in range(count)]
@@ -232,27 +221,26 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Families(Source):
+class Families(Stream):
     """Lines about families without end, of so many facts each, those of a few shuffled together."""
 
+    PIECES = 1
+
     facts: int
-    language: str
+    language: Language
     source: str
     name: str = "families"
-    endless: bool = True
 
-    def documents(self, first: int = 0) -> Iterator[Document]:
-        """Documents of some families each."""
-        random, taken, number = Random(f"families:{self.source}"), set[str](), 0
+    def pieces(self) -> Iterator[str]:
+        """The lines of some families at a time."""
+        random, taken = Random(f"families:{self.source}"), set[str]()
         while True:
             found: list[str] = []
             while len(found) < _LINES:
                 people = line(random, self.language, self.facts + 1, taken, holds_nothing)
                 found += [link.said(random, self.language) for link in links(people, up=True)]
             random.shuffle(found)
-            if number >= first:
-                yield Document(f"{self.name}:{number}", "".join(f"{text}\n" for text in found))
-            number += 1
+            yield "".join(f"{text}\n" for text in found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +249,6 @@ class Lines(Source):
 
     lines: tuple[str, ...]
     name: str = "facts"
-    endless: bool = False
 
     def documents(self, first: int = 0) -> Iterator[Document]:
         """One document."""
@@ -269,15 +256,7 @@ class Lines(Source):
 
 
 @cache
-def kinship(language: str) -> dict[str, Any]:
-    """The words of a language: sentences, questions, and what they need."""
-    text = files("needlemap.tasks").joinpath("data", "kinship.yaml").read_text("utf-8")
-    found: dict[str, Any] = yaml.safe_load(text)[language]
-    return found
-
-
-@cache
-def sample_lines(language: str) -> tuple[str, ...]:
+def sample_lines(language: Language) -> tuple[str, ...]:
     """Some lines as any family has them, to be measured."""
     random = Random(f"lineage:{language}")
     people = line(random, language, _LINES + 1, set(), holds_nothing)

@@ -1,7 +1,7 @@
 """Needles that must be understood to be found, and questions that the text does not answer.
 
 Latent: the question shares no content word with the needle. After the idea of NoLiMa (Modarressi et al.
-2025, arXiv 2502.05167); all facts, names and wording are our own, in `data/latent-*.yaml`, in English and
+2025, arXiv 2502.05167); all facts, names and wording are our own, in `data/latent.yaml`, in English and
 Chinese. A fact leads from its anchor, which stands in the needle, one or two steps to its target, which
 stands in the question: common knowledge links the two.
 
@@ -17,32 +17,24 @@ import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from random import Random
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from needlemap.errors import SettingsError
-from needlemap.files import read_yaml
-from needlemap.tasks import Draw, Item, Needle, Reference, Scope, Task
-from needlemap.tasks.values import Values, words
+from needlemap.tasks import Draw, Item, Language, Reference, Scope, Task, hidden
+from needlemap.tasks.values import Values, wording, words
 from needlemap.text.matching import any_of
 
 APART = 0.2  # of the haystack, at least, between the asked needle and a distractor
 _MOVED = 0.05  # more, as both go to the end of a sentence, and a plan may move the asked one
 _TRIES = 2000
-_SAID = {  # what a question adds, how its answer begins
-    "english": (" Answer with the name alone.", "The name is"),
-    "chinese": ("只回答名字。", "名字是"),
-}
 ORDERS = ("direct", "inverted")  # whether the name or the anchor comes first
 Asked = Literal["present", "near", "missing"]
-_WORDS = {  # what a question adds, the answer to it, how any answer begins
-    "english": ("If the text does not say, answer: none.", "none", "Answer:"),
-    "chinese": ("如果文中没有说，就回答“没有”。", "没有", "答案："),
-}
-_GAP = {"english": " ", "chinese": ""}
 
 
+@dataclass(kw_only=True, eq=False)
 class Latent(Task):
     """A fact about somebody; who it is, is asked for in words that share nothing with it.
 
@@ -57,68 +49,57 @@ class Latent(Task):
     scorer = "only"
     dial = tuple({"hops": hops, "distractors": wrong} for hops, wrong in ((1, 0), (2, 0), (2, 2)))
 
-    def __init__(
-        self,
-        *,
-        hops: Literal[0, 1, 2] = 0,
-        order: Literal["direct", "inverted", "both"] = "both",
-        distractors: int = 0,
-        fresh: Scope = "trial",
-        absent: float = 0.0,
-        near: float = 0.5,
-        language: Literal["english", "chinese"] = "english",
-    ) -> None:
-        if not 0 <= distractors <= 4:
-            raise SettingsError(f"Option 'distractors' must lie in 0..4, got {distractors}.")
-        known, most = knowledge(language), distractors + 2  # anchors in a prompt and its question
-        self._people, self._facts = known.names, with_so_many(known.asked_over(hops), most)
-        self._orders = ORDERS if order == "both" else (order,)
-        self._distractors, self._fresh = distractors, fresh
-        self._absence = Absence(absent, near, language)
-        self._alone, begun = _SAID[language]
-        self._prefix = self._absence.prefix(begun)
+    hops: Literal[0, 1, 2] = 0
+    order: Literal["direct", "inverted", "both"] = "both"
+    distractors: Annotated[int, Field(ge=0, le=4)] = 0
+    fresh: Scope = "trial"
+    absent: float = 0.0
+    near: float = 0.5
+    language: Language = "english"
+
+    def __post_init__(self) -> None:
+        known, most = knowledge(self.language), self.distractors + 2  # anchors in a prompt and its question
+        self._people, self._facts = known.names, with_so_many(known.asked_over(self.hops), most)
+        self._orders = ORDERS if self.order == "both" else (self.order,)
+        self._absence = Absence(self.absent, self.near, self.language)
+        self._wording = wording("wording/latent", self.language)
 
     def item(self, draw: Draw) -> Item:
         """The fact at the cell's depth, the distractors elsewhere, and the question."""
         random = self._random(draw)
         fact, order = _quiet(self._facts, random, draw), random.choice(self._orders)
-        hidden = [fact, *self._others(fact, random, draw)]
-        names = self._names(draw, len(hidden))
-        texts = [
-            each.needles[order].replace("{name}", name) for each, name in zip(hidden, names, strict=True)
-        ]
-        needles = tuple(
-            Needle(text, depth, still=place > 0)
-            for place, (text, depth) in enumerate(zip(texts, self._depths(draw), strict=True))
-        )
+        facts = [fact, *self._others(fact, random, draw)]
+        names = self._names(draw, len(facts))
+        texts = [each.needles[order].replace("{name}", name) for each, name in zip(facts, names, strict=True)]
+        needles, prefix = hidden(texts, self._depths(draw)), self._absence.prefix(self._wording["begun"])
         asked = self._absence.asked(draw)
-        sought = fact if asked == "present" else self._missed(hidden, draw, same=asked == "near")
-        question = self._absence.question(sought.question + self._alone)
+        sought = fact if asked == "present" else self._missed(facts, draw, same=asked == "near")
+        question = self._absence.question(sought.question + self._wording["alone"])
         if asked != "present":
             reference = self._absence.unanswered(question, tuple(names), any_of(self._people))
-            return Item(needles, question, reference, answer_prefix=self._prefix, unique=(*texts, *names))
+            return Item(needles, question, reference, answer_prefix=prefix, unique=(*texts, *names))
         name, decoys = names[0], tuple(each for each in self._people if each != names[0])
         reference = Reference(name, (name,), texts[0], question, decoys, none=self._absence.none)
-        return Item(needles, question, reference, answer_prefix=self._prefix)
+        return Item(needles, question, reference, answer_prefix=prefix)
 
     def _random(self, draw: Draw) -> Random:
         """What the fact is drawn from."""
-        if self._fresh == "trial":
+        if self.fresh == "trial":
             return draw.random(f"latent {draw.cell.depth!r}", "repeat")
-        return draw.random("latent", self._fresh)
+        return draw.random("latent", self.fresh)
 
     def _others(self, fact: Association, random: Random, draw: Draw) -> list[Association]:
         """Distractors: facts of the same kind with anchors of their own."""
         alike = [each for each in self._facts if each.relation == fact.relation]
         found = [fact]
-        while len(found) <= self._distractors:
+        while len(found) <= self.distractors:
             anchors = {each.anchor for each in found}
             found.append(_quiet([each for each in alike if each.anchor not in anchors], random, draw))
         return found[1:]
 
     def _names(self, draw: Draw, count: int) -> list[str]:
         """People that the haystack does not know. Raises SettingsError when there are too few."""
-        random, names = draw.random("latent names", self._fresh), list[str]()
+        random, names = draw.random("latent names", self.fresh), list[str]()
         for _ in range(_TRIES):
             name = random.choice(self._people)
             if name not in names and not draw.holds(name):
@@ -132,15 +113,15 @@ class Latent(Task):
     def _depths(self, draw: Draw) -> list[float]:
         """The cell's depth, and far from it those of the distractors: the same at most depths of a length."""
         beside, depths = draw.random("latent beside", "length"), [draw.cell.depth]
-        while len(depths) <= self._distractors:
+        while len(depths) <= self.distractors:
             depth = beside.random()
             if abs(depth - draw.cell.depth) >= APART + _MOVED:
                 depths.append(depth)
         return depths
 
-    def _missed(self, hidden: list[Association], draw: Draw, *, same: bool) -> Association:
+    def _missed(self, facts: list[Association], draw: Draw, *, same: bool) -> Association:
         """A fact that is not hidden: of the same kind as the one that is, or of another."""
-        anchors, kind = {each.anchor for each in hidden}, hidden[0].relation
+        anchors, kind = {each.anchor for each in facts}, facts[0].relation
         others = [
             each for each in self._facts if (each.relation == kind) == same and each.anchor not in anchors
         ]
@@ -197,10 +178,9 @@ def with_so_many(facts: Sequence[Association], anchors: int) -> tuple[Associatio
 
 
 @cache
-def knowledge(language: str) -> Knowledge:
-    """That of a language, 'english' or 'chinese', read once."""
-    text = files("needlemap.tasks").joinpath("data", f"latent-{language}.yaml").read_text("utf-8")
-    read: dict[str, Any] = read_yaml(text)
+def knowledge(language: Language) -> Knowledge:
+    """That of a language, read once."""
+    read = wording("latent", language)
     found = [
         each for name, row in read["relations"].items() for each in _relation(name, row, read["through"])
     ]
@@ -227,7 +207,7 @@ class Absence:
 
     share: float
     near: float
-    language: str
+    language: Language
 
     def __post_init__(self) -> None:
         """Raises SettingsError for what is no share."""
@@ -244,18 +224,23 @@ class Absence:
             return "present"
         return "near" if random.random() < self.near else "missing"
 
+    def _wording(self, part: str) -> str:
+        """What is said where there may be no answer; '' where there always is."""
+        text: str = wording("wording/absent", self.language)[part]
+        return text if self.share else ""
+
     @property
     def none(self) -> str:
         """The answer that says that the text does not; '' where no question allows it."""
-        return _WORDS[self.language][1] if self.share else ""
+        return self._wording("none")
 
     def question(self, text: str) -> str:
         """A question that allows this answer."""
-        return f"{text}{_GAP[self.language]}{_WORDS[self.language][0]}" if self.share else text
+        return text + self._wording("allowed")
 
     def prefix(self, text: str) -> str:
         """An answer's beginning that promises nothing."""
-        return _WORDS[self.language][2] if self.share else text
+        return self._wording("begun") or text
 
     def unanswered(
         self, question: str, decoys: tuple[str, ...], like: str, owners: tuple[str, ...] = ()

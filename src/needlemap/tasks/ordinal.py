@@ -14,24 +14,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
-from itertools import islice
 from random import Random
 from string import ascii_letters, digits
-from typing import Literal
+from typing import Annotated, Literal
 
-from needlemap.errors import SettingsError
-from needlemap.haystacks import Document, Source
+from pydantic import Field
+
+from needlemap.haystacks import Stream
 from needlemap.haystacks.generated import Piece, Rule, Scene, grammar
-from needlemap.tasks import Background, Draw, Item, Needle, Reference, Scope, Task
+from needlemap.tasks import Background, Draw, Item, Reference, Scope, Task, hidden
+from needlemap.tasks.values import wording
 
-_PROLOGUE = "A conversation between a user and an assistant.\n\n"
-_QUESTION = (
-    'In the conversation the user asked several times: "{request}" Take the replies to exactly this request '
-    "in the order in which they stand, and repeat number {number} of them word for word. Begin your answer "
-    "with the code {code}, then give that reply and nothing else."
-)
+TwoOrMore = Annotated[int, Field(ge=2)]
 
 
+@dataclass(kw_only=True, eq=False)
 class Ordinal(Task):
     """The same request several times among similar ones, a reply to each; one reply is asked for by number.
 
@@ -44,71 +41,52 @@ class Ordinal(Task):
     scorer = "verbatim"
     dial = tuple({"requests": requests} for requests in (2, 4, 8))
 
-    def __init__(
-        self,
-        *,
-        requests: int = 4,
-        sentences: int = 8,
-        code: int = 10,
-        fresh: Scope = "trial",
-        language: Literal["english"] = "english",
-    ) -> None:
-        if requests < 2 or sentences < 2 or code < 4:
-            raise SettingsError(
-                f"Options of ordinal: requests are 2 or more, sentences 2 or more, code 4 or more; got "
-                f"{requests}, {sentences} and {code}."
-            )
-        self._requests, self._sentences, self._code, self._fresh = requests, sentences, code, fresh
+    requests: TwoOrMore = 4
+    sentences: TwoOrMore = 8
+    code: Annotated[int, Field(ge=4)] = 10
+    fresh: Scope = "trial"
+    language: Literal["english"] = "english"
 
     def background(self, repeat: int, seed: int) -> Background:
         """The conversation around the asked requests."""
         source = f"{seed}:{repeat}"
-        return Background(Transcript(_asked(repeat, seed), self._sentences, source), "paragraph")
+        return Background(Transcript(_asked(repeat, seed), self.sentences, source), "paragraph")
 
     def item(self, draw: Draw) -> Item:
         """The exchanges of the request; that of the cell's depth is asked for, whichever number it is."""
-        wanted = _asked(draw.repeat, draw.seed)
-        hidden = self._hidden(wanted, draw)
-        ordered = sorted(hidden, key=lambda one: one[0])
-        number, text = 1 + ordered.index(hidden[0]), hidden[0][1]
+        wanted, words = _asked(draw.repeat, draw.seed), wording("wording/ordinal", self.language)
+        replies = self._replies(wanted, draw)
+        ordered = sorted(replies, key=lambda one: one[0])
+        number, text = 1 + ordered.index(replies[0]), replies[0][1]
         code = self._drawn_code(draw.random("ordinal code"), draw)
-        question = _QUESTION.format(request=said(wanted), number=number, code=code)
+        question = words["question"].format(request=said(wanted), number=number, code=code)
         texts = tuple(one for _, one in ordered)
         return Item(
-            tuple(
-                Needle(exchange(wanted, one), depth, still=place > 0)
-                for place, (depth, one) in enumerate(hidden)
-            ),
+            hidden((exchange(wanted, one) for _, one in replies), (depth for depth, _ in replies)),
             question,
             Reference(f"{code}\n{text}", (text,), exchange(wanted, text).strip(), question, choices=texts),
-            prologue=_PROLOGUE,
+            prologue=words["headed"],
             answer_prefix=code,
             unique=(code, *texts),
         )
 
-    def _hidden(self, wanted: Request, draw: Draw) -> list[tuple[float, str]]:
+    def _replies(self, wanted: Request, draw: Draw) -> list[tuple[float, str]]:
         """Depth and reply of each request, the asked one first."""
-        beside: Scope = "repeat" if self._fresh == "repeat" else "length"
-        others, own, taken = (
-            draw.random("ordinal beside", beside),
-            draw.random("ordinal", self._fresh),
-            set[str](),
-        )
-        rest = [
-            (others.random(), self._reply(wanted, others, taken, draw)) for _ in range(self._requests - 1)
-        ]
+        others, own = draw.beside("ordinal beside", self.fresh), draw.random("ordinal", self.fresh)
+        taken = set[str]()
+        rest = [(others.random(), self._reply(wanted, others, taken, draw)) for _ in range(self.requests - 1)]
         return [(draw.cell.depth, self._reply(wanted, own, taken, draw)), *rest]
 
     def _reply(self, wanted: Request, random: Random, taken: set[str], draw: Draw) -> str:
         """A reply that stands nowhere else."""
-        text = _written(wanted, self._sentences, random.getrandbits(64))
+        text = _written(wanted, self.sentences, random.getrandbits(64))
         while text in taken or draw.holds(text):
-            text = _written(wanted, self._sentences, random.getrandbits(64))
+            text = _written(wanted, self.sentences, random.getrandbits(64))
         taken.add(text)
         return text
 
     def _drawn_code(self, random: Random, draw: Draw) -> str:
-        code = "".join(random.choices(ascii_letters + digits, k=self._code))
+        code = "".join(random.choices(ascii_letters + digits, k=self.code))
         return self._drawn_code(random, draw) if draw.holds(code) else code
 
 
@@ -123,7 +101,6 @@ def _asked(repeat: int, seed: int) -> Request:
     return request(Random(f"ordinal:{seed}:{repeat}"))
 
 
-_EXCHANGES = 16  # of a document
 _STYLED = 0.3  # share of a reply's inner sentences that its style writes
 _SIMILAR = 0.5  # share of the requests that differ from the asked one in one thing only
 _PARTS = ("formats", "styles", "topics")
@@ -196,28 +173,21 @@ def _sentence(piece: Piece, topic: str, scene: Scene) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Transcript(Source):
+class Transcript(Stream):
     """Exchanges of which none asks what `apart` asks; half of them differ from it in one thing only.
 
     sentences: of a reply. source: what fixes them, one a repeat.
     """
 
+    PIECES = 16
+
     apart: Request
     sentences: int
     source: str
     name: str = "transcript"
-    endless: bool = True
 
-    def documents(self, first: int = 0) -> Iterator[Document]:
-        """Documents of some exchanges each."""
-        exchanges, number = self._exchanges(), 0
-        while True:
-            text = "".join(islice(exchanges, _EXCHANGES))
-            if number >= first:
-                yield Document(f"{self.name}:{number}", text)
-            number += 1
-
-    def _exchanges(self) -> Iterator[str]:
+    def pieces(self) -> Iterator[str]:
+        """The exchanges."""
         random = Random(f"transcript:{self.source}")
         while True:
             wanted = self._similar(random) if random.random() < _SIMILAR else request(random)

@@ -1,8 +1,11 @@
-"""Values scattered over a text: variables that get theirs from one another, counts that somebody took.
+"""Chains to be followed, and counts to be listed: several needles that only together say the answer.
 
 Trace (RULER's variable tracking, arXiv 2404.06654): a chain is a variable with a number, and variables that
 are set to the one before. One chain is asked for, the others mislead. Its names are what the question does
 not say, and nothing says how many they are.
+
+Thread (Roberts, Han and Albanie 2024, arXiv 2411.05000): in one JSON object of pairs, as many as fit, a value
+is the next key. Pairs that belong to no thread look like those that do.
 
 Scattered counts, after Counting-Stars (Song et al. 2024, arXiv 2403.11802): evenly spaced; all are asked
 for, in order. Wording and numbers are our own, the numbers fresh in every trial, so that no list can be
@@ -11,72 +14,54 @@ learnt.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import attrgetter
 from random import Random
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from needlemap.errors import SettingsError
 from needlemap.tasks import (
     Background,
     Draw,
     Item,
+    Language,
     Needle,
+    OneOrMore,
     Order,
+    Percent,
     Reference,
     Scope,
     Task,
+    ZeroOrMore,
     following,
     ordered,
     scattered,
-    share,
 )
-from needlemap.tasks.values import WORDINGS, Noise, Values, solved
+from needlemap.tasks.key_values import PAIR, UuidDigits, closing
+from needlemap.tasks.values import Pairs, Values, noise, solved, wording
 
 _CONSONANTS, _VOWELS = "BDFGHJKLMNPRSTVZ", "AEIOU"
 _TRIES = 2000  # draws of one name
 _SHOWN = (3, 2)  # variables of an example's chains, the asked one first: as few as tell a chain from another
-_SAID = {  # line, question, beginning of its answer, comma; before an example, its answer, and the text
-    "english": (
-        "Let {name} = {source}.",
-        "Which variables have the value {value}? A variable may have got it from another one. List the names "
-        "of all of them, and nothing else.",
-        "The variables with the value {value}:",
-        ", ",
-        "An example of a text:\n",
-        "Answer: ",
-        "Now the text that is asked about:\n",
-    ),
-    "chinese": (
-        "设 {name} = {source}。",
-        "哪些变量的值是{value}？变量的值可能来自另一个变量。请列出所有这些变量的名字，不要写别的。",
-        "值为{value}的变量：",
-        "、",
-        "文本示例：\n",
-        "答案：",
-        "下面是要回答的文本：\n",
-    ),
-}
-_TEXTS = {  # needle, corrected needle, question, what it says of corrections, beginning of its answer
-    "english": (
-        "The lighthouse keeper counted {number} gulls.",
-        "The lighthouse keeper counted {wrong} gulls, saw a mistake, counted again and now had {number}.",
-        "The text says several times how many gulls the lighthouse keeper counted. List the numbers in the "
-        "order in which they stand in the text{corrections}. Answer with the numbers alone, separated by "
-        "commas.",
-        ", and where a count was corrected only the corrected one",
-        "The lighthouse keeper counted",
-    ),
-    "chinese": (
-        "看守灯塔的人数到了{number}只海鸥。",
-        "看守灯塔的人先数到{wrong}只海鸥，发现数错了，重数之后是{number}只。",
-        "文中多次提到看守灯塔的人数到了多少只海鸥。请按在文中出现的先后列出这些数字{corrections}。"
-        "只回答数字，用逗号隔开。",
-        "，数错后更正的只列更正后的数字",
-        "看守灯塔的人先后数到",
-    ),
-}
+
+
+def chained(
+    random: Random, asked: list[str], others: Iterable[list[str]], order: Order, depth: float, span: float
+) -> tuple[list[str], list[Needle]]:
+    """The lines of the asked chain as they stand in the text, and those of all chains as needles.
+
+    order: in which a chain's lines stand. The asked ones go on behind the first over so much of the haystack,
+    span, in percent; those of the others stand anywhere.
+    """
+    texts = ordered(random, asked, order)
+    needles = following(random, texts, depth, span / 100)
+    for other in others:
+        needles += scattered(random, ordered(random, other, order))
+    return texts, needles
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +79,7 @@ class Chain:
         ]
 
 
+@dataclass(kw_only=True, eq=False)
 class Trace(Task):
     """Variables set to a number or to one another; all that have a certain number are asked for.
 
@@ -110,51 +96,50 @@ class Trace(Task):
     )
     scorer = "f1"
 
-    def __init__(
-        self,
-        *,
-        haystack: Literal["prose", "repeat"] = "prose",
-        chains: int = 2,
-        hops: int = 4,
-        order: Order = "forward",
-        span: float = 100.0,
-        digits: int = 5,
-        shots: int = 0,
-        fresh: Scope = "trial",
-        language: Literal["english", "chinese"] = "english",
-    ) -> None:
-        if min(chains, hops, digits) < 1 or shots < 0:
-            raise SettingsError("Options of trace: chains, hops and digits are 1 or more, shots 0 or more.")
-        self._haystack, self._noise = haystack, WORDINGS[language].noise
-        self._chains, self._hops, self._order, self._span = chains, hops, order, share(span)
-        self._fresh, self._shots, self._values = fresh, shots, Values("number", digits, language)
-        self._line, self._question, self._prefix, self._comma, *self._around = _SAID[language]
+    haystack: Literal["prose", "repeat"] = "prose"
+    chains: OneOrMore = 2
+    hops: OneOrMore = 4
+    order: Order = "forward"
+    span: Percent = 100.0
+    digits: OneOrMore = 5
+    shots: ZeroOrMore = 0
+    fresh: Scope = "trial"
+    language: Language = "english"
+
+    def __post_init__(self) -> None:
+        self._values = Values("number", self.digits)
+        self._wording = wording("wording/trace", self.language)
 
     def background(self, repeat: int, seed: int) -> Background | None:
         """Noise; None for prose."""
-        return Background(Noise(self._noise), "sentence") if self._haystack == "repeat" else None
+        return noise(self.language) if self.haystack == "repeat" else None
 
     def item(self, draw: Draw) -> Item:
         """The asked chain's lines, the first of them at the cell's depth, then those of the others."""
-        beside = draw.random("trace beside", "repeat" if self._fresh == "repeat" else "length")
+        beside, line = draw.beside("trace beside", self.fresh), self._wording["line"]
         taken: set[str] = set()
-        examples = [self._example(draw, taken, number) for number in range(self._shots)]
-        size = self._hops + 1
-        others = [self._chain(beside, taken, draw, size) for _ in range(self._chains - 1)]
-        asked = self._chain(draw.random("trace", self._fresh), taken, draw, size)
-        texts = ordered(beside, asked.lines(self._line), self._order)
-        needles = following(beside, texts, draw.cell.depth, self._span)
-        for other in others:
-            needles += scattered(beside, ordered(beside, other.lines(self._line), self._order))
-        question = self._question.format(value=asked.value)
+        examples = [self._example(draw, taken, number) for number in range(self.shots)]
+        size = self.hops + 1
+        others = [self._chain(beside, taken, draw, size) for _ in range(self.chains - 1)]
+        asked = self._chain(draw.random("trace", self.fresh), taken, draw, size)
+        texts, needles = chained(
+            beside,
+            asked.lines(line),
+            (other.lines(line) for other in others),
+            self.order,
+            draw.cell.depth,
+            self.span,
+        )
+        question = self._wording["question"].format(value=asked.value)
         elsewhere = [*others, *(chain for _, chains in examples for chain in chains)]
         decoys = tuple(name for chain in elsewhere for name in chain.names)
+        answer = self._wording["comma"].join(asked.names)
         return Item(
             tuple(needles),
             question,
-            Reference(self._comma.join(asked.names), asked.names, "\n".join(texts), question, decoys),
-            prologue="".join([*(text for text, _ in examples), self._around[-1]]) if examples else "",
-            answer_prefix=self._prefix.format(value=asked.value),
+            Reference(answer, asked.names, "\n".join(texts), question, decoys),
+            prologue="".join([*(text for text, _ in examples), self._wording["asked"]]) if examples else "",
+            answer_prefix=self._wording["begun"].format(value=asked.value),
         )
 
     def _chain(self, random: Random, taken: set[str], draw: Draw, size: int) -> Chain:
@@ -164,14 +149,17 @@ class Trace(Task):
 
     def _example(self, draw: Draw, taken: set[str], number: int) -> tuple[str, list[Chain]]:
         """A small text with its question and answer; and its chains, the asked one first."""
-        random, (headed, begun, _) = Random(f"trace example {number}:{draw.seed}"), self._around
+        random, words = Random(f"trace example {number}:{draw.seed}"), self._wording
         chains = [self._chain(random, taken, draw, size) for size in _SHOWN]
         lines = list[Needle]()
         for chain in chains:
-            lines += scattered(random, ordered(random, chain.lines(self._line), self._order))
+            lines += scattered(random, ordered(random, chain.lines(words["line"]), self.order))
         text = "\n".join(line.text for line in sorted(lines, key=attrgetter("depth")))
-        question = self._question.format(value=chains[0].value)
-        return solved(text, question, self._comma.join(chains[0].names), headed=headed, begun=begun), chains
+        question, answer = (
+            words["question"].format(value=chains[0].value),
+            words["comma"].join(chains[0].names),
+        )
+        return solved(text, question, answer, headed=words["headed"], begun=words["answered"]), chains
 
 
 def fresh_name(random: Random, taken: set[str], holds: Callable[[str], bool]) -> str:
@@ -191,6 +179,80 @@ def fresh_name(random: Random, taken: set[str], holds: Callable[[str], bool]) ->
     raise SettingsError("Names of variables are used up. Use fewer chains or hops.")
 
 
+@dataclass(kw_only=True, eq=False)
+class Thread(Task):
+    """One JSON object of pairs, as many as fit; the value of the asked key is the next key, and so on.
+
+    threads, of hops pairs each; one is asked for. ask: for the 'last' value (scorer `first`) or for 'all' on
+    the way (`f1`). order: in which a thread's pairs stand. span: over how much of the object, in percent, the
+    asked thread goes on behind its first pair. uuid_digits: size of keys and values. fresh: as for `magic`.
+    """
+
+    name = "thread"
+    dial = (
+        *({"hops": hops, "threads": 1, "order": "forward"} for hops in (1, 2, 4)),
+        *({"hops": hops, "threads": 2, "order": "random"} for hops in (4, 8, 16)),
+    )
+
+    threads: OneOrMore = 1
+    hops: OneOrMore = 3
+    ask: Literal["last", "all"] = "last"
+    order: Order = "forward"
+    span: Percent = 100.0
+    uuid_digits: UuidDigits = 32
+    fresh: Scope = "trial"
+    language: Language = "english"
+
+    def __post_init__(self) -> None:
+        self.scorer = "first" if self.ask == "last" else "f1"
+        self.scorer_options = {"chain": True} if self.ask == "last" else {}
+        self._values = Values("uuid", self.uuid_digits)
+
+    def background(self, repeat: int, seed: int) -> Background:
+        """Pairs that belong to no thread, one a line."""
+        return Background(Pairs(f"{PAIR},", self._values, self._values, f"{seed}:{repeat}", "json"))
+
+    def item(self, draw: Draw) -> Item:
+        """The asked thread's pairs, the first of them at the cell's depth, then those of the others."""
+        beside = draw.beside("thread beside", self.fresh)
+        taken: set[str] = set()
+        last = self._thread(draw.random("thread last", "repeat"), taken, draw, 1)  # alone has no comma
+        others = [self._thread(beside, taken, draw, self.hops) for _ in range(self.threads - 1)]
+        asked = self._thread(draw.random("thread", self.fresh), taken, draw, self.hops)
+        texts, needles = chained(
+            beside, lines(asked), map(lines, others), self.order, draw.cell.depth, self.span
+        )
+        words = wording("wording/thread", self.language)
+        wanted_of_it, begun = words[self.ask]
+        question = words["question"].format(key=asked[0]) + wanted_of_it
+        wanted = tuple(asked[-1:] if self.ask == "last" else asked[1:])
+        wrong = [*asked[1:-1], *(value for other in others for value in other[1:])]
+        decoys = tuple(wrong) if self.ask == "last" else ()
+        like = "" if self.ask == "last" else self._values.like  # of a list, all that is not wanted is wrong
+        return Item(
+            tuple(needles),
+            question,
+            Reference("\n".join(wanted), wanted, "".join(texts), question, decoys, like=like),
+            prologue="{\n",
+            epilogue=closing(*last),
+            answer_prefix=begun,
+        )
+
+    def _thread(self, random: Random, taken: set[str], draw: Draw, hops: int) -> list[str]:
+        """Keys, each the value of the one before, and the last value."""
+        return [self._values.fresh(random, taken, draw.holds) for _ in range(hops + 1)]
+
+
+def lines(thread: list[str]) -> list[str]:
+    """A thread's pairs, as the object holds them.
+
+    >>> lines(["a", "b", "c"])
+    ['"a": "b",\\n', '"b": "c",\\n']
+    """
+    return [f"{PAIR.format(key=key, value=value)},\n" for key, value in pairwise(thread)]
+
+
+@dataclass(kw_only=True, eq=False)
 class ScatteredCounts(Task):
     """Sentences with a number each, the first at the cell's depth, the rest evenly spaced behind it.
 
@@ -201,45 +263,25 @@ class ScatteredCounts(Task):
     scorer = "f1"
     dial = (*({"numbers": numbers} for numbers in (8, 16, 32)), {"numbers": 32, "corrected": True})
 
-    def __init__(
-        self,
-        *,
-        numbers: int = 32,
-        digits: int = 4,
-        corrected: bool = False,
-        language: Literal["english", "chinese"] = "english",
-    ) -> None:
-        if numbers < 1 or digits < 2:
-            raise SettingsError(
-                f"Options of count-scattered: numbers are 1 or more, digits 2 or more; got {numbers} and "
-                f"{digits}."
-            )
-        self._numbers, self._corrected, self._values = numbers, corrected, Values("number", digits)
-        plain, twice, asked, corrections, self._prefix = _TEXTS[language]
-        self._needle = twice if corrected else plain
-        self._question = asked.format(corrections=corrections if corrected else "")
+    numbers: OneOrMore = 32
+    digits: Annotated[int, Field(ge=2)] = 4
+    corrected: bool = False
+    language: Language = "english"
 
     def item(self, draw: Draw) -> Item:
         """The sentences; wrong numbers are decoys."""
-        random, taken = draw.random("count-scattered"), set[str]()
+        random, taken, values = draw.random("count-scattered"), set[str](), Values("number", self.digits)
         numbers, wrong = (
-            [self._values.fresh(random, taken, draw.holds) for _ in range(self._numbers)] for _ in range(2)
+            tuple(values.fresh(random, taken, draw.holds) for _ in range(self.numbers)) for _ in range(2)
         )
-        texts = [
-            self._needle.format(number=number, wrong=other)
-            for number, other in zip(numbers, wrong, strict=True)
-        ]
-        step = (1 - draw.cell.depth) / self._numbers
+        words = wording("wording/count-scattered", self.language)
+        sentence = words["corrected" if self.corrected else "needle"]
+        texts = [sentence.format(number=one, wrong=other) for one, other in zip(numbers, wrong, strict=True)]
+        question = words["question"].format(corrections=words["corrections"] if self.corrected else "")
+        step, decoys = (1 - draw.cell.depth) / self.numbers, wrong if self.corrected else ()
         return Item(
             tuple(Needle(text, draw.cell.depth + place * step) for place, text in enumerate(texts)),
-            self._question,
-            Reference(
-                ", ".join(numbers),
-                tuple(numbers),
-                "\n".join(texts),
-                self._question,
-                tuple(wrong) if self._corrected else (),
-                like=self._values.like,
-            ),
-            answer_prefix=self._prefix,
+            question,
+            Reference(", ".join(numbers), numbers, "\n".join(texts), question, decoys, like=values.like),
+            answer_prefix=words["begun"],
         )

@@ -1,25 +1,24 @@
-"""What the tasks of keys and values are made of: values that nobody can guess, backgrounds, wording.
+"""What the tasks are made of: values that nobody can guess, backgrounds, wording.
 
 Words, numbers, UUIDs and full names are drawn afresh and used once. A background that a task brings along
-is the same few sentences over and over, or lines with such keys and values. The wording is ours; who wants
-another takes the tasks `single` and `multi`.
+is the same few sentences over and over, or lines with such keys and values. All that tasks say is in
+`data/*.yaml`, by language, and ours; who wants another wording takes the tasks `single` and `multi`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from itertools import count, islice
+from itertools import repeat
 from random import Random
-from typing import Literal
-
-import yaml
+from typing import Any, Literal
 
 from needlemap.errors import SettingsError
-from needlemap.haystacks import Document, Source
-from needlemap.tasks import holds_nothing
+from needlemap.files import read_yaml
+from needlemap.haystacks import Stream
+from needlemap.tasks import Background, Language, holds_nothing
 from needlemap.text.matching import any_of, hexadecimal, number
 
 Kind = Literal["word", "number", "uuid"]
@@ -27,26 +26,19 @@ _TRIES = 2000  # draws of one value or name before its kind is given up as used 
 _UUID = (8, 4, 4, 4, 12)  # digits in each group, where there are 32
 _GROUP = 8  # digits in each group otherwise
 _JOINTS = {"english": "-", "chinese": ""}
-_LINES = 32  # of a document
-KEY_VALUE = {  # question, beginning of its answer
-    "english": (
-        'Which value does the JSON object hold under the key "{key}"? Answer with that value alone.',
-        'Under the key "{key}" it holds',
-    ),
-    "chinese": ("JSON 对象中，键“{key}”对应的值是什么？只回答这个值。", "键“{key}”对应的值是"),
-}
-PASS_KEY = {  # needle, question, beginning of its answer
-    "english": (
-        "There is one pass key in here, and it is {value}. Write it down: {value}.",
-        "What is the pass key in the text? Answer with the number alone.",
-        "The pass key is",
-    ),
-    "chinese": (
-        "这里只有一个通行码，就是{value}。记下来：{value}。",
-        "文中的通行码是什么？只回答数字。",
-        "通行码是",
-    ),
-}
+
+
+@cache
+def wording(about: str, language: Language) -> Mapping[str, Any]:
+    """What tasks say in a language: a part of `data/NAME.yaml`; 'NAME/PART' for a part of that.
+
+    >>> wording("wording/passkey", "english")["begun"]
+    'The pass key is'
+    """
+    name, _, part = about.partition("/")
+    read = read_yaml(files("needlemap.tasks").joinpath("data", f"{name}.yaml").read_text("utf-8"))
+    found: Mapping[str, Any] = read[language][part] if part else read[language]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +47,12 @@ class Values:
 
     kind: Kind
     digits: int
-    language: str = "english"
+    language: Language = "english"
+
+    @classmethod
+    def sized(cls, kind: Kind, digits: int, uuid_digits: int, language: Language) -> Values:
+        """A kind of value with the size that fits it; words have none."""
+        return cls(kind, {"word": 0, "number": digits, "uuid": uuid_digits}[kind], language)
 
     def draw(self, random: Random) -> str:
         """Any value of the kind.
@@ -121,11 +118,10 @@ def grouped(digits: str) -> str:
 
 
 @cache
-def words(language: str) -> tuple[list[str], list[str]]:
-    """Adjectives and nouns of a language, 'english' or 'chinese'."""
-    text = files("needlemap.tasks").joinpath("data", f"{language}.txt").read_text("utf-8")
-    _, adjectives, nouns = text.split("\n== ")
-    return adjectives.split()[1:], nouns.split()[1:]
+def words(language: Language) -> tuple[list[str], list[str]]:
+    """Adjectives and nouns of a language."""
+    found = wording("words", language)
+    return found["adjectives"].split(), found["nouns"].split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +132,7 @@ class Person:
     woman: bool
 
 
-def person(random: Random, language: str) -> Person:
+def person(random: Random, language: Language) -> Person:
     """Anybody.
 
     >>> person(Random("x"), "english"), person(Random("x"), "chinese")
@@ -149,7 +145,7 @@ def person(random: Random, language: str) -> Person:
     return Person(f"{family}{given}{random.choice(names['women' if woman else 'men'])}", woman)
 
 
-def fresh_person(random: Random, language: str, taken: set[str], holds: Callable[[str], bool]) -> Person:
+def fresh_person(random: Random, language: Language, taken: set[str], holds: Callable[[str], bool]) -> Person:
     """Somebody who is neither taken, and is from now on, nor held. Raises SettingsError if nobody is left."""
     for _ in range(_TRIES):
         found = person(random, language)
@@ -160,27 +156,29 @@ def fresh_person(random: Random, language: str, taken: set[str], holds: Callable
 
 
 @cache
-def _names(language: str) -> dict[str, list[str]]:
-    text = files("needlemap.tasks").joinpath("data", "people.yaml").read_text("utf-8")
-    return {part: words.split() for part, words in yaml.safe_load(text)[language].items()}
+def _names(language: Language) -> dict[str, list[str]]:
+    return {part: words.split() for part, words in wording("people", language).items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Noise(Source):
+class Noise(Stream):
     """A text again and again, one line each time."""
 
     text: str
     name: str = "repeat"
-    endless: bool = True
 
-    def documents(self, first: int = 0) -> Iterator[Document]:
-        """Documents of equal lines."""
-        text = f"{self.text}\n" * _LINES
-        return (Document(f"{self.name}:{number}", text) for number in count(first))
+    def pieces(self) -> Iterator[str]:
+        """Equal lines."""
+        return repeat(f"{self.text}\n")
+
+
+def noise(language: Language) -> Background:
+    """The same few sentences again and again."""
+    return Background(Noise(wording("wording/magic", language)["noise"]), "sentence")
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs(Source):
+class Pairs(Stream):
     """Lines, each with a key and a value that no other line has.
 
     line: its text with {key} and {value}, without the line break. source: what fixes them, one a repeat.
@@ -191,84 +189,14 @@ class Pairs(Source):
     values: Values
     source: str
     name: str = "pairs"
-    endless: bool = True
 
-    def documents(self, first: int = 0) -> Iterator[Document]:
-        """Documents of some lines each."""
-        lines, number = self._lines(), 0
-        while True:
-            text = "".join(islice(lines, _LINES))
-            if number >= first:
-                yield Document(f"{self.name}:{number}", text)
-            number += 1
-
-    def _lines(self) -> Iterator[str]:
+    def pieces(self) -> Iterator[str]:
+        """The lines."""
         random, keys, values = Random(f"pairs:{self.source}"), set[str](), set[str]()
         while True:
             key = self.keys.fresh(random, keys, holds_nothing)
             value = self.values.fresh(random, values, holds_nothing)
             yield self.line.format(key=key, value=value) + "\n"
-
-
-@dataclass(frozen=True, slots=True)
-class Wording:
-    """Texts with {key}, {keys}, {value}, {kind} (of value) and {kinds}.
-
-    one, several: the question for one value and for more; begun, begun_several: how its answer begins. noise:
-    sentences that say nothing. comma, last: what stands between keys.
-    """
-
-    needle: str
-    one: str
-    several: str
-    begun: str
-    begun_several: str
-    noise: str
-    kinds: dict[str, tuple[str, str]]
-    comma: str
-    last: str
-
-    def naming(self, value: str, text: str) -> str:
-        """A text in which the kind of value is named.
-
-        >>> ENGLISH.naming("uuid", "The {kinds} assigned to {keys} are")
-        'The UUIDs assigned to {keys} are'
-        """
-        kind, kinds = self.kinds[value]
-        return text.replace("{kind}", kind).replace("{kinds}", kinds)
-
-    def listed(self, words: list[str]) -> str:
-        """Words as a sentence lists them.
-
-        >>> ENGLISH.listed(["a", "b", "c"])
-        'a, b and c'
-        """
-        return self.last.join([*[self.comma.join(words[:-1])][: len(words) - 1], words[-1]])
-
-
-ENGLISH = Wording(
-    needle="Keep in mind that the {kind} assigned to {key} is {value}.",
-    one="Which {kind} does the text say is assigned to {keys}? Answer with that {kind} alone.",
-    several="Which {kinds} does the text say are assigned to {keys}? List every one of them.",
-    begun="The {kind} assigned to {keys} is",
-    begun_several="The {kinds} assigned to {keys} are",
-    noise="The kettle is warm. The street is long. The window is shut. Round we walk. Nobody is in a hurry.",
-    kinds={"word": ("word", "words"), "number": ("number", "numbers"), "uuid": ("UUID", "UUIDs")},
-    comma=", ",
-    last=" and ",
-)
-CHINESE = Wording(
-    needle="请记住，{key}对应的{kind}是{value}。",
-    one="文中说{keys}对应的{kind}是什么？只回答这个{kind}。",
-    several="文中说{keys}对应的{kind}有哪些？请全部列出。",
-    begun="{keys}对应的{kind}是",
-    begun_several="{keys}对应的{kind}有",
-    noise="水壶还热着。街道很长。窗户关着。我们绕着走。谁也不着急。",
-    kinds={"word": ("词语", "词语"), "number": ("数字", "数字"), "uuid": ("UUID", "UUID")},
-    comma="、",
-    last="和",
-)
-WORDINGS = {"english": ENGLISH, "chinese": CHINESE}
 
 
 def solved(text: str, question: str, answer: str, *, headed: str = "", begun: str = "") -> str:
