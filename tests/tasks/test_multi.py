@@ -58,7 +58,7 @@ def test_key_words_score_it():
         ({"needles": []}, "needs --needles, none of them empty, and a --question"),
         ({"needles": ["A", " "]}, "none of them empty"),
         ({"question": ""}, "and a --question"),
-        ({"spread": "evn"}, r"Unknown spread 'evn'. Did you mean 'even'\?"),
+        ({"spread": "evn"}, "'spread' of Multi must be 'chain', 'chain-as-coded' or 'even', got 'evn'"),
         ({"dif": 1}, r"Unknown option 'dif' of Multi. Did you mean 'diff'\?"),
     ],
 )

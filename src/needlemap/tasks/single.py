@@ -3,50 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
+from typing import Literal
 
-from needlemap.errors import SettingsError, did_you_mean
+from needlemap.errors import SettingsError
 from needlemap.prompts.templates import fill
 from needlemap.tasks import Draw, Item, Needle, Reference, Task
 from needlemap.text.matching import held, plain
 
 WORDING = "levenshtein"  # where nobody says what a right answer must hold
+Choices = Mapping[str, Sequence[str] | str]
 
 
-class Single(Task):
-    """One needle at the cell's depth.
+@dataclass(kw_only=True, eq=False)
+class Worded(Task):
+    """Needles and a question in the user's words.
 
     Texts may hold {placeholders}, drawn afresh for each repeat from the lists in `draw` (a list of values, or
     'low:high' for whole numbers); the same repeat draws the same values in every cell. answer: a right
-    answer; the needle itself when not given. keywords: words that a right answer holds. Without them an
-    answer that is a part of the needle is what a right one must hold; else the wording counts.
+    answer; the needles themselves when not given. keywords: words that a right answer holds. Without them an
+    answer that is a part of a needle is what a right one must hold; else the wording counts.
     """
 
-    name = "single"
+    question: str
+    answer: str | None = None
+    keywords: Sequence[str] = ()
+    draw: Choices | None = None
 
-    def __init__(
-        self,
-        *,
-        needle: str,
-        question: str,
-        answer: str | None = None,
-        keywords: Sequence[str] = (),
-        draw: Mapping[str, Sequence[str] | str] | None = None,
-    ) -> None:
-        if not needle.strip() or not question.strip():
+    def _item(self, draw: Draw, needles: Sequence[str], depths: Sequence[float]) -> Item:
+        values = drawn(self.draw or {}, draw.repeat, draw.seed)
+        texts = [fill(needle, values, "needles" if len(needles) > 1 else "needle") for needle in needles]
+        whole = "\n".join(texts)
+        answer = whole if self.answer is None else fill(self.answer, values, "answer")
+        question = fill(self.question, values, "question")
+        words = tuple(fill(word, values, "keywords") for word in self.keywords)
+        return Item(tuple(map(Needle, texts, depths)), question, Reference(answer, words, whole, question))
+
+
+@dataclass(kw_only=True, eq=False)
+class Single(Worded):
+    """One needle at the cell's depth."""
+
+    name = "single"
+    needle: str
+
+    def __post_init__(self) -> None:
+        if not self.needle.strip() or not self.question.strip():
             raise SettingsError("The single task needs a --needle and a --question.")
-        self._needle, self._question, self._answer = needle, question, answer
-        self._keywords, self._draw = tuple(keywords), dict(draw or {})
-        self.scorer = "substring" if keywords or is_part(answer, needle) else WORDING
+        self.scorer = "substring" if self.keywords or is_part(self.answer, self.needle) else WORDING
 
     def item(self, draw: Draw) -> Item:
         """The needle at the cell's depth, its question, and its reference."""
-        values = drawn(self._draw, draw.repeat, draw.seed)
-        needle = fill(self._needle, values, "needle")
-        answer = needle if self._answer is None else fill(self._answer, values, "answer")
-        question = fill(self._question, values, "question")
-        words = tuple(fill(word, values, "keywords") for word in self._keywords)
-        return Item((Needle(needle, draw.cell.depth),), question, Reference(answer, words, needle, question))
+        return self._item(draw, [self.needle], [draw.cell.depth])
 
 
 def is_part(answer: str | None, needle: str) -> bool:
@@ -59,7 +68,7 @@ def is_part(answer: str | None, needle: str) -> bool:
     return bool(said) and said.rstrip(".。") != whole.rstrip(".。") and held(whole, said)
 
 
-def drawn(draw: Mapping[str, Sequence[str] | str], repeat: int, seed: int) -> dict[str, str]:
+def drawn(draw: Choices, repeat: int, seed: int) -> dict[str, str]:
     """One value for each name, from the seed and the repeat.
 
     >>> drawn({"number": "1000:9999"}, 0, 0) == drawn({"number": "1000:9999"}, 0, 0)
@@ -83,53 +92,32 @@ def _value(random: Random, name: str, choices: Sequence[str] | str) -> str:
         ) from None
 
 
-SPREADS = ("chain", "chain-as-coded", "even")
-
-
-class Multi(Task):
+@dataclass(kw_only=True, eq=False)
+class Multi(Worded):
     """Needles spread from the cell's depth on.
 
     spread 'chain': needle i at depth + i * diff, not beyond 100 (diff in percent). 'chain-as-coded':
     the same meant depths, placed by OpenCompass's formula, which counts needles twice. 'even': needle i of
-    k at depth + i * (100 - depth) / k, as needlehaystack does. answer: the needles themselves when not given.
+    k at depth + i * (100 - depth) / k, as needlehaystack does.
     Scored by the share of the keywords that the answer holds, as in `single` where there are none.
     """
 
     name = "multi"
+    needles: Sequence[str]
+    spread: Literal["chain", "chain-as-coded", "even"] = "chain"
+    diff: float = 10.0
 
-    def __init__(
-        self,
-        *,
-        needles: Sequence[str],
-        question: str,
-        answer: str | None = None,
-        keywords: Sequence[str] = (),
-        spread: str = "chain",
-        diff: float = 10.0,
-        draw: Mapping[str, Sequence[str] | str] | None = None,
-    ) -> None:
-        if not needles or not all(needle.strip() for needle in needles) or not question.strip():
+    def __post_init__(self) -> None:
+        if not self.needles or not all(map(str.strip, self.needles)) or not self.question.strip():
             raise SettingsError("The multi task needs --needles, none of them empty, and a --question.")
-        if spread not in SPREADS:
-            raise SettingsError(f"Unknown spread '{spread}'. {did_you_mean(spread, SPREADS)}")
-        self._needles, self._question, self._answer = tuple(needles), question, answer
-        self._keywords, self._spread, self._diff = tuple(keywords), spread, diff / 100
-        self._draw = dict(draw or {})
-        by_part = "substring" if is_part(answer, "\n".join(needles)) else WORDING
-        self.scorer = "recall" if keywords else by_part
-        self.scorer_options = {"rule": "inside"} if keywords else {}
+        by_part = "substring" if is_part(self.answer, "\n".join(self.needles)) else WORDING
+        self.scorer = "recall" if self.keywords else by_part
+        self.scorer_options = {"rule": "inside"} if self.keywords else {}
 
     def item(self, draw: Draw) -> Item:
         """The needles with their meant depths, the question, and the reference."""
-        values = drawn(self._draw, draw.repeat, draw.seed)
-        texts = [fill(needle, values, "needles") for needle in self._needles]
-        depths = spread_depths(draw.cell.depth, len(texts), self._spread, self._diff)
-        question = fill(self._question, values, "question")
-        words = tuple(fill(word, values, "keywords") for word in self._keywords)
-        whole = "\n".join(texts)
-        answer = whole if self._answer is None else fill(self._answer, values, "answer")
-        reference = Reference(answer, words, whole, question)
-        return Item(tuple(map(Needle, texts, depths)), question, reference)
+        depths = spread_depths(draw.cell.depth, len(self.needles), self.spread, self.diff / 100)
+        return self._item(draw, self.needles, depths)
 
 
 def spread_depths(depth: float, count: int, spread: str, diff: float) -> list[float]:
