@@ -209,11 +209,11 @@ def model_of(replicas: ReplicaFlags, settings: Settings, run: Path) -> Model:
     """The model that the settings name, here or as copies. run: where those keep their logs."""
     if not replicas.wanted:
         return make_model(settings)
-    from needlemap.models.replicas.cluster import BorrowedCluster, dask_distributed
+    from needlemap.models.replicas.cluster import Cluster, dask_distributed
 
     dask_distributed()  # what is missing is said before anything is written
     if replicas.cluster is not None:
-        return make_replicas(settings, BorrowedCluster(replicas.cluster, replicas.max_num_workers))
+        return make_replicas(settings, Cluster(replicas.cluster, replicas.max_num_workers))
     if replicas.slurm and not settings.save:
         raise SettingsError("--no-save keeps no run folder, and Slurm's jobs read theirs. Leave it out.")
     return make_replicas(settings, _own_cluster(replicas, run))

@@ -19,7 +19,7 @@ from needlemap import __version__
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
 from needlemap.models import LANE, Decoding
 from needlemap.models.replicas import Processes, cluster, replica
-from needlemap.models.replicas.cluster import BorrowedCluster, OwnCluster
+from needlemap.models.replicas.cluster import Cluster, OwnCluster
 from needlemap.models.replicas.pool import Replicas
 from needlemap.models.replicas.replica import Recipe, packed, unpacked
 from needlemap.prompts import Message, Prompt
@@ -259,7 +259,7 @@ def test_a_borrowed_clusters_workers_stay_and_its_model_is_let_go_of(tmp_path, m
         options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1}
         options["dashboard_address"] = "127.0.0.1:0"  # any free port
         async with LocalCluster(processes=True, asynchronous=True, **options) as there:
-            replicas = Replicas(Recipe("python", "mine:who", {}), BorrowedCluster(there.scheduler_address), 1)
+            replicas = Replicas(Recipe("python", "mine:who", {}), Cluster(there.scheduler_address), 1)
             await replicas.open(8, lambda _: None, lambda _: None)
             assert replicas.replicas == 2
             assert await lane(replicas, 0, "x")
@@ -277,6 +277,6 @@ def test_a_borrowed_clusters_workers_stay_and_its_model_is_let_go_of(tmp_path, m
 
 def test_a_scheduler_that_is_not_there_is_said_in_words(monkeypatch):
     monkeypatch.setattr(cluster, "_CONNECT_S", 1)
-    replicas = Replicas(Recipe("python", "mine:who", {}), BorrowedCluster("tcp://127.0.0.1:1"), 1)
+    replicas = Replicas(Recipe("python", "mine:who", {}), Cluster("tcp://127.0.0.1:1"), 1)
     with pytest.raises(NeedlemapError, match=r"No Dask scheduler can be reached at 'tcp://127\.0\.0\.1:1'"):
         asked(replicas, lambda: lane(replicas, 0, "x"))

@@ -8,12 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
 
 from needlemap.files import open_inside
 
@@ -42,65 +41,69 @@ class JobState:
     reason: str = ""
 
 
-class Jobs(Protocol):
-    """Starts replicas for one run, each as a job with a name."""
+class Jobs:
+    """Starts replicas for one run, each as a job with a name. folder: for what they have to say.
 
-    host: str | None  # where to listen for them; None: on every address of this machine
-    seldom: bool  # whether how they are is not to be asked all the time
+    host: where to listen for them; None: on every address of this machine. seldom: whether how they are is
+    not to be asked all the time.
+    """
 
-    def start(self, count: int, file: Path) -> Sequence[str]:
+    host: str | None = None
+    seldom = True
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.absolute()
+
+    def start(self, count: int, file: Path) -> list[str]:
         """Start replicas that read this file; their names. Raises NeedlemapError in the scheduler's words."""
-        ...
+        raise NotImplementedError
 
-    def states(self, jobs: Sequence[str]) -> Mapping[str, JobState]:
+    def states(self, jobs: Sequence[str]) -> dict[str, JobState]:
         """How jobs are that were started here."""
-        ...
-
-    def log(self, job: str) -> Path:
-        """Where a replica writes what it has to say."""
-        ...
+        raise NotImplementedError
 
     def end(self, jobs: Sequence[str]) -> None:
         """End jobs; those that have ended already are no error."""
-        ...
+        raise NotImplementedError
 
     def script(self, count: int, file: Path) -> str:
         """What `start` would do, as a shell script."""
-        ...
+        raise NotImplementedError
 
-    def notes(self) -> Sequence[str]:
+    def notes(self) -> list[str]:
         """What the user should know before they start."""
-        ...
+        return []
+
+    def log(self, job: str) -> Path:
+        """Where a replica writes what it has to say: standard output and error."""
+        return self._folder / f"{job}.log"
 
 
-class Processes:
+class Processes(Jobs):
     """Replicas as processes of this machine, each with GPUs of its own where there are any.
 
-    folder: for logs. A process that comes instead of another has its GPUs.
+    A process that comes instead of another has its GPUs.
     """
 
-    host: str | None = "127.0.0.1"
+    host = "127.0.0.1"
     seldom = False
 
     def __init__(self, folder: Path, count: int, gpus_each: int = 1) -> None:
-        self._folder, self._count, self._gpus_each = folder.absolute(), count, gpus_each
+        super().__init__(folder)
+        self._count, self._gpus_each = count, gpus_each
         self._devices = list(gpus())
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._places: dict[str, int] = {}  # from 0, of those that live
 
     def start(self, count: int, file: Path) -> list[str]:
         """Start processes in the places that are free."""
-        taken = {self._places[job] for job, state in self.states(list(self._places)).items() if _lives(state)}
+        taken = {place for job, place in self._places.items() if self._children[job].poll() is None}
         free = [place for place in range(self._count) if place not in taken]
         return [self._start(place, file) for place in free[:count]]
 
     def states(self, jobs: Sequence[str]) -> dict[str, JobState]:
         """Running, or how they ended."""
         return {job: _state(self._children[job].poll()) for job in jobs}
-
-    def log(self, job: str) -> Path:
-        """Its standard output and error."""
-        return self._folder / f"{job}.log"
 
     def end(self, jobs: Sequence[str]) -> None:
         """SIGTERM, and for those that stay SIGKILL."""
@@ -164,10 +167,6 @@ def gpus() -> Iterator[str]:
     with suppress(OSError, subprocess.SubprocessError):
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=True)
         yield from (str(place) for place, _ in enumerate(listed.stdout.splitlines()))
-
-
-def _lives(state: JobState) -> bool:
-    return state.phase is not Phase.ENDED
 
 
 def _name(place: int) -> str:

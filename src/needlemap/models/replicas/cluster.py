@@ -9,11 +9,10 @@ import os
 import time
 import warnings
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import make_inside, write_whole
@@ -33,60 +32,55 @@ _SCHEDULER = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How the replicas stand, in a line, and what happened to some of them since the last look."""
+class Cluster:
+    """A Dask cluster that somebody else runs: its workers stay when the run ends.
 
-    line: str = ""
-    events: tuple[str, ...] = ()
+    count: replicas that are wanted; None: as many as there are workers.
+    """
 
-
-class Cluster(Protocol):
-    """Gives replicas a place to live."""
-
-    @property
-    def count(self) -> int | None:
-        """Replicas that are wanted; None: as many as there are workers."""
-        ...
+    def __init__(self, address: str, count: int | None = None) -> None:
+        self.address, self.count = address, count
 
     async def open(self) -> Client:
-        """Connect. Raises NeedlemapError when there is none."""
-        ...
+        """Connect, with the certificates that Dask's own configuration names. Raises NeedlemapError."""
+        return await connected(self.address)
 
-    async def keep(self, wanted: int, loaded: Collection[str], alive: int) -> Standing:
-        """See to it that so many are there. loaded: names of those whose model is; alive: how many of them
-        live. Raises NeedlemapError when they cannot be had."""
-        ...
+    async def keep(self, wanted: int, loaded: Collection[str], alive: int) -> tuple[str, list[str]]:
+        """See to it that so many are there; how they stand, in a line, and what happened to some of them.
+
+        loaded: names of those whose model is; alive: how many of them live. Raises NeedlemapError when they
+        cannot be had.
+        """
+        return f"replicas: {alive} answering, {max(0, wanted - alive)} not there", []
 
     async def close(self) -> None:
         """End what was started here."""
-        ...
 
-    def notes(self) -> Sequence[str]:
+    def notes(self) -> list[str]:
         """What the user should know before they start."""
-        ...
+        return []
 
 
-class OwnCluster:
+class OwnCluster(Cluster):
     """A scheduler in this process, TLS with certificates made for it, and replicas that jobs start."""
 
     def __init__(self, jobs: Jobs, folder: Path, count: int, *, dashboard: bool = False) -> None:
-        self.count = count
+        super().__init__("", count)
         self._jobs, self._folder, self._dashboard = jobs, folder.absolute(), dashboard
         self._file = self._folder / f"connect-{os.getpid()}.json"
         self._scheduler: Any = None
         self._live: list[str] = []
         self._loaded, self._vain = set[str](), 0
-        self._standing, self._due_s = Standing(), 0.0
+        self._line, self._due_s = "", 0.0
         self._began_s = time.monotonic()
 
-    def notes(self) -> Sequence[str]:
-        """What the jobs should be told of."""
+    def notes(self) -> list[str]:
+        """What is to be known of the jobs."""
         return self._jobs.notes()
 
-    def script(self, count: int) -> str:
-        """What would start so many replicas."""
-        return self._jobs.script(count, self._file)
+    def script(self, most: int) -> str:
+        """What would start them. most: so many have something to do."""
+        return self._jobs.script(min(self.count or most, most), self._file)
 
     async def open(self) -> Client:
         """Start the scheduler, and write down for replicas how to reach it."""
@@ -96,9 +90,10 @@ class OwnCluster:
         dask.config.set(_SCHEDULER)
         security = distributed.Security.temporary()
         self._scheduler = await self._serve(distributed, security)
+        self.address = self._scheduler.address
         make_inside(self._folder)
         told = {
-            "address": self._scheduler.address,
+            "address": self.address,
             "host": self._jobs.host,
             "security": {
                 "require_encryption": True,
@@ -108,13 +103,13 @@ class OwnCluster:
             },
         }
         write_whole(self._file, json.dumps(told).encode())
-        return await connected(self._scheduler.address, security)
+        return await connected(self.address, security)
 
-    async def keep(self, wanted: int, loaded: Collection[str], alive: int) -> Standing:
+    async def keep(self, wanted: int, loaded: Collection[str], alive: int) -> tuple[str, list[str]]:
         """Start what is missing, again and again while they come to an answer."""
         now = time.monotonic()
         if now < self._due_s and self._jobs.seldom:
-            return Standing(self._standing.line)
+            return self._line, []
         self._due_s = now + min(10.0, max(1.0, (now - self._began_s) / 30))
         states = await asyncio.to_thread(self._jobs.states, list(self._live))
         events = self._count_ends(states, loaded)
@@ -122,10 +117,9 @@ class OwnCluster:
         if missing > 0:
             if self._vain > _VAIN * wanted:
                 raise NeedlemapError(f"Replicas end before their model is loaded. {events[-1]}")
-            started = await asyncio.to_thread(self._jobs.start, missing, self._file)
-            self._live += started
-        self._standing = Standing(_line(states, alive, missing), tuple(events))
-        return self._standing
+            self._live += await asyncio.to_thread(self._jobs.start, missing, self._file)
+        self._line = _line(states, alive, missing)
+        return self._line, events
 
     async def close(self) -> None:
         """End the jobs and the scheduler."""
@@ -159,30 +153,6 @@ class OwnCluster:
             page = {"dashboard": True, "dashboard_address": "127.0.0.1:8787"}
             return await distributed.Scheduler(security=security, **options, **page)
         return await without_http(distributed.Scheduler)(security=security, dashboard=False, **options)
-
-
-class BorrowedCluster:
-    """A cluster that somebody else runs: its workers stay when the run ends. most: of them."""
-
-    def __init__(self, address: str, most: int | None = None) -> None:
-        self.count = most
-        self._address = address
-
-    async def open(self) -> Client:
-        """Connect, with the certificates that Dask's own configuration names."""
-        dask_distributed()
-        return await connected(self._address)
-
-    async def keep(self, wanted: int, loaded: Collection[str], alive: int) -> Standing:
-        """How many answer; nothing of the cluster is ours to start."""
-        return Standing(f"replicas: {alive} answering, {max(0, wanted - alive)} not there")
-
-    async def close(self) -> None:
-        """Nothing of it is ours."""
-
-    def notes(self) -> Sequence[str]:
-        """None."""
-        return ()
 
 
 async def connected(address: str, security: Any = None) -> Client:

@@ -257,10 +257,10 @@ class Replicas(Model):
                         self._welcomes[address] = asyncio.create_task(
                             self._welcome(address, workers[address])
                         )
-                standing = await self._cluster.keep(self.replicas, self._loaded, len(self._pool))
-                for event in standing.events:
+                line, events = await self._cluster.keep(self.replicas, self._loaded, len(self._pool))
+                for event in events:
                     self._said(event)
-                self._told(standing.line)
+                self._told(line)
                 await asyncio.sleep(_LOOK_S)
         except NeedlemapError as error:
             self._problem = error

@@ -101,23 +101,15 @@ async def ask(
 ) -> Answer | NeedlemapError:
     """An answer, or how likely a given one is found; or why there is none. texts: keys of long texts."""
     data: Mapping[str, Any] = dask_worker.data
-    model, prompt = data[key].model, unpacked(packed, [data[each] for each in texts])
+    model: Model = data[key].model
+    prompt = unpacked(packed, [data[each] for each in texts])
     try:
-        if given is None:
-            return await _answer(model, prompt, decoding)
-        return await _force(model, prompt, given, decoding)
+        asked = model.answer(prompt, decoding) if given is None else model.force(prompt, given, decoding)
+        return await asked
     except NeedlemapError as error:
         return error
     except Exception as error:
         return Unmeasured(Failure.MODEL, raised_by(error))
-
-
-async def _answer(model: Model, prompt: Prompt, decoding: Decoding) -> Answer:
-    return await model.answer(prompt, decoding)
-
-
-async def _force(model: Model, prompt: Prompt, given: str, decoding: Decoding) -> Answer:
-    return await model.force(prompt, given, decoding)
 
 
 async def let_go(key: str, dask_worker: Worker) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
-from needlemap.models.replicas import MODULE, PYTHON, JobState, Phase
+from needlemap.models.replicas import MODULE, PYTHON, Jobs, JobState, Phase
 
 AUTO = "auto"
 _QUOTA = "quotatype"  # an option of sbatch at sites whose quotas are called reserved, spot and auto
@@ -28,14 +28,11 @@ _LIMIT_S = 30
 _GONE = JobState(Phase.ENDED, "gone from Slurm's queue")
 
 
-class Slurm:
-    """Submits to the cluster that this machine belongs to. folder: for logs, where all nodes see it.
+class Slurm(Jobs):
+    """Submits to the cluster that this machine belongs to. folder: where all nodes see it.
 
     qos 'auto': the site chooses. arguments: further options of sbatch, KEY=VALUE or KEY.
     """
-
-    host: str | None = None
-    seldom = True
 
     def __init__(
         self,
@@ -47,7 +44,7 @@ class Slurm:
         time: str | None = None,
         arguments: Sequence[str] = (),
     ) -> None:
-        self._folder = folder.absolute()
+        super().__init__(folder)
         self._partition, self._qos, self._gpus, self._time = partition, qos, gpus_each, time
         self._arguments = list(arguments)
         self._ended: dict[str, JobState] = {}
@@ -71,16 +68,12 @@ class Slurm:
         array = done.stdout.strip().partition(";")[0]
         return [f"{array}_{number}" for number in range(count)]
 
-    def states(self, jobs: Sequence[str]) -> Mapping[str, JobState]:
+    def states(self, jobs: Sequence[str]) -> dict[str, JobState]:
         """Slurm's states; ends are asked for once."""
         open_jobs = [job for job in jobs if job not in self._ended]
         found = job_states(open_jobs) if open_jobs else {}
         self._ended |= {job: state for job, state in found.items() if state.phase is Phase.ENDED}
         return {**self._ended, **found}
-
-    def log(self, job: str) -> Path:
-        """What the job prints."""
-        return self._folder / f"{job}.log"
 
     def end(self, jobs: Sequence[str]) -> None:
         """scancel; jobs that have ended are no error."""
