@@ -33,7 +33,7 @@ from needlemap.models.hf import ALONE
 from needlemap.models.hf_cache import switch_of
 from needlemap.models.hf_check import settle
 from needlemap.models.hf_engine import HuggingFaceEngine
-from needlemap.models.hf_loading import refuse_encoders
+from needlemap.models.model_files import refuse_encoders
 from needlemap.models.walk import Ids, Walk
 from needlemap.plan import ordered, partings, shared
 from needlemap.settings.reading import configure

@@ -26,7 +26,7 @@ transformers = pytest.importorskip("transformers", reason="needs transformers: p
 
 from needlemap.models.hf_check import settle  # noqa: E402
 from needlemap.models.hf_engine import HuggingFaceEngine  # noqa: E402
-from needlemap.models.hf_loading import Loading, load_model  # noqa: E402
+from needlemap.models.model_files import Loading, load_model  # noqa: E402
 
 MODES = [mode for mode in get_args(Settings.model_fields["mode"].annotation) if mode != "cold"]
 CROPPABLE = ["llama", "gpt2", "gpt_neox", "qwen3"]

@@ -16,7 +16,7 @@ from needlemap.trials.build import prepare
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 
 from needlemap.models.hf_engine import HuggingFaceEngine  # noqa: E402
-from needlemap.models.hf_loading import Loading, load_model  # noqa: E402
+from needlemap.models.model_files import Loading, load_model  # noqa: E402
 
 FAMILIES: dict[str, dict[str, Any]] = {
     "noise": {"task": "magic", "task_options": {"haystack": "repeat"}},

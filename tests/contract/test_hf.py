@@ -274,7 +274,7 @@ def test_too_slow_is_a_time_out_and_is_not_asked_again(folder: Path, asked: list
 def test_an_answer_ends_where_transformers_own_stop_strings_end_it(folder: Path, asked: list[Trial]) -> None:
     from transformers import AutoTokenizer
 
-    from needlemap.models.hf_loading import Loading, load_model
+    from needlemap.models.model_files import Loading, load_model
 
     long = Decoding(max_answer_tokens=24)
     tokenizer, theirs = AutoTokenizer.from_pretrained(folder), load_model(str(folder), Loading(device="cpu"))
@@ -471,7 +471,7 @@ def test_log_probabilities_are_those_of_an_uncached_pass_and_change_no_answer(
     folder: Path, asked: list[Trial]
 ) -> None:
     """The stop token is among them, where one ended the answer."""
-    from needlemap.models.hf_loading import Loading, load_model
+    from needlemap.models.model_files import Loading, load_model
     from needlemap.models.walk import likelihoods
 
     model = load_model(str(folder), Loading(device="cpu", dtype="float32"))

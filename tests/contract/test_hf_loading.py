@@ -22,7 +22,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap
 pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
 
 from needlemap.models.hf import HuggingFaceModel  # noqa: E402
-from needlemap.models.hf_loading import Loading, load_model  # noqa: E402
+from needlemap.models.model_files import Loading, load_model  # noqa: E402
 
 Folders = Callable[..., Path]
 Trials = Callable[..., list[Trial]]
@@ -96,7 +96,7 @@ def test_a_spread_model_answers_as_one_on_one_device_from_one_cache(
 @pytest.mark.usefixtures("accelerate")
 def test_each_layers_cache_lies_where_its_layer_computes(folder: Path, asked: list[Trial]) -> None:
     from needlemap.models.hf_engine import HuggingFaceEngine
-    from needlemap.models.hf_loading import Loading, load_model
+    from needlemap.models.model_files import Loading, load_model
     from needlemap.models.walk import Walk
 
     model = load_model(str(folder), Loading(device_map=spread_over("cpu", "cpu", "cpu", "cpu")))

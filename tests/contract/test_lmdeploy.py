@@ -179,7 +179,7 @@ class Engine:
     """
 
     def __init__(self, folder: str, engine_config: Any) -> None:
-        from needlemap.models.hf_loading import Loading, load_model
+        from needlemap.models.model_files import Loading, load_model
 
         self.engine_config = engine_config
         engine_config.max_batch_size = engine_config.max_batch_size or 4

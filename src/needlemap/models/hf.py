@@ -19,8 +19,7 @@ from needlemap.models.decoding import STOP_FIELDS
 from needlemap.models.hf_cache import configured_switch
 from needlemap.models.hf_check import settle
 from needlemap.models.hf_engine import HuggingFaceEngine
-from needlemap.models.hf_loading import Loading, load_model, position_limit, stop_tokens
-from needlemap.models.model_files import ModelFiles
+from needlemap.models.model_files import Loading, ModelFiles, load_model, position_limit, stop_tokens
 from needlemap.models.walk import Ids, WalkingModel
 from needlemap.prompts import Prompt
 from needlemap.secrets import scrub

@@ -19,7 +19,7 @@ import numpy as np
 
 from needlemap.errors import SettingsError, Unmeasured
 from needlemap.models.hf_engine import GENERATED, WAYS, HuggingFaceEngine, Way
-from needlemap.models.hf_loading import position_limit
+from needlemap.models.model_files import position_limit
 from needlemap.models.walk import Ids, Logits
 
 _TOKENS, _MOST = 48, 640  # of the longer prompt: as a rule, and to cross a window or a switch
