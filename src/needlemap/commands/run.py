@@ -118,7 +118,7 @@ class _Command:
         chosen, path = self.each[name], self.path / name
         if self.replicas.dry_run:
             own = _own_cluster(self.replicas, path)
-            show(own.script(min(own.count, max(1, _rehearsed(chosen, path)))))
+            show(own.script(max(1, _rehearsed(chosen, path))))
             return 0
         make = partial(model_of, self.replicas, run=path)
         asking = Asking.of(chosen, path, make)
