@@ -7,14 +7,16 @@ from math import inf
 import numpy as np
 import pytest
 
-from needlemap.maps.asked import PLACES, Asked, Axis
+from needlemap.maps.rehearsal import rehearse
 from needlemap.maps.seek import (
+    PLACES,
+    Asked,
+    Axis,
     batch_size,
     ends,
     learn,
     next_asks,
     next_batch,
-    rehearse,
     sought,
 )
 

@@ -13,6 +13,7 @@ from secrets import randbits
 from typing import Any
 
 from needlemap.asking import Outcome
+from needlemap.asking.policy import Whole
 from needlemap.asking.run import Face, MakeModel, Turns
 from needlemap.asking.session import Session, make_model
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
@@ -312,8 +313,8 @@ class Asking:
         return not way.probes or any(name not in self.check.failed for name in wanted)
 
     async def _take(self, name: str, settings: Settings, turns: Turns) -> None:
-        session = Session.open(self._experiment(settings, name), self.check.folder.folder(name))
-        outcome = await turns.take(name, replace(session, whole=True))
+        session = Session.open(self._experiment(settings, name), self.check.folder.folder(name), Whole())
+        outcome = await turns.take(name, session)
         if outcome is not None and outcome.over and kind_of(name) != ENDS[1]:
             self.stopped = _why(outcome)
 

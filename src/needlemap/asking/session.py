@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from needlemap import SCHEMA, __version__
 from needlemap.asking import Outcome, Runner, Watcher, raised
 from needlemap.asking.budget import Budget, Reserved
 from needlemap.asking.canary import ask, send, unasked
+from needlemap.asking.policy import Policy, Seeker, Until
 from needlemap.asking.resume import (
     GRID_MODES,
     check_lent,
@@ -30,14 +30,12 @@ from needlemap.asking.resume import (
     to_be_scored,
     unscored,
 )
-from needlemap.asking.seek import Seeker
-from needlemap.asking.until import Until
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import Model, find_backend
 from needlemap.models.replicas.cluster import Cluster
 from needlemap.models.replicas.pool import Replicas
 from needlemap.models.replicas.replica import Recipe
-from needlemap.plan import Lanes, Side, by_length, cut, ordered, promised, with_breakpoints, with_partings
+from needlemap.plan import Lanes, Side, cut, promised, with_breakpoints, with_partings
 from needlemap.plan.cover import ALONE
 from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
@@ -59,8 +57,7 @@ _PACKAGES = ("httpx", "quicktok-v1", "tokenizers", "rapidfuzz", "numpy")
 class Session:
     """An experiment and the folder it fills. todo: trials to ask, in order; done: how many were scored.
 
-    budget: what may be spent and, once it runs, what was. until: what ends it early, if anything does.
-    seeker: chooses what comes after it, where it seeks. whole: it is asked in its order whatever may end it.
+    budget: what may be spent and, once it runs, what was. policy: what is asked of it, and what after it.
     """
 
     experiment: Experiment
@@ -68,32 +65,25 @@ class Session:
     todo: tuple[Trial, ...]
     done: int
     budget: Budget
-    until: Until | None = None
-    seeker: Seeker | None = None
-    whole: bool = False
+    policy: Policy
 
     def next(self) -> Session | None:
         """What comes behind it; None where nothing does."""
-        experiment = self.seeker.batch(RunFolder(self.folder.path)) if self.seeker else None
-        return None if experiment is None else Session.open(experiment, self.folder.path, self.seeker)
+        experiment = self.policy.next(RunFolder(self.folder.path))
+        return None if experiment is None else Session.open(experiment, self.folder.path, self.policy)
 
     @classmethod
-    def open(cls, experiment: Experiment, path: str | Path, seeker: Seeker | None = None) -> Session:
+    def open(cls, experiment: Experiment, path: str | Path, policy: Policy | None = None) -> Session:
         """Look at the folder, which may not be there yet. Raises NeedlemapError when it holds another run,
         SettingsError when a limit in dollars cannot hold."""
         check_judge(experiment)
         check_lent(experiment)
         folder = RunFolder(path)
         left = unscored(folder, experiment)
-        done = len(experiment.trials) - len(left)
-        todo = tuple(ordered(left, experiment.settings.mode, experiment.traits.side))
-        until = Until.read(experiment.settings.until) if experiment.settings.until else None
-        if until is not None:
-            until.check(experiment)
-            known = folder.records() if folder.exists and done else ()
-            decided = until.judge(experiment, known, todo).decided
-            todo = () if decided else tuple(chain.from_iterable(until.layers(todo)))
-        return cls(experiment, folder, todo, done, Budget.of(experiment.settings), until, seeker)
+        if policy is None:
+            policy = Until(experiment.settings.until) if experiment.settings.until else Policy()
+        todo, done = policy.todo(experiment, left, folder), len(experiment.trials) - len(left)
+        return cls(experiment, folder, todo, done, Budget.of(experiment.settings), policy)
 
     @cached_property
     def unanswered(self) -> tuple[Trial, ...]:
@@ -145,11 +135,9 @@ class Session:
                 self.budget.add(record)
             answers = to_be_scored(self.folder.every_record())
             walk = marked(self.experiment, [trial for trial in self.todo if trial.key in left])
-            decides = self.until and self.until.judge(self.experiment, self.folder.records(), walk).hear
-            runner = Runner(
-                *(model, scorer, settings, self.budget, writer, watcher, self.done, answers),
-                decides or (lambda _: False),
-            )
+            decides = self.policy.decides(self.experiment, self.folder, walk)
+            kept = self.budget, writer, watcher, self.done, answers
+            runner = Runner(model, scorer, settings, *kept, decides)
             if settings.canary and self.experiment.traits.remote:
                 unknown = [trial for trial in walk if trial.asked not in answers]
                 found = await send(runner, unknown, self.folder.records(), settings)
@@ -161,7 +149,8 @@ class Session:
                     model, "side", self.experiment.traits.side
                 )  # a model that was tried knows better
                 lanes = self.experiment.workers * (model.replicas if model else 1)
-                walks = (self._laned(part, side, lanes) for part in self._parts(walk))
+                parts = self.policy.parts(walk, limited=self._limited(walk))
+                walks = (self._laned(part, side, lanes) for part in parts)
                 await runner.run(*walks, most=lanes)
             if stopped := runner.outcome.stopped:
                 writer.describe(about(self.experiment, self.folder, model) | {"stopped": stopped})
@@ -187,17 +176,12 @@ class Session:
         lanes = cut(walk, mode, count, side)
         return promised(walk, mode, lanes, side), lanes
 
-    def _parts(self, walk: list[Trial]) -> list[list[Trial]]:
-        """A walk as it is asked: whole, or length by length where a limit may cut it short. Nobody knows how
-        far a time goes; modes that share across lengths keep to their walk under it. Layer by layer where a
-        verdict may end it."""
-        if self.until is not None:
-            return self.until.layers(walk)
-        if self.whole:
-            return [walk]
+    def _limited(self, walk: Iterable[Trial]) -> bool:
+        """Whether a limit may cut a walk short. Nobody knows how far a time goes; modes that share across
+        lengths keep to their walk under it."""
         settings = self.experiment.settings
         timed = settings.limit_time is not None and settings.mode not in GRID_MODES
-        return by_length(walk) if timed or self.budget.cuts(self.most(walk)) else [walk]
+        return timed or self.budget.cuts(self.most(walk))
 
 
 def open_session(settings: Settings, path: str | Path) -> Session:
@@ -205,7 +189,7 @@ def open_session(settings: Settings, path: str | Path) -> Session:
     if settings.seek is None:
         return Session.open(prepare(settings), path)
     seeker, folder = Seeker(settings), RunFolder(path)
-    session = Session.open(seeker.batch(folder) or seeker.finished(folder), path, seeker)
+    session = Session.open(seeker.next(folder) or seeker.finished(folder), path, seeker)
     return session if session.todo else session.next() or session
 
 

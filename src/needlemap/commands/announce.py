@@ -91,7 +91,7 @@ def _announce_seek(session: Session) -> None:
 
 def announce(session: Session) -> None:
     """What is about to be asked, and what the settings silently would not say."""
-    if session.seeker is not None:
+    if session.policy.seeks:
         _announce_seek(session)
         return
     experiment = session.experiment
@@ -109,7 +109,7 @@ def announce(session: Session) -> None:
     if experiment.tokens_fed is not None:
         lines[0] += f", {experiment.tokens_fed:,} of the model's own"
     lines += [f"note: {note}" for note in notes_on(experiment)]
-    lines += [f"until decided: {session.until.goal.label}"] if session.until else []
+    lines += [f"until decided: {session.policy.goal.label}"] if session.policy.goal else []
     left = len(session.unanswered)
     kept = len(session.todo) - left
     lines += [f"{session.done} already scored, {left} to ask"] if session.done or kept else []

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from needlemap.asking.seek import rehearsed
+from needlemap.asking.policy import rehearsed
 from needlemap.commands import KINDS
 from needlemap.commands.announce import show_json, tell_notes, tell_rules
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import PRESETS, SUITES, TEMPLATES, refuse_link
-from needlemap.maps.asked import PLACES
+from needlemap.maps.seek import PLACES
 from needlemap.plan import ordered
 from needlemap.plan.reckoned import Reckoned, Terms, plans_fields, reckon, sum_of
 from needlemap.plan.summary import Summary

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from needlemap.asking import Outcome
+from needlemap.asking.policy import Goal
 from needlemap.asking.run import (
     Asking,
     Share,
@@ -24,7 +25,6 @@ from needlemap.asking.run import (
     try_servers,
 )
 from needlemap.asking.session import Session, make_model, make_replicas, open_session
-from needlemap.asking.until import Goal
 from needlemap.commands.announce import (
     INTERRUPTED,
     announce,
@@ -59,8 +59,9 @@ from needlemap.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.text import show
 
-if TYPE_CHECKING:  # what asks is loaded when it asks
+if TYPE_CHECKING:
     from needlemap.models.replicas.cluster import OwnCluster
+
 
 MOST = 32  # jobs at a time, where nobody says
 
@@ -273,7 +274,7 @@ class Terminal(ShowingFace):
         if self.settings.quiet:
             return View()
         tally = Tally(len(session.experiment.trials), session.done, session.budget.state)
-        if session.seeker is not None or not sys.stderr.isatty():
+        if session.policy.seeks or not sys.stderr.isatty():
             return Lines(tally)
         return LiveMap(tally, list(session.folder.records()), map_maker(session))
 

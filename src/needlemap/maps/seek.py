@@ -9,25 +9,144 @@ have leading axes, one entry a map.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
 from math import ceil, inf, log, log2
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from needlemap.errors import SettingsError
 from needlemap.maps import Array
-from needlemap.maps.asked import PLACES, SPACING, Asked, Axis, asked_in, axis_of, cells_in
-from needlemap.maps.smooth import is_rough
+from needlemap.maps.smooth import DEPTH_CELLS, is_rough, matern_curves, newton
+from needlemap.settings.grid import make_grid
 
 if TYPE_CHECKING:
     from needlemap.records.record import Record
 
+PLACES = 8  # depths of an ask
+SPACING = 1 / 8  # octaves between lengths
+_SCALE, _SPREAD = 4.0, 3.0  # of the curve: octaves over which it is alike, and its spread on the logit
+_RANK = 24
+LEAST_EFFECT, _PRIOR_EFFECT, _PRIOR_ASKS = 1.4, 2.0, 8.0
 _DRAWS, _SEED = 300, 0
 _STEPS = 6
 _GROWTH, _CHUNKS = 5, 4
 _NEAR = 0.08  # of the threshold: where a score crawls through it
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Lengths in tokens, an eighth of an octave apart from the shortest to the longest."""
+
+    lengths: tuple[int, ...]
+
+    @classmethod
+    def between(cls, low: int, high: int) -> Axis:
+        """From the shortest to the longest, both included."""
+        count = max(2, round(log2(high / low) / SPACING) + 1)
+        return cls(tuple(sorted({round(each) for each in np.geomspace(low, high, count).tolist()})))
+
+    @cached_property
+    def logs(self) -> Array:
+        """Octaves."""
+        return np.log2(np.array(self.lengths, dtype=np.float64))
+
+    @cached_property
+    def basis(self) -> Array:
+        """(lengths, rank): curves of which the process's are sums with standard normal weights."""
+        return matern_curves(self.logs, _SCALE, _SPREAD, _RANK)
+
+    def place(self, length: int) -> int:
+        """The number of the nearest length."""
+        return int(np.abs(self.logs - log2(length)).argmin())
+
+    def first(self) -> NDArray[np.int64]:
+        """Haystacks to begin with, by length: one at the shortest, the middle, three quarters of the way."""
+        last = len(self.lengths) - 1
+        asks = np.zeros(len(self.lengths), dtype=np.int64)
+        asks[[0, round(last / 2), round(0.75 * last)]] = 1
+        return asks
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked so far, by length: (..., lengths). asks: haystacks; trials: scored prompts; hits: their
+    scores' sum. Sums over asks: squares, of their hits squared; sizes, of their trials squared; crosses, of
+    the product of both."""
+
+    asks: Array
+    trials: Array
+    hits: Array
+    squares: Array
+    sizes: Array
+    crosses: Array
+
+    @classmethod
+    def nothing(cls, *shape: int) -> Asked:
+        """Before the first ask: shape is (..., lengths)."""
+        return cls(*(np.zeros(shape) for _ in range(6)))
+
+    @classmethod
+    def of(cls, axis: Axis, asks: Iterable[tuple[int, float, int]]) -> Asked:
+        """Of one map, from each ask's length in tokens, hits and trials; at the axis' nearest length."""
+        made = cls.nothing(len(axis.lengths))
+        for length, hits, trials in asks:
+            made.add((axis.place(length),), np.array(hits), np.array(trials))
+        return made
+
+    def add(self, at: Any, hits: Array, trials: Array) -> None:
+        """Count asks, each with its hits of so many trials, at their places."""
+        counts: list[Any] = [1, trials, hits, hits**2, trials**2, hits * trials]
+        for each, count in zip(fields(self), counts, strict=True):
+            np.add.at(getattr(self, each.name), at, count)
+
+    def part(self, chosen: NDArray[np.int64]) -> Asked:
+        """Of some of the maps."""
+        return Asked(*(getattr(self, each.name)[chosen] for each in fields(self)))
+
+    def design_effect(self) -> Array:
+        """By how much haystacks differ more than chance: the variance of asks of one length over that of
+        independent trials, pooled over lengths, drawn to _PRIOR_EFFECT while little is asked, at least
+        LEAST_EFFECT (Kish 1965, Survey Sampling, section 8.2): (...)."""
+        trials = np.maximum(self.trials, 1)
+        rates = self.hits / trials
+        seen = np.maximum(self.squares - 2 * rates * self.crosses + rates**2 * self.sizes, 0)
+        expected = rates * (1 - rates) * (self.trials - self.sizes / trials)
+        prior = _PRIOR_ASKS * PLACES * 0.85 * 0.15
+        pooled = (seen.sum(-1) + prior * _PRIOR_EFFECT) / (expected.sum(-1) + prior)
+        return np.asarray(np.maximum(LEAST_EFFECT, pooled))
+
+
+def axis_of(lengths: Any, depths: Any) -> Axis:
+    """Of settings as they are typed or kept. Raises SettingsError."""
+    found = make_grid(lengths, depths).lengths
+    if len(found) < 2:
+        raise SettingsError("--seek needs a shortest and a longest length, as --lengths 1k,128k.")
+    return Axis.between(found[0], found[-1])
+
+
+def asked_in(records: Iterable[Record], axis: Axis) -> Asked:
+    """What a run's records say, haystack by haystack."""
+    scores: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for record in records:
+        if record.score is not None:
+            scores[record.repeat, record.length_tokens].append(record.score)
+    return Asked.of(axis, ((length, sum(each), len(each)) for (_, length), each in scores.items()))
+
+
+def cells_in(records: Iterable[Record], axis: Axis) -> tuple[Array, Array]:
+    """Hits and trials by length and whole percent of depth."""
+    hits, trials = np.zeros((2, len(axis.lengths), DEPTH_CELLS))
+    for record in records:
+        if record.score is not None:
+            at = axis.place(record.length_tokens), round(100 * record.depth)
+            hits[at] += record.score
+            trials[at] += 1
+    return hits, trials
 
 
 @dataclass(frozen=True)
@@ -44,11 +163,6 @@ class Known:
     precision: Array
     effect: Array
     curves: Array
-
-    def part(self, chosen: NDArray[np.bool_]) -> Known:
-        """Of some of the maps."""
-        arrays = self.crossings, self.mode, self.precision, self.effect, self.curves
-        return Known(self.axis, *(each[chosen] for each in arrays))
 
     @property
     def interval(self) -> tuple[Array, Array]:
@@ -68,23 +182,12 @@ def learn(axis: Axis, asked: Asked, threshold: float, mode: Array | None = None)
     mode = np.zeros((*effect.shape, axis.basis.shape[1])) if mode is None else mode
     trials, hits = asked.trials / effect[..., None], asked.hits / effect[..., None]
     for _ in range(_STEPS):
-        mode, precision = _newton(axis.basis, trials, hits, mode)
+        mode, precision, _ = newton(axis.basis, trials, hits, mode)
     noise = np.random.default_rng(_SEED).standard_normal((_DRAWS, axis.basis.shape[1]))
     root = np.linalg.inv(np.linalg.cholesky(precision))
     curves = mode[..., None, :] + noise @ root
     crossings = _first_below(axis, curves @ axis.basis.T, log(threshold / (1 - threshold)))
     return Known(axis, crossings, mode, precision, effect, curves)
-
-
-def _newton(basis: Array, trials: Array, hits: Array, mode: Array) -> tuple[Array, Array]:
-    """One step to the likeliest weights, no farther than 3 on the logit; and the precision there."""
-    chance = 1 / (1 + np.exp(-np.clip(mode @ basis.T, -30, 30)))
-    slope = (hits - trials * chance) @ basis - mode
-    heft = trials * chance * (1 - chance)
-    precision = np.eye(basis.shape[1]) + (basis.T * heft[..., None, :]) @ basis
-    step = np.linalg.solve(precision, slope[..., None])[..., 0]
-    far = np.abs(step @ basis.T).max(axis=-1, keepdims=True)
-    return mode + step * np.minimum(1, 3 / np.maximum(far, 1e-9)), precision
 
 
 def _first_below(axis: Axis, values: Array, threshold: float) -> Array:
@@ -238,33 +341,3 @@ def in_tokens(axis: Axis, octaves: float) -> float:
     if octaves < axis.logs[0] - 1e-9:
         return 0.0
     return inf if octaves > axis.logs[-1] + 1e-9 else float(2**octaves)
-
-
-Answer = Callable[[NDArray[np.int64], NDArray[np.int64]], Array]  # of maps' and lengths' numbers: hits
-
-
-def rehearse(
-    axis: Axis, answer: Answer, maps: int, *, threshold: float, within: float, most_tokens: float
-) -> tuple[Asked, Known]:
-    """Seek in made-up models, many at a time: all that was asked of each, and what was known in the end.
-
-    answer: hits of PLACES trials for each ask. Ends where the interval is close, or most_tokens were asked.
-    """
-    asked, live, ended = Asked.nothing(maps, len(axis.lengths)), np.arange(maps), dict[int, Known]()
-    asks, mode = np.repeat(axis.first()[None], maps, axis=0), None
-    while len(live):
-        rows, places = np.nonzero(asks)
-        times = asks[rows, places]
-        at = live[np.repeat(rows, times)], np.repeat(places, times)
-        asked.add(at, answer(*at), np.array(PLACES))
-        known, seen = learn(axis, asked.part(live), threshold, mode), asked.part(live)
-        counts = [batch_size(int(count)) for count in seen.asks.sum(axis=-1)]
-        asks = next_batch(known, seen, within, np.array(counts, dtype=np.int64))
-        spent = (seen.trials * np.array(axis.lengths)).sum(axis=-1)
-        going = asks.any(axis=-1) & (spent <= most_tokens)
-        for row in np.flatnonzero(~going).tolist():
-            ended[int(live[row])] = known.part(np.arange(len(live)) == row)
-        asks, mode, live = asks[going], known.mode[going], live[going]
-    joined = [ended[row] for row in range(maps)]
-    names = "crossings", "mode", "precision", "effect", "curves"
-    return asked, Known(axis, *(np.concatenate([getattr(each, name) for each in joined]) for name in names))

@@ -149,6 +149,18 @@ def matern_curves(places: Array, scale: float, spread: float, rank: int) -> Arra
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0)))[:, ::-1][:, :rank])
 
 
+def newton(basis: Array, trials: Array, hits: Array, mode: Array) -> tuple[Array, Array, Array]:
+    """One step to the likeliest weights, (..., curves), no farther than 3 on the logit; the precision where
+    it began; and how far on the logit it would go, (..., 1)."""
+    chance = 1 / (1 + np.exp(-np.clip(mode @ basis.T, -30, 30)))
+    slope = (hits - trials * chance) @ basis - mode
+    heft = trials * chance * (1 - chance)
+    precision = np.eye(basis.shape[1]) + (basis.T * heft[..., None, :]) @ basis
+    step = np.linalg.solve(precision, slope[..., None])[..., 0]
+    far = np.abs(step @ basis.T).max(axis=-1, keepdims=True)
+    return mode + step * np.minimum(1, 3 / np.maximum(far, 1e-9)), precision, far
+
+
 def fit_surface(bases: Sequence[Array], scores: Array) -> Array:
     """Chances (lengths, depths) by the scales of most evidence, from (repeats, lengths, depths)."""
     hits, trials = np.nansum(scores, axis=0).ravel(), (~np.isnan(scores)).sum(axis=0).ravel().astype(float)
@@ -163,13 +175,9 @@ def _evidence(fit: tuple[Array, float]) -> float:
 
 def _fit(basis: Array, trials: Array, hits: Array) -> tuple[Array, float]:
     """The likeliest surface on the logit, and the logarithm of its evidence but for a constant."""
-    weights, eye = np.zeros(basis.shape[1]), np.eye(basis.shape[1])
+    weights = np.zeros(basis.shape[1])
     for _ in range(_STEPS):
-        chance = 1 / (1 + np.exp(-np.clip(basis @ weights, -30, 30)))
-        precision = eye + (basis.T * (trials * chance * (1 - chance))) @ basis
-        step = np.linalg.solve(precision, basis.T @ (hits - trials * chance) - weights)
-        far = float(np.abs(basis @ step).max())
-        weights = weights + step * min(1.0, 3 / max(far, 1e-9))
+        weights, precision, far = newton(basis, trials, hits, weights)
         if far < 1e-3:
             break
     surface = np.clip(basis @ weights, -30, 30)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.asking import Outcome
-from needlemap.asking.until import Goal
+from needlemap.asking.policy import Goal
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_run_folder
 from needlemap.maps.columns import margin_frame, plain_frame, trial_frame

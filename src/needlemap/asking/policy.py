@@ -1,0 +1,303 @@
+"""What a run asks next, and when it ends: all that is left, haystacks where they matter, or until a verdict.
+
+`run --seek 85`: effective length by asking where it matters. An ask is a repeat of its own: its number fixes
+its documents, its needle and its depths, so that the same command goes on where another start ended. Records
+are ordinary ones. What is known follows from them alone.
+
+`run --until no-worse-than REFERENCE:2` ends as soon as its verdict is known. It asks what the reference
+scored, in the order of a gate (`maps/sequential.py`), and hands the pairs to it in that very order, however
+answers come in. So what stopped the run is what `compare --sequential` finds in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from needlemap.asking.resume import is_unanswered, scorer_about
+from needlemap.errors import SettingsError
+from needlemap.maps import Place, by_place, latest_records, place_of, prompts_of
+from needlemap.maps.rehearsal import tokens_by_kind
+from needlemap.maps.seek import PLACES, asked_in, axis_of, batch_size, learn, next_batch
+from needlemap.maps.sequential import Gate, interleaved, pair_at, scored_places
+from needlemap.plan import by_length, ordered
+from needlemap.records import phrase, ruled
+from needlemap.records.folder import RunFolder
+from needlemap.records.record import Record
+from needlemap.settings import Settings, lender_of
+from needlemap.settings.grid import Cell, Grid, percent
+from needlemap.trials import Trial
+from needlemap.trials.build import Experiment, prepare_haystacks
+from needlemap.trials.resolve import resolve
+
+
+class Policy:
+    """All that is left of an experiment, to its end, in the order that shares most."""
+
+    goal: Goal | None = None  # what ends it early
+    seeks = False  # whether it chooses what comes next by what is known
+
+    def todo(self, experiment: Experiment, left: Sequence[Trial], folder: RunFolder) -> tuple[Trial, ...]:
+        """What is to be asked of what is left, in its order."""
+        return tuple(ordered(left, experiment.settings.mode, experiment.traits.side))
+
+    def parts(self, walk: list[Trial], *, limited: bool) -> list[list[Trial]]:
+        """A walk as it is asked: whole, or length by length where a limit may cut it short."""
+        return by_length(walk) if limited else [walk]
+
+    def decides(
+        self, experiment: Experiment, folder: RunFolder, todo: Iterable[Trial]
+    ) -> Callable[[Record], bool]:
+        """Whether a record that was just made is the last that is needed."""
+        return lambda _: False
+
+    def next(self, folder: RunFolder) -> Experiment | None:
+        """What comes behind all that was asked."""
+        return None
+
+
+class Whole(Policy):
+    """All that is left in its order, whatever may end it."""
+
+    def parts(self, walk: list[Trial], *, limited: bool) -> list[list[Trial]]:
+        """One."""
+        return [walk]
+
+
+_SPEC = re.compile(r"no-worse-than[ =:](?P<path>.+?)(?::(?P<margin>\d+(?:\.\d*)?))?")
+MARGIN = 2.0  # points
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a run is to be no worse than: a run's folder, and a margin in points."""
+
+    path: str
+    margin: float
+
+    @property
+    def label(self) -> str:
+        """In words."""
+        return f"no worse than {self.path} by {self.margin:g} points, or worse"
+
+    @classmethod
+    def of(cls, spec: str) -> Goal:
+        """As typed. Raises SettingsError.
+
+        >>> Goal.of("no-worse-than runs/base:2.5")
+        Goal(path='runs/base', margin=2.5)
+        """
+        found = _SPEC.fullmatch(spec.strip())
+        margin = float(found["margin"] or MARGIN) if found else 0.0
+        if found is None or not 0 < margin <= 100:
+            raise SettingsError(
+                f"--until '{spec}' is no goal. Give no-worse-than RUN:POINTS, as no-worse-than runs/base:2."
+            )
+        return cls(found["path"], margin)
+
+
+class Until(Policy):
+    """Ends with the verdict of a gate, which hears of pairs in its own order, as far as all before them are
+    known. reference: its records by their places. Raises NeedlemapError where there is none."""
+
+    def __init__(self, spec: str) -> None:
+        self.goal: Goal = Goal.of(spec)
+        folder = RunFolder(self.goal.path)
+        about = folder.about()
+        self.reference = by_place(prompts_of(folder.records(), about["cells"], about.get("shared")))
+
+    def check(self, experiment: Experiment) -> None:
+        """Raises SettingsError where the reference asked something else, or scored it otherwise."""
+        path, theirs = self.goal.path, ruled(RunFolder(self.goal.path).about()["scorer"])
+        ours, advice = scorer_about(experiment.scorer), f"Ask exactly its prompts: --prompts-of {path}"
+        if theirs != ours:
+            raise SettingsError(
+                f"'{path}' is scored otherwise: {phrase({'scorer': (theirs, ours)})}. {advice}"
+            )
+        trials = {place: trial for trial in experiment.trials for place in _places(trial)}
+        shared = sorted(scored_places(self.reference) & trials.keys())
+        if not shared:
+            raise SettingsError(f"'{path}' scored none of this run's trials. {advice}")
+        if unlike := [place for place in shared if not _asks(trials[place], self.reference[place])]:
+            repeat, length, depth = unlike[0]
+            raise SettingsError(
+                f"'{path}' asked other prompts in {len(unlike)} trials (first: length {length}, depth "
+                f"{percent(depth):g}, repeat {repeat}), so they cannot be paired. {advice}"
+            )
+
+    def layers(self, trials: Iterable[Trial]) -> list[list[Trial]]:
+        """The trials that the reference scored, as they are asked: layer by layer, each where it first
+        comes."""
+        known = scored_places(self.reference)
+        found = {place: trial for trial in trials for place in _places(trial) if place in known}
+        made, seen = list[list[Trial]](), set[str]()
+        for places in interleaved(known).values():
+            here = {found[place].key: found[place] for place in places if place in found}
+            made.append([trial for key, trial in here.items() if key not in seen])
+            seen |= here.keys()
+        return [layer for layer in made if layer]
+
+    def todo(self, experiment: Experiment, left: Sequence[Trial], folder: RunFolder) -> tuple[Trial, ...]:
+        """Nothing where the verdict is known. Raises SettingsError as `check` does."""
+        self.check(experiment)
+        known = folder.records() if folder.exists and len(left) < len(experiment.trials) else ()
+        self._begin(experiment, known, left)
+        return () if self.decided else tuple(chain.from_iterable(self.layers(left)))
+
+    def parts(self, walk: list[Trial], *, limited: bool) -> list[list[Trial]]:
+        """Layer by layer."""
+        return self.layers(walk)
+
+    def decides(
+        self, experiment: Experiment, folder: RunFolder, todo: Iterable[Trial]
+    ) -> Callable[[Record], bool]:
+        """Whether the verdict is known by then."""
+        self._begin(experiment, folder.records(), todo)
+        return self.hear
+
+    def _begin(self, experiment: Experiment, before: Iterable[Record], todo: Iterable[Trial]) -> None:
+        """Take up what earlier starts recorded, and wait for what is to be asked."""
+        self._stands = {trial.asked: _places(trial) for trial in experiment.trials}
+        self._waiting = {place for trial in todo for place in _places(trial)}
+        self._found = {place: each for each in latest_records(before) for place in self._places(each)}
+        wanted = set(chain.from_iterable(self._stands.values()))
+        layers = interleaved(scored_places(self.reference)).values()
+        self._order = [
+            place for layer in reversed(list(layers)) for place in reversed(layer) if place in wanted
+        ]
+        self._gate, self._seen = Gate(self.goal.margin / 100), set[Hashable]()
+        self._advance()
+
+    def hear(self, record: Record) -> bool:
+        """A trial ended; whether the verdict is known."""
+        for place in self._places(record):
+            self._found[place] = record
+            self._waiting.discard(place)
+        self._advance()
+        return self.decided
+
+    @property
+    def decided(self) -> bool:
+        """Whether the gate has its verdict."""
+        return self._gate.after is not None
+
+    def _places(self, record: Record) -> Sequence[Place]:
+        return self._stands.get(record.asked, () if record.second else (place_of(record),))
+
+    def _advance(self) -> None:
+        while self._order and self._order[-1] not in self._waiting and not self.decided:
+            pair = pair_at(self._order.pop(), self.reference, self._found, self._seen)
+            if pair is not None:
+                self._gate.add(pair.first, pair.second)
+
+
+def _places(trial: Trial) -> tuple[Place, ...]:
+    """All that a trial stands for; nothing for one that is asked a second time, which no gate counts."""
+    places = () if trial.second else trial.places
+    return tuple((repeat, cell.length_tokens, cell.depth) for repeat, cell in places)
+
+
+def _asks(trial: Trial, record: Record) -> bool:
+    """Whether a trial asks what a record asked: the same bytes, or token ids."""
+    ours, theirs = trial.prompt, record.prompt
+    if theirs is None:
+        return False
+    return ours.sha256 == theirs.sha256 or ("" != ours.ids_sha256 == theirs.ids_sha256)
+
+
+_STEPS = 100  # of the depths
+Asks = Mapping[int, Sequence[Cell]]  # by repeat, the cells of its haystack
+
+
+class Seeker(Policy):
+    """What a run that seeks is to ask, batch by batch. Raises SettingsError where it cannot."""
+
+    seeks = True
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.mode not in ("exact", "single"):
+            raise SettingsError(f"--seek asks haystacks one by one: leave --mode {settings.mode} out.")
+        if settings.until:
+            raise SettingsError("--seek and --until both choose what is asked. Give one.")
+        self.settings, self._resolved = settings, resolve(settings)
+        if self._resolved.ready or lender_of(settings) is not None:
+            raise SettingsError("--seek makes its own prompts, and these exist already. Leave --seek out.")
+        self.axis = axis_of(settings.lengths, settings.depths)
+        self._resumed = False
+
+    def next(self, folder: RunFolder) -> Experiment | None:
+        """The next haystacks: first those that an earlier start left unfinished; None when it is known."""
+        known = folder.exists and not is_unanswered(folder)
+        records = latest_records(folder.records()) if known else []
+        asks = _asks_of(folder.about()["cells"]) if known else {}
+        if not self._resumed:
+            self._resumed = True
+            scored = {place_of(each) for each in records if each.scored}
+            left = {
+                number: cells
+                for number, cells in asks.items()
+                if any((number, cell.length_tokens, cell.depth) not in scored for cell in cells)
+            }
+            if left:
+                return self._experiment(left)
+        return self._next(records, max(asks, default=-1) + 1)
+
+    def _next(self, records: Sequence[Record], number: int) -> Experiment | None:
+        """Of haystacks that nobody asked yet, from this number on."""
+        asked, settings = asked_in(records, self.axis), self.settings
+        counts = self.axis.first()
+        if asked.asks.any():
+            assert settings.seek is not None  # it seeks
+            known = learn(self.axis, asked, settings.seek / 100)
+            size = batch_size(int(asked.asks.sum()), self._resolved.workers)
+            counts = next_batch(known, asked, settings.within / 100, np.array(size))
+        if not counts.any():
+            return None
+        lengths = np.repeat(self.axis.lengths, counts).tolist()
+        return self._experiment(
+            {number + at: self._cells(number + at, length) for at, length in enumerate(lengths)}
+        )
+
+    def finished(self, folder: RunFolder) -> Experiment:
+        """Of a run that is known, its first haystack: all of it is scored."""
+        asks = _asks_of(folder.about()["cells"])
+        return self._experiment({min(asks): asks[min(asks)]})
+
+    def _cells(self, number: int, length: int) -> list[Cell]:
+        """One depth in each part of the depths, whole hundredths of them: so cells come again, and it is seen
+        whether their hits and misses do."""
+        random, depths = Random(f"{self.settings.seed}:{number}"), self._resolved.grid.depths
+        low, wide = depths[0], depths[-1] - depths[0]
+        steps = [round((at + random.random()) * _STEPS / PLACES) for at in range(PLACES)]
+        shares = (round(low + wide * step / _STEPS, 2) for step in steps)
+        return [Cell(length, share) for share in sorted(set(shares))]
+
+    def _experiment(self, asks: Asks) -> Experiment:
+        each = [
+            (number, Grid((cells[0].length_tokens,), tuple(cell.depth for cell in cells)))
+            for number, cells in asks.items()
+        ]
+        made = prepare_haystacks(self._resolved, each)
+        return replace(made, grid=Grid(self.axis.lengths, self._resolved.grid.depths))
+
+
+def _asks_of(cells: Iterable[Sequence[Any]]) -> dict[int, list[Cell]]:
+    """By repeat, from run.json's cells."""
+    asks: dict[int, list[Cell]] = defaultdict(list)
+    for length, depth, repeats in cells:
+        for number in repeats:
+            asks[number].append(Cell(length, depth))
+    return dict(sorted(asks.items()))
+
+
+def rehearsed(settings: Settings) -> dict[str, tuple[float, float, float]]:
+    """What a seek would ask of made-up models, in prompt tokens: 10 %, median and 90 % by kind of model."""
+    axis, threshold = Seeker(settings).axis, float(settings.seek or 0) / 100
+    return tokens_by_kind(axis, threshold, settings.within / 100)
