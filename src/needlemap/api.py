@@ -206,10 +206,11 @@ def make_plan(
     lanes. tokens_per_second: prefill speed of one worker. model_config: a config.json, for floating-point
     operations. cache_tokens, cache_block: a server's prefix cache to simulate. Raises SettingsError.
     """
-    from needlemap.plan.reckoned import Terms, plans_fields, reckon
+    from needlemap.plan.reckoned import plans_fields, reckon
+    from needlemap.plan.summary import Shape, Terms
 
-    file = Path(model_config) if model_config is not None else None
-    terms = Terms(workers, tokens_per_second, file, cache_tokens, cache_block)
+    shape = Shape.of_config(Path(model_config)) if model_config is not None else None
+    terms = Terms(workers, tokens_per_second, shape, cache_tokens, cache_block)
     each = choose_each(preset, plain_settings(settings)).values()
     return plans_fields([reckon(with_lent_prompts(chosen), terms) for chosen in each])
 

@@ -120,9 +120,10 @@ def plan(
 ) -> None:
     """Show what a run would ask and cost. Nothing is asked, and no key is needed."""
     from needlemap.commands.plan import plan_command
-    from needlemap.plan.reckoned import Terms
+    from needlemap.plan.summary import Shape, Terms
 
-    terms = Terms(workers, tokens_per_second, model_config, cache_tokens, cache_block)
+    shape = Shape.of_config(model_config) if model_config else None
+    terms = Terms(workers, tokens_per_second, shape, cache_tokens, cache_block)
     plan_command(_each(preset, flags, difficulty), terms, json)
 
 

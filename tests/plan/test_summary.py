@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from needlemap.plan import make_lanes
-from needlemap.plan.summary import Shape, Walked, any_order, prefill_flops, summarise
+from needlemap.plan.summary import Shape, Terms, Walked, any_order, prefill_flops, summarise
 
 GRID = {"lengths": "1k:3k:5", "depths": "0:100:5"}
 PRICED = {"model": "openai/m", "base_url": "http://127.0.0.1:9/v1", "prices": {"input": 2.0, "output": 10.0}}
@@ -49,11 +49,11 @@ def test_gains_are_beside_a_server_that_caches_too(prepared):
 
 
 def test_with_a_small_cache_the_grids_order_finds_less_and_both_sides_have_it(prepared):
-    plain, small = Walked.of(prepared(**GRID, mode="single"), 1), {"cache_tokens": 4_000}
+    plain, small = Walked.of(prepared(**GRID, mode="single"), 1), Terms(cache_tokens=4_000)
     found = any_order(plain, 4_000)
-    assert found == summarise(plain, **small).held_tokens / sum(plain.sizes)
+    assert found == summarise(plain, small).held_tokens / sum(plain.sizes)
     assert 0 < found < any_order(plain)
-    exact = summarise(Walked.of(prepared(**GRID, mode="exact"), 1), **small, any_order=found)
+    exact = summarise(Walked.of(prepared(**GRID, mode="exact"), 1), small, found)
     assert exact.gain == pytest.approx((1 - found) * exact.asked / (exact.asked - exact.held_tokens))
     assert exact.gain > 1
 
@@ -65,7 +65,7 @@ def test_cells_count_once_however_often_they_are_repeated(prepared):
 
 def test_lanes_compute_their_first_prompt_whole(prepared):
     walked = Walked.of(prepared(**GRID), 3)
-    found = summarise(walked, tokens_per_second=100)
+    found = summarise(walked, Terms(tokens_per_second=100))
     assert found.lanes == 3
     assert found.computed == sum(walked.lanes.tokens)
     assert found.computed == summarise(Walked.of(prepared(**GRID), 1)).computed + found.cut_loss
@@ -88,7 +88,7 @@ def test_lanes_are_worth_what_one_cache_would_take(prepared):
 def test_with_a_shape_the_time_grows_with_the_context(prepared):
     walked, weights = Walked.of(prepared(**GRID, mode="bins"), 3), 1000
     flat, steep = Shape(2, 0, weights), Shape(2, 8, weights)
-    assert summarise(walked, shape=flat, tokens_per_second=10).seconds == pytest.approx(
+    assert summarise(walked, Terms(shape=flat, tokens_per_second=10)).seconds == pytest.approx(
         max(walked.lanes.tokens) / 10
     )
     seconds = []
@@ -96,7 +96,7 @@ def test_with_a_shape_the_time_grows_with_the_context(prepared):
         pieces = list(zip(walked.shared, walked.sizes, strict=True))[start:stop]
         pieces[0] = (0, walked.sizes[start])
         seconds.append(prefill_flops(steep, pieces) / prefill_flops(steep, [(0, 1)]) / 10)
-    assert summarise(walked, shape=steep, tokens_per_second=10).seconds == pytest.approx(max(seconds))
+    assert summarise(walked, Terms(shape=steep, tokens_per_second=10)).seconds == pytest.approx(max(seconds))
 
 
 def test_dollars_with_and_without_the_cached_price(prepared):
@@ -124,7 +124,7 @@ def test_a_model_without_a_known_price_costs_none_not_nothing(prepared):
 
 def test_operations_are_those_of_what_is_computed(prepared):
     walked, shape = Walked.of(prepared(**GRID, mode="bins"), 1), Shape(2, 8, 1000)
-    found = summarise(walked, shape=shape)
+    found = summarise(walked, Terms(shape=shape))
     assert found.flops == prefill_flops(shape, zip(walked.shared, walked.sizes, strict=True))
     assert found.seconds is None
     assert summarise(walked).flops is None
@@ -132,15 +132,17 @@ def test_operations_are_those_of_what_is_computed(prepared):
 
 def test_a_servers_cache_serves_less_the_smaller_it_is(prepared):
     walked = Walked.of(prepared(**GRID, mode="bins"), 4)
-    held = [summarise(walked, cache_tokens=tokens).held_tokens for tokens in (1_000, 4_000, 16_000, 10**6)]
+    held = [
+        summarise(walked, Terms(cache_tokens=tokens)).held_tokens for tokens in (1_000, 4_000, 16_000, 10**6)
+    ]
     assert held == sorted(held)
     assert held[0] < 0.5 * held[-1]
     alone = Walked.of(prepared(**GRID, mode="bins"), 1)
-    whole = summarise(alone, cache_tokens=10**6, cache_block=1)
+    whole = summarise(alone, Terms(cache_tokens=10**6, cache_block=1))
     assert whole.held_tokens == whole.cached
 
 
 def test_no_prompts_cost_nothing(prepared):
     experiment = prepared(**GRID)
-    found = summarise(Walked(experiment, (), (), (), make_lanes([], [], 1)), tokens_per_second=10)
+    found = summarise(Walked(experiment, (), (), (), make_lanes([], [], 1)), Terms(tokens_per_second=10))
     assert (found.asked, found.factor, found.seconds) == (0, 1.0, 0.0)

@@ -22,8 +22,8 @@ from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import PRESETS, SUITES, TEMPLATES, refuse_link
 from needlemap.maps.seek import PLACES
 from needlemap.plan import ordered
-from needlemap.plan.reckoned import Reckoned, Terms, plans_fields, reckon, sum_of
-from needlemap.plan.summary import Summary
+from needlemap.plan.reckoned import Reckoned, plans_fields, reckon, sum_of
+from needlemap.plan.summary import Summary, Terms
 from needlemap.reports.seek import in_short
 from needlemap.settings import Settings
 from needlemap.settings.grid import make_grid, percent

@@ -6,13 +6,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-from needlemap.errors import SettingsError
 from needlemap.plan.bins import lower_bound
 from needlemap.plan.cover import make_bins_of
-from needlemap.plan.summary import WORTH, Shape, Summary, Walked, any_order, summarise
+from needlemap.plan.summary import WORTH, Summary, Terms, Walked, any_order, summarise
 from needlemap.settings import Settings
 from needlemap.settings.prices import price_source, summed
 from needlemap.settings.reading import checked
@@ -25,23 +23,6 @@ _SUMMED = (
     *("cells", "prompts", "asked", "computed", "cached", "cut_loss"),
     *("usd_plain", "usd_cached", "usd_judge", "flops", "seconds", "held_tokens"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What a plan is reckoned with. workers: lanes. cache_tokens: a server's cache; block: its block size."""
-
-    workers: int | None = None
-    tokens_per_second: float | None = None
-    model_config: Path | None = None
-    cache_tokens: int | None = None
-    cache_block: int = 16
-
-    def check(self) -> None:
-        """Raises SettingsError for numbers that nothing can be reckoned with."""
-        for name, value in asdict(self).items():
-            if isinstance(value, int | float) and not value > 0:
-                raise SettingsError(f"--{name.replace('_', '-')} must be above 0, got {value:g}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,15 +182,8 @@ def yardstick(experiment: Experiment, terms: Terms) -> float:
 
 
 def _summary(experiment: Experiment, terms: Terms, any_order: float) -> Summary:
-    """What an experiment comes to, reckoned with such terms, beside what any order finds."""
-    return summarise(
-        Walked.of(experiment, terms.workers or experiment.workers),
-        any_order=any_order,
-        shape=Shape.of_config(terms.model_config) if terms.model_config else None,
-        tokens_per_second=terms.tokens_per_second,
-        cache_tokens=terms.cache_tokens,
-        cache_block=terms.cache_block,
-    )
+    """What an experiment comes to, beside what any order finds."""
+    return summarise(Walked.of(experiment, terms.workers or experiment.workers), terms, any_order)
 
 
 def _as_mode(experiment: Experiment, mode: str) -> Experiment:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import count, takewhile
 from pathlib import Path
 
@@ -58,6 +58,25 @@ def _size(value: object) -> int:
     if not isinstance(value, int) or not 0 < value < _MOST:
         raise ValueError(f"a size of {str(value)[:40]}")
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a plan is reckoned with. workers: lanes. tokens_per_second: prefill speed of one worker, of short
+    prompts if there is a shape: what attention adds to long ones is then reckoned too. cache_tokens: a
+    server's cache; cache_block: its block size."""
+
+    workers: int | None = None
+    tokens_per_second: float | None = None
+    shape: Shape | None = None
+    cache_tokens: int | None = None
+    cache_block: int = 16
+
+    def check(self) -> None:
+        """Raises SettingsError for numbers that nothing can be reckoned with."""
+        for name, value in asdict(self).items():
+            if isinstance(value, int | float) and not value > 0:
+                raise SettingsError(f"--{name.replace('_', '-')} must be above 0, got {value:g}.")
 
 
 def prefill_flops(shape: Shape, pieces: Iterable[tuple[int, int]]) -> float:
@@ -183,18 +202,9 @@ class Summary:
         return self.asked / computed * (1 - self.any_order) if computed else 1.0
 
 
-def summarise(
-    walked: Walked,
-    *,
-    shape: Shape | None = None,
-    tokens_per_second: float | None = None,
-    cache_tokens: int | None = None,
-    cache_block: int = 16,
-    any_order: float = 0.0,
-) -> Summary:
-    """The cost of a walk. tokens_per_second: prefill speed of one worker, of short prompts if there is a
-    shape: what attention adds to long ones is then reckoned too."""
-    experiment, lanes = walked.experiment, walked.lanes
+def summarise(walked: Walked, terms: Terms = Terms(), any_order: float = 0.0) -> Summary:
+    """The cost of a walk, beside what any order finds of the plain grid."""
+    experiment, lanes, shape = walked.experiment, walked.lanes, terms.shape
     starts = {start for start, _ in lanes.bounds}
     shared = [0 if place in starts else common for place, common in enumerate(walked.shared)]
     prices = Prices.of(experiment.settings)
@@ -215,8 +225,8 @@ def summarise(
         usd_cached=_usd(prices, walked.sizes, [_sold(common) for common in shared], budget),
         usd_judge=judged_usd(experiment, experiment.trials),
         flops=prefill_flops(shape, zip(shared, walked.sizes, strict=True)) if shape else None,
-        seconds=_lane_s(walked, shape, tokens_per_second) if tokens_per_second else None,
-        held_tokens=_held(walked, cache_tokens, cache_block) if cache_tokens else None,
+        seconds=_lane_s(walked, shape, terms.tokens_per_second) if terms.tokens_per_second else None,
+        held_tokens=_held(walked, terms.cache_tokens, terms.cache_block) if terms.cache_tokens else None,
         any_order=any_order,
     )
 
