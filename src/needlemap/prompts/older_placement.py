@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from needlemap.haystacks import Haystack
 from needlemap.prompts import Prompt
-from needlemap.prompts.placement import Frame, PromptBuilder, around
+from needlemap.prompts.placement import PromptBuilder, Wanted, around
 from needlemap.text.tokens import Tokenizer
 
 if TYPE_CHECKING:
@@ -38,19 +38,12 @@ class OlderBuilder(PromptBuilder):
         self._chained = chained
         self._stops = dots(tokenizer) if placement == "period" else None
 
-    def _fitted(
-        self,
-        frame: Frame,
-        needles: Sequence[Needle],
-        room: int,
-        guess: int,
-        chosen: tuple[int, int] | None = None,
-    ) -> Prompt | None:
+    def _fitted(self, wanted: Wanted) -> Prompt | None:
         """The haystack's tokens are what the other parts leave."""
-        if guess < 1:
+        if wanted.guess < 1:
             return None
-        positions = around(self._positions(needles, guess), chosen)
-        return self._prompt(frame, needles, positions, guess, "", room)
+        positions = around(self._positions(wanted.needles, wanted.guess), wanted.chosen)
+        return self._prompt(wanted, positions, wanted.guess)
 
     def _positions(self, needles: Sequence[Needle], stop: int) -> list[int]:
         """Where needles go by depth, among the haystack's first `stop` tokens."""

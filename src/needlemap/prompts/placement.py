@@ -49,6 +49,18 @@ class Frame:
     outside_tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A prompt to be laid out: what is around its haystack, its needles by depth, the room for it in tokens,
+    about how many of these are haystack, and which needle a plan has set at which position."""
+
+    frame: Frame
+    needles: Sequence[Needle]
+    room: int
+    guess: int
+    chosen: tuple[int, int] | None = None
+
+
 class PromptBuilder:
     """Builds the prompts of one haystack with one tokenizer; what it remembers are pure functions' values.
 
@@ -89,19 +101,19 @@ class PromptBuilder:
         decides. Raises TooShort, or HaystackError when the haystack runs out.
         """
         fixed = self._fixed(frame, needles)
-        room = length_tokens - self._reserve
         guess = self.haystack_tokens(frame, needles, length_tokens)
         if guess > len(self.haystack.text):
             raise HaystackError(
                 f"Haystack '{self.haystack.name}' has {len(self.haystack.text):,} tokens, a prompt of "
-                f"{length_tokens:,} needs {room - fixed:,}."
+                f"{length_tokens:,} needs {length_tokens - self._reserve - fixed:,}."
             )
         order = by_depth(needles)
-        hidden = [needles[place] for place in order]
         chosen = None if position is None or not order else (order.index(0), position)
-        prompt = self._fitted(frame, hidden, room, guess, chosen)
+        hidden = [needles[place] for place in order]
+        wanted = Wanted(frame, hidden, length_tokens - self._reserve, guess, chosen)
+        prompt = self._fitted(wanted)
         if prompt is None or (self._ends and prompt.haystack_tokens < len(self.haystack.text)):
-            least = self._reserve + self._least(frame, hidden, room, fixed)
+            least = self._reserve + self._least(wanted, fixed)
             raise TooShort(
                 f"Length {length_tokens:,} leaves no room for {'its' if self._ends else 'a'} haystack: "
                 f"{self._reserve} tokens are reserved, {fixed} are needle and template. Use lengths of "
@@ -121,40 +133,22 @@ class PromptBuilder:
             fixed += sum(map(len, frame.before + frame.after)) + frame.outside_tokens
         return fixed
 
-    def _fitted(
-        self,
-        frame: Frame,
-        needles: Sequence[Needle],
-        room: int,
-        guess: int,
-        chosen: tuple[int, int] | None = None,
-    ) -> Prompt | None:
-        """The prompt that fills a room, in tokens, with about `guess` of haystack; None where none fits.
+    def _fitted(self, wanted: Wanted) -> Prompt | None:
+        """The prompt that fills the room; None where none fits."""
+        stop = max(0, wanted.guess)
+        depths = moved(wanted.needles, wanted.chosen, wanted.guess)
+        positions = around([self._own(depth, stop) for depth in depths], wanted.chosen)
+        if self._units is None:
+            return self._exact(wanted, positions)
+        return self._in_units(wanted, positions, self._units)
 
-        needles: by depth. chosen: which of them has a position set by a plan, and that position.
-        """
-        depths = moved(needles, chosen, guess)
-        positions = around([self._own(depth, max(0, guess)) for depth in depths], chosen)
-        if self._units is not None:
-            return self._in_units(frame, needles, positions, room, guess, self._units)
-        return self._exact(frame, needles, positions, room, guess)
-
-    def _in_units(
-        self,
-        frame: Frame,
-        needles: Sequence[Needle],
-        positions: list[int],
-        room: int,
-        guess: int,
-        ends: NDArray[np.int64],
-    ) -> Prompt | None:
+    def _in_units(self, wanted: Wanted, positions: list[int], ends: NDArray[np.int64]) -> Prompt | None:
         """The most whole units of haystack, which end there, that fit; None where not even one does."""
         best = -1
         positions = [int(self.haystack.cuts.sentence[position]) for position in positions]
-        room_here = room - (frame.outside_tokens if self._whole else 0)
-        place = max(0, int(np.searchsorted(ends, guess, side="right")) - 1)
+        place = max(0, int(np.searchsorted(ends, wanted.guess, side="right")) - 1)
         for _ in range(_TRIES):
-            left = room_here - self._count(frame, needles, positions, int(ends[place]), "")
+            left = self._left(wanted, positions, int(ends[place]))
             if left >= 0:
                 best = place
                 if place + 1 == len(ends) or ends[place + 1] - ends[place] > left + _MERGED:
@@ -165,52 +159,46 @@ class PromptBuilder:
             else:
                 fitting = int(np.searchsorted(ends, ends[place] + left, side="right")) - 1
                 place = max(0, min(place - 1, fitting))
-        return self._prompt(frame, needles, positions, int(ends[best]), "", room) if best >= 0 else None
+        return self._prompt(wanted, positions, int(ends[best])) if best >= 0 else None
 
-    def _least(self, frame: Frame, needles: Sequence[Needle], room: int, fixed: int) -> int:
+    def _least(self, wanted: Wanted, fixed: int) -> int:
         """A room that would do, the smallest by trying: seams move it off the sum of the parts."""
         if self._ends:
             return fixed + len(self.haystack.text) + _SEAMS
         most = fixed + _SEAMS + (0 if self._units is None else int(self._units[0]))
-        for larger in range(room + 1, most):
-            prompt = self._fitted(frame, needles, larger, larger - fixed)
+        for room in range(wanted.room + 1, most):
+            prompt = self._fitted(Wanted(wanted.frame, wanted.needles, room, room - fixed))
             if prompt is not None and not prompt.off_by:
-                return larger
+                return room
         return most
 
-    def _exact(
-        self, frame: Frame, needles: Sequence[Needle], positions: list[int], room: int, guess: int
-    ) -> Prompt | None:
+    def _exact(self, wanted: Wanted, positions: list[int]) -> Prompt | None:
         """Move the haystack's end until the count is right; where a character is in the way, pad.
 
         None where even one character of haystack is too much.
         """
         cuts, most = self.haystack.cuts, len(self.haystack.text)
-        outside = frame.outside_tokens if self._whole else 0
-        stop, best = guess, 0
+        stop, best = wanted.guess, 0
         for _ in range(_TRIES):
             stop = int(cuts.character[max(self._first, min(stop, most))])
-            off = room - outside - self._count(frame, needles, positions, stop, "")
+            off = self._left(wanted, positions, stop)
             if off == 0:
-                return self._prompt(frame, needles, positions, stop, "", room)
+                return self._prompt(wanted, positions, stop)
             if off < 0 and stop == self._first:
                 return None
             best = max(best, stop) if off > 0 else best
             stop += off
-        return self._padded(frame, needles, positions, best or self._first, room)
+        return self._padded(wanted, positions, best or self._first)
 
-    def _padded(
-        self, frame: Frame, needles: Sequence[Needle], positions: list[int], best: int, room: int
-    ) -> Prompt:
+    def _padded(self, wanted: Wanted, positions: list[int], best: int) -> Prompt:
         """A few characters at the haystack's end, where no cut between characters gives the exact length."""
-        outside = frame.outside_tokens if self._whole else 0
         stop = best
         for _ in range(_LEGAL_ENDS):
             for pad in ("", *_PADS):
-                if room == outside + self._count(frame, needles, positions, stop, pad):
-                    return self._prompt(frame, needles, positions, stop, pad, room)
+                if not self._left(wanted, positions, stop, pad):
+                    return self._prompt(wanted, positions, stop, pad)
             stop = max(self._first, int(self.haystack.cuts.character[stop - 1]))
-        return self._prompt(frame, needles, positions, best, "", room)
+        return self._prompt(wanted, positions, best)
 
     def _own(self, depth: float, stop: int) -> int:
         """The position for a depth: the end of a sentence or unit near it; the very end for depth 1."""
@@ -221,11 +209,12 @@ class PromptBuilder:
             return int(self.haystack.cuts.sentence[wanted])
         return self.haystack.cuts.place(wanted, stop)
 
-    def _count(
-        self, frame: Frame, needles: Sequence[Needle], positions: list[int], stop: int, pad: str
-    ) -> int:
-        context = self._context(needles, positions, stop, pad)
-        return self._seams.count((*frame.before, *context, *frame.after) if self._whole else context)
+    def _left(self, wanted: Wanted, positions: list[int], stop: int, pad: str = "") -> int:
+        """Tokens of the room that a prompt leaves; below 0 where it is too long."""
+        frame, context = wanted.frame, self._context(wanted.needles, positions, stop, pad)
+        if not self._whole:
+            return wanted.room - self._seams.count(context)
+        return wanted.room - frame.outside_tokens - self._seams.count((*frame.before, *context, *frame.after))
 
     def _context(self, needles: Sequence[Needle], positions: list[int], stop: int, pad: str) -> list[Span]:
         """Haystack and needles as spans. Needles get a space where two words would touch."""
@@ -260,10 +249,8 @@ class PromptBuilder:
             self._spans[text] = self._tokenizer.index(text.encode()).span()
         return self._spans[text]
 
-    def _prompt(
-        self, frame: Frame, needles: Sequence[Needle], positions: list[int], stop: int, pad: str, room: int
-    ) -> Prompt:
-        context = self._context(needles, positions, stop, pad)
+    def _prompt(self, wanted: Wanted, positions: list[int], stop: int, pad: str = "") -> Prompt:
+        frame, context = wanted.frame, self._context(wanted.needles, positions, stop, pad)
         spans = (*frame.before, *context, *frame.after)
         message = Message(frame.messages[frame.context].role, spans)
         tokens = self._seams.count(spans) + frame.outside_tokens
@@ -272,12 +259,12 @@ class PromptBuilder:
         return Prompt(
             (*frame.messages[: frame.context], message, *frame.messages[frame.context + 1 :]),
             context=(frame.context, len(frame.before), len(frame.before) + len(context)),
-            needles=placed(needles, settled, stop, context, (self.haystack.text, self._mark.text)),
+            needles=placed(wanted.needles, settled, stop, context, (self.haystack.text, self._mark.text)),
             tokens=tokens,
             haystack_tokens=stop,
             positions=settled,
             pad=pad,
-            off_by=counted - room if self._exact_lengths else 0,
+            off_by=counted - wanted.room if self._exact_lengths else 0,
         )
 
 
