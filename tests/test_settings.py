@@ -18,7 +18,7 @@ from needlemap.errors import SettingsError
 from needlemap.files import PRESETS
 from needlemap.settings import KNOWN, Mark, Role, Settings, marked
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, TABLE
-from needlemap.settings.reading import configure, older_rules
+from needlemap.settings.reading import configure, read_settings
 from needlemap.settings.suites import Chosen, choose
 from needlemap.trials.resolve import resolve
 
@@ -242,7 +242,7 @@ def test_other_names_bring_none(given):
 
 
 def test_a_forgotten_letter_is_told():
-    told = older_rules(None, {"length": [1000], "depths": [50]}).told({})
+    told = read_settings(None, {"length": [1000], "depths": [50]}).older.told({})
     assert told.startswith("length is read as lengths. OpenCompass's rules come with others of its names")
 
 

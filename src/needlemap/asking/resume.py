@@ -32,7 +32,7 @@ from needlemap.settings import Lender, Settings, marked, settings_of, with_role
 from needlemap.settings.grid import make_grid, percent
 from needlemap.settings.reading import DEFAULT_ITEMS, checked
 from needlemap.settings.suites import Chosen
-from needlemap.trials import FREE, SCORING, place
+from needlemap.trials import place
 
 if TYPE_CHECKING:
     from needlemap.trials import Trial
@@ -125,7 +125,7 @@ def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
     if theirs["schema"] < SCHEMA and "imported" not in theirs:
         raise _of_before(folder, theirs)
     fixed = ours["mode"] in GRID_MODES or wanted.ready  # the first start chose the places
-    free = {*SCORING} | (FREE.difference(with_role("grid")) if fixed else FREE)
+    free = with_role("scored", "free") if fixed else with_role("scored", "free", "grid")
     differing = [
         name
         for name, value in theirs["settings"].items()
@@ -203,7 +203,7 @@ def with_prompts_of(settings: Settings, trusted: bool = False) -> Settings:
     _refuse(settings.model_copy(update=lengths and {"lengths": theirs.lengths}), theirs)
     own = {name: getattr(settings, name) for name in _ASKER} | lengths
     if settings.scorer == "auto":
-        own |= {name: getattr(theirs, name) for name in SCORING}
+        own |= {name: getattr(theirs, name) for name in with_role("scored")}
     named = {name: getattr(theirs, name) for name in Lender.model_fields if name != "run"}
     lender = theirs.prompts_of or Lender(run=str(folder), **named)
     return theirs.model_copy(update={**own, "prompts_of": lender})

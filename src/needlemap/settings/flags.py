@@ -19,7 +19,7 @@ from needlemap.files import PRESETS, is_yaml, read_yaml
 from needlemap.settings import KNOWN, Settings
 from needlemap.settings.older_names import TABLE
 
-_LISTS = ("context_lengths", "document_depth_percents", "substr_validation_words")  # of several words
+_LISTS = tuple(row.name for row in TABLE if row.words)
 
 
 class GroupedCommand(TyperCommand):

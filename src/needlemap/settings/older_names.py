@@ -16,24 +16,28 @@ Raw = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SeedName:
-    """One older name: its tool, our setting, and how a value is carried over (settings so far, value).
+    """One older name: its tool, and our setting in words.
 
-    partial: it sets a part of the setting only, so that others of its kind may stand beside it.
+    carry: how a value is carried over (settings so far, value); None: `ours` has it as it is. partial: it
+    sets a part of the setting only, so that others of its kind may stand beside it. words: behind its flag
+    stand several.
     """
 
     name: str
     tool: str
     ours: str
-    carry: Callable[[Raw, Any], Raw]
+    carry: Callable[[Raw, Any], Raw] | None = None
     partial: bool = False
+    words: bool = False
+
+    def carried(self, raw: Raw, value: Any) -> Raw:
+        """Our settings of a value. Raises SettingsError."""
+        return self.carry(raw, value) if self.carry else {self.ours: value}
 
 
-def _same(ours: str) -> Callable[[Raw, Any], Raw]:
-    return lambda _raw, value: {ours: value}
-
-
-def _part(ours: str, key: str, start: Mapping[str, Any]) -> Callable[[Raw, Any], Raw]:
+def _part(ours: str, key: str) -> Callable[[Raw, Any], Raw]:
     """One key of a {min, max, count, scale}; the others stay as they are, or begin as the older tool's."""
+    start = _STARTS[ours]
     return lambda raw, value: {
         ours: {**(raw[ours] if isinstance(raw.get(ours), dict) else start), key: value}
     }
@@ -49,8 +53,8 @@ def _scorer(raw: Raw, value: Any) -> Raw:
     return {"scorer": "substring", "scorer_options": {**own, "anywhere": True}}
 
 
-def _option(name: str) -> Callable[[Raw, Any], Raw]:
-    return lambda raw, value: {"scorer_options": {**_mapping(raw, "scorer_options"), name: value}}
+def _trim(raw: Raw, value: Any) -> Raw:
+    return {"scorer_options": {**_mapping(raw, "scorer_options"), "trim": value}}
 
 
 def _mapping(raw: Raw, setting: str) -> Raw:
@@ -98,13 +102,16 @@ def _exact(raw: Raw, value: Any) -> Raw:
 
 
 def _scale(raw: Raw, value: Any) -> Raw:
-    found = _part("depths", "scale", _DEPTHS)(raw, value)
+    found = _part("depths", "scale")(raw, value)
     return {**_exact(raw, found["depths"]), **found} if value == "sigmoid" else found
 
 
-_LENGTHS = {"min": 1000, "max": 200_000, "count": 35}
-_DEPTHS = {"min": 0, "max": 100, "count": 35}
+_STARTS = {  # needlehaystack's own, where one key of them is given
+    "lengths": {"min": 1000, "max": 200_000, "count": 35},
+    "depths": {"min": 0, "max": 100, "count": 35},
+}
 _N, _O = "needlehaystack", "OpenCompass"
+_BOTH = f"{_N}, {_O}"
 
 # Without a preset, a tool's own names for lengths, depths or haystack bring the rules that these go by there.
 _GRID, _HAYSTACK = ("lengths", "depths", "reserve_tokens"), ("haystack=",)
@@ -144,53 +151,45 @@ ELSEWHERE = {
 
 TABLE: tuple[SeedName, ...] = (
     SeedName("haystack_dir", _N, "haystack=txt, haystack_path", _source("txt")),
-    SeedName("retrieval_question", f"{_N}, {_O}", "question", _same("question")),
+    SeedName("retrieval_question", _BOTH, "question"),
     SeedName("results_version", _N, "first_repeat (version 1 is repeat 0)", _version),
-    SeedName("context_lengths_min", _N, "lengths (min)", _part("lengths", "min", _LENGTHS), True),
-    SeedName("context_lengths_max", _N, "lengths (max)", _part("lengths", "max", _LENGTHS), True),
-    SeedName(
-        "context_lengths_num_intervals", _N, "lengths (count)", _part("lengths", "count", _LENGTHS), True
-    ),
-    SeedName("context_lengths", f"{_N}, {_O}", "lengths", _same("lengths")),
-    SeedName("document_depth_percent_min", _N, "depths (min)", _part("depths", "min", _DEPTHS), True),
-    SeedName("document_depth_percent_max", _N, "depths (max)", _part("depths", "max", _DEPTHS), True),
+    SeedName("context_lengths_min", _N, "lengths (min)", _part("lengths", "min"), True),
+    SeedName("context_lengths_max", _N, "lengths (max)", _part("lengths", "max"), True),
+    SeedName("context_lengths_num_intervals", _N, "lengths (count)", _part("lengths", "count"), True),
+    SeedName("context_lengths", _BOTH, "lengths", words=True),
+    SeedName("document_depth_percent_min", _N, "depths (min)", _part("depths", "min"), True),
+    SeedName("document_depth_percent_max", _N, "depths (max)", _part("depths", "max"), True),
     SeedName(
         "document_depth_percent_intervals",
-        f"{_N}, {_O}",
+        _BOTH,
         "depths (count)",
-        _part("depths", "count", _DEPTHS),
+        _part("depths", "count"),
         True,
     ),
-    SeedName(
-        "document_depth_percent_interval_type",
-        f"{_N}, {_O}",
-        "depths (scale)",
-        _scale,
-        True,
-    ),
-    SeedName("document_depth_percents", _N, "depths", _exact),
+    SeedName("document_depth_percent_interval_type", _BOTH, "depths (scale)", _scale, True),
+    SeedName("document_depth_percents", _N, "depths", _exact, words=True),
     SeedName("model_name", _N, "model", _model),
-    SeedName("save_results", _N, "save", _same("save")),
+    SeedName("save_results", _N, "save"),
     SeedName("openai_api_key", _N, "environment variable OPENAI_API_KEY", _no_key),
     SeedName("anthropic_api_key", _N, "environment variable ANTHROPIC_API_KEY", _no_key),
-    SeedName("num_concurrent_requests", _N, "concurrency", _same("concurrency")),
-    SeedName("final_context_length_buffer", _N, "reserve_tokens", _same("reserve_tokens")),
+    SeedName("num_concurrent_requests", _N, "concurrency"),
+    SeedName("final_context_length_buffer", _N, "reserve_tokens"),
     SeedName("seconds_to_sleep_between_completions", _N, "pause_s", lambda _, v: {"pause_s": v or 0}),
     SeedName("print_ongoing_status", _N, "quiet (the opposite)", lambda _, v: {"quiet": _negated(v)}),
     SeedName("evaluation_method", _N, "scorer: judge, or substring anywhere=true", _scorer),
-    SeedName("substr_validation_words", _N, "keywords", _words),
+    SeedName("substr_validation_words", _N, "keywords", _words, words=True),
     SeedName("path", _O, "haystack=jsonl, haystack_path", _source("jsonl")),
-    SeedName("length", _O, "lengths", _same("lengths")),
-    SeedName("depth", _O, "depths", _same("depths")),
-    SeedName("tokenizer_model", _O, "tokenizer", _same("tokenizer")),
-    SeedName("num_repeats_per_file", _O, "repeats", _same("repeats")),
-    SeedName("num_records_per_file", _O, "repeats", _same("repeats")),
-    SeedName("length_buffer", _O, "reserve_tokens", _same("reserve_tokens")),
-    SeedName("guided", _O, "guide", _same("guide")),
+    SeedName("length", _O, "lengths"),
+    SeedName("depth", _O, "depths"),
+    SeedName("tokenizer_model", _O, "tokenizer"),
+    SeedName("num_repeats_per_file", _O, "repeats"),
+    SeedName("num_records_per_file", _O, "repeats"),
+    SeedName("length_buffer", _O, "reserve_tokens"),
+    SeedName("guided", _O, "guide"),
     SeedName("keyword", _O, "keywords", lambda _, v: {"keywords": [v]}),
     SeedName("position", _O, "question_position", _position),
-    SeedName("use_trim", _O, "scorer_options trim", _option("trim"), True),
-    SeedName("max_out_len", _O, "max_answer_tokens", _same("max_answer_tokens")),
+    SeedName("use_trim", _O, "scorer_options trim", _trim, True),
+    SeedName("max_out_len", _O, "max_answer_tokens"),
 )
 BY_NAME = {row.name: row for row in TABLE}
 
@@ -205,7 +204,7 @@ def translate(raw: Mapping[str, Any], settled: Mapping[str, Any]) -> Raw:
     carried: Raw = {}
     givers: dict[str, SeedName] = {}
     for row in (BY_NAME[key] for key, value in raw.items() if key in BY_NAME and value is not None):
-        for setting, found in row.carry({**settled, **ours, **carried}, raw[row.name]).items():
+        for setting, found in row.carried({**settled, **ours, **carried}, raw[row.name]).items():
             other = givers.get(setting)
             if setting in ours and not _adds(found, ours[setting]):
                 raise SettingsError(f"'{row.name}' and '{setting}' mean the same setting. Give one of them.")

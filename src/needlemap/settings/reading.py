@@ -72,47 +72,54 @@ class Unheeded:
     replaced: bool
 
 
-def configure(
-    named: str | None = None,
-    given: Mapping[str, Any] | None = None,
-    between: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Settings:
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Settings, those that were left out since nothing would read them, and an older tool's rules that its
+    names brought."""
+
+    settings: Settings
+    unheeded: list[Unheeded]
+    older: Implied | None
+
+
+def configure(named: str | None = None, given: Mapping[str, Any] | None = None) -> Settings:
     """Settings from a preset's name or a .yaml file (which may itself name a preset), overridden by `given`.
 
-    between: settings by where they stand, which override the preset and are overridden.
     Raises SettingsError for unknown names (with the nearest known one), unreadable files, wrong values, and
     settings that nothing would read.
     """
-    settings, unheeded = configure_in_part(named, given, between)
-    for each in unheeded:
+    reading = read_settings(named, given or {})
+    for each in reading.unheeded:
         if not each.replaced:
             raise SettingsError(each.why)
-    return settings
+    return reading.settings
 
 
-def configure_in_part(
-    named: str | None = None,
-    given: Mapping[str, Any] | None = None,
+def read_settings(
+    named: str | None,
+    given: Mapping[str, Any],
     between: Mapping[str, Mapping[str, Any]] | None = None,
     subject: Mapping[str, Any] | None = None,
-) -> tuple[Settings, list[Unheeded]]:
-    """What `configure` gives, and the settings that were left out of it since nothing would read them.
+) -> Reading:
+    """What `configure` gives, and what it left out.
 
-    subject: of several models that are named together, the one that is meant, with settings of its own.
+    between: settings by where they stand, which override the preset and are overridden. subject: of several
+    models that are named together, the one that is meant, with settings of its own. Raises SettingsError.
     """
     layers = [*(_named(named) if named else []), *(Layer(*each) for each in (between or {}).items())]
-    layers.append(Layer(COMMAND, given or {}))
+    layers.append(Layer(COMMAND, given))
     if subject is None and len(several := _models(layers)) > 1:
         named_models = ", ".join(str(each) for each in several)
         raise SettingsError(f"Several models are named ({named_models}), and this takes one: give --model.")
     layers = [_of_one(layer, subject) for layer in layers]
     settled, givers = _settle(layers)
-    if not between and (older := _older(layers)):
+    older = None if between else _older(layers)
+    if older:
         layers = [Layer(f"{older.tool}'s rules", older.rules, ours=True), *layers]
         settled, givers = _settle(layers)
     sources = ([named] if named else []) + ([COMMAND] if given or not named else [])
     settings, unheeded = _heeded(settled, givers, layers, " or ".join(sources))
-    return _addressed(settings), unheeded
+    return Reading(_addressed(settings), unheeded, older)
 
 
 def models_named(named: str | None, given: Mapping[str, Any]) -> list[Any]:
@@ -131,11 +138,6 @@ def _of_one(layer: Layer, subject: Mapping[str, Any] | None) -> Layer:
         return layer
     rest = {name: value for name, value in layer.data.items() if name != "model"}
     return replace(layer, data={**rest, **(subject or {})})
-
-
-def older_rules(named: str | None, given: Mapping[str, Any]) -> Implied | None:
-    """The older tool's rules that older names bring, where no preset is named."""
-    return _older([*(_named(named) if named else []), Layer(COMMAND, given)])
 
 
 def _older(layers: Sequence[Layer]) -> Implied | None:

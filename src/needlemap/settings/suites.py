@@ -13,7 +13,7 @@ from typing import Any
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import SUITES, folder_name, is_yaml, plain_name
 from needlemap.settings import Settings, marked, settings_of, with_role
-from needlemap.settings.reading import COMMAND, Unheeded, configure_in_part, models_named, older_rules
+from needlemap.settings.reading import COMMAND, Unheeded, models_named, read_settings
 
 MARK = "suite:"
 DEFAULT = "demo"
@@ -117,10 +117,10 @@ def _chosen(
         suite = load_suite(named.removeprefix(MARK))
         return Chosen(suite.name, suite.settle(flags, subject)), []
     named = named or (DEFAULT if set(flags) <= {*with_role("grid", "free")} else None)
-    settings, unheeded = configure_in_part(named, flags, subject=subject)
-    older = None if settings.quiet else older_rules(named, flags)
-    told = older.told(settings.model_dump()) if older else ""
-    return Chosen("", {"": settings}, told), [each for each in unheeded if not each.replaced]
+    reading = read_settings(named, flags, subject=subject)
+    settings, older = reading.settings, reading.older
+    told = older.told(settings.model_dump()) if older and not settings.quiet else ""
+    return Chosen("", {"": settings}, told), [each for each in reading.unheeded if not each.replaced]
 
 
 def _refuse(models: Sequence[Sequence[Unheeded]], subjects: Sequence[Mapping[str, Any]] = ({},)) -> None:
@@ -193,14 +193,14 @@ class Suite:
             name: value for name, value in flags.items() if name not in marked("stays") or name not in own
         }
         try:
-            settings, unheeded = configure_in_part(preset, given, between, subject)
+            reading = read_settings(preset, given, between, subject)
         except SettingsError as error:
             raise SettingsError(f"Family '{family}': {error}") from None
-        shared = [each for each in unheeded if each.where in (self._place, COMMAND)]
-        for each in unheeded:
+        shared = [each for each in reading.unheeded if each.where in (self._place, COMMAND)]
+        for each in reading.unheeded:
             if each not in shared and not each.replaced:
                 raise SettingsError(f"Family '{family}': {each.why}")
-        return settings, shared
+        return reading.settings, shared
 
     @property
     def _place(self) -> str:

@@ -21,10 +21,6 @@ from needlemap.settings import Settings, with_role
 from needlemap.settings.grid import Cell
 from needlemap.tasks import Item, Reference
 
-# By the roles that settings have where they are defined: each is in exactly one of ASKED, BUILT and FREE.
-ASKED, BUILT = with_role("asked"), with_role("built", "scored")
-FREE = frozenset(with_role("grid", "free"))
-SCORING = with_role("scored")
 _HOMES = {"openai": "api.openai.com", "anthropic": "api.anthropic.com"}
 _OWN = "own server"
 _LOCAL = (".local", ".internal", ".lan", ".localdomain", ".localhost")
@@ -141,7 +137,7 @@ def place(backend: str, base_url: str | None) -> str:
 
 def settings_hash(settings: Settings, tokenizer: str, weights: str) -> str:
     """Hash of what all trials of a run share, but the scorer."""
-    shared = {name: getattr(settings, name) for name in ASKED}
+    shared = {name: getattr(settings, name) for name in with_role("asked")}
     shared["base_url"] = place(settings.backend, settings.base_url)
     return _hash([shared, tokenizer, weights])
 
@@ -149,7 +145,9 @@ def settings_hash(settings: Settings, tokenizer: str, weights: str) -> str:
 def run_hash(settings: Settings) -> str:
     """Hash of what makes a run this one and no other, however it is scored and whatever its grid. Settings as
     they are by default do not enter, so that a version that has more of them reads its runs as before."""
-    named = settings.model_dump(mode="json", exclude_defaults=True, exclude={*FREE, *SCORING})
+    named = settings.model_dump(
+        mode="json", exclude_defaults=True, exclude={*with_role("grid", "free", "scored")}
+    )
     return _hash({**named, "base_url": place(settings.backend, settings.base_url)})[:16]
 
 
