@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
@@ -23,10 +23,9 @@ from needlemap.asking.check import LOGPROBS, SEED_BITS
 from needlemap.asking.resume import GRID_MODES
 from needlemap.asking.run import Face, MakeModel, Turns
 from needlemap.asking.session import Session, make_model
-from needlemap.asking.weighed import weighing_ways, with_answers
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_regular, make_folder
-from needlemap.maps import latest_records
+from needlemap.maps import asks_same, latest_records, place_of
 from needlemap.maps.arms import Judged, Trio, judge_arms, trios
 from needlemap.records.ab import AGAIN, FILE, NAME, WEIGHED, AbFile, Arm, Findings, read_ab
 from needlemap.records.families import Families, begin_families, fresh_folder
@@ -73,11 +72,12 @@ class Asked:
 
 @dataclass(slots=True)
 class Ab:
-    """An ab on disk. ways: for each arm and `again`, by the preset's families, what its settings come to;
-    weighing: the same where given answers are weighed, if they are."""
+    """An ab on disk. seed: fixes all prompts. ways: for each arm and `again`, by the preset's families, what
+    its settings come to; weighing: the same where given answers are weighed, if they are."""
 
     asked: Asked
     folder: Families
+    seed: int
     ways: Mapping[str, Mapping[str, Resolved]]
     weighing: Mapping[str, Mapping[str, Resolved]]
     _read: dict[str, RunFolder] = field(default_factory=dict)
@@ -91,20 +91,19 @@ class Ab:
         ways = {arm.name: _resolved(asked, arm, seed, arm.name) for arm in asked.arms}
         first = next(iter(ways.values()))
         ways[AGAIN] = _resolved(asked, asked.arms[0], seed, AGAIN) if _salt(asked) else first
-        weighing = weighing_ways(ways) if asked.weigh else {}
+        own = {"scorer": "logprob", "scorer_options": {}}
+        weighing = {
+            arm: {name: resolve(each.settings.model_copy(update=own)) for name, each in families.items()}
+            for arm, families in (ways.items() if asked.weigh else ())
+        }
         names = tuple(f"{arm}-{family}" for arm in ways for family in first)
         names += tuple(f"{arm}-{family}{WEIGHED}" for arm in weighing for family in first)
         path = path or fresh_folder(next(iter(first.values())).settings, "ab")
-        made = cls(asked, Families(path, "ab", names), ways, weighing)
+        made = cls(asked, Families(path, "ab", names), seed, ways, weighing)
         if before is not None:
             _check_fixed(made, before)
         made.check_prompts()
         return made
-
-    @property
-    def seed(self) -> int:
-        """Which fixes all prompts."""
-        return next(iter(self._first.values())).settings.seed
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -134,30 +133,21 @@ class Ab:
         """Pairs that are asked at most: haystacks are asked whole."""
         return self.haystacks * self.depths
 
-    def experiment(self, arm: str, family: str, numbers: Iterable[int]) -> Experiment:
-        """The trials of some haystacks: each has one of the lengths, in turn, and all depths."""
-        return self._made(self.ways[arm][family], numbers)
-
-    def weighed(self, arm: str, family: str, numbers: Iterable[int]) -> Experiment | None:
-        """The same, with what the reference answered as the answer that is weighed; None without any."""
-        said = self.records(self.asked.arms[0].name, family)
-        return with_answers(self._made(self.weighing[arm][family], numbers), said)
-
-    def _made(self, resolved: Resolved, numbers: Iterable[int]) -> Experiment:
+    def experiment(self, arm: str, family: str, numbers: Iterable[int], *, weigh: bool = False) -> Experiment:
+        """The trials of some haystacks: each has one of the lengths, in turn, and all depths. weigh: those
+        that the reference answered, with that answer as the one to weigh."""
+        resolved = (self.weighing if weigh else self.ways)[arm][family]
         lengths, depths = resolved.grid.lengths, resolved.grid.depths
         each = [(number, Grid((lengths[number % len(lengths)],), depths)) for number in numbers]
-        return replace(prepare_haystacks(resolved, each), grid=resolved.grid)
+        made = replace(prepare_haystacks(resolved, each), grid=resolved.grid)
+        return with_answers(made, self.records(self.asked.arms[0].name, family)) if weigh else made
 
     def check_prompts(self) -> None:
         """Raises SettingsError where the arms would not be asked the same."""
         reference, other = (arm.name for arm in self.asked.arms)
         for family in self.families:
-            both = [self.experiment(arm, family, [0]).trials for arm in (reference, other)]
-            seen = [[(each.prompt.sha256, each.prompt.ids_sha256) for each in trials] for trials in both]
-            alike = (
-                one[0] == two[0] or one[1] == two[1] != "" for one, two in zip(seen[0], seen[1], strict=True)
-            )
-            if not all(alike):
+            both = (self.experiment(arm, family, [0]).trials for arm in (reference, other))
+            if not all(asks_same(one.prompt, two.prompt) for one, two in zip(*both, strict=True)):
                 raise SettingsError(
                     f"'{reference}' and '{other}' would get other prompts: their vocabularies or templates "
                     f"differ. Give one --tokenizer and one --template for both."
@@ -172,11 +162,10 @@ class Ab:
 
     def keep(self, findings: Mapping[str, Any]) -> None:
         """Write ab.json."""
-        asked = self.asked
         file = AbFile(
             seed=self.seed,
-            margin=asked.margin,
-            arms=list(asked.arms),
+            margin=self.asked.margin,
+            arms=list(self.asked.arms),
             families=list(self.families),
             grids=self.grids(),
             findings=Findings.model_validate(findings),
@@ -186,12 +175,9 @@ class Ab:
     def trios(self) -> list[Trio]:
         """All that was asked so far."""
         arms = [*(arm.name for arm in self.asked.arms), AGAIN]
-        return trios(
-            {
-                family: [self.records(arm, f"{family}{kind}") for kind in ("", WEIGHED) for arm in arms]
-                for family in self.families
-            }
-        )
+        kinds = [(arm, kind) for kind in ("", WEIGHED) for arm in arms]
+        found = {name: [self.records(arm, f"{name}{kind}") for arm, kind in kinds] for name in self.families}
+        return trios(found)
 
     def records(self, arm: str, family: str) -> list[Record]:
         """What one arm was asked of one family so far."""
@@ -309,12 +295,11 @@ class Asking:
         if not wanted or self._limited or self._server(arm) in self._gone:
             return
         name = f"{arm}-{family}{WEIGHED if weigh else ''}"
-        made = (self.ab.weighed if weigh else self.ab.experiment)(arm, family, wanted)
-        if made is None:
-            return
-        outcome = await turns.take(name, Session.open(made, self.ab.folder.folder(name)))
-        if outcome is not None:
-            self._look(self._server(arm), outcome)
+        made = self.ab.experiment(arm, family, wanted, weigh=weigh)
+        if made.trials:
+            outcome = await turns.take(name, Session.open(made, self.ab.folder.folder(name)))
+            if outcome is not None:
+                self._look(self._server(arm), outcome)
 
     def _server(self, arm: str) -> str:
         """Who answers for an arm: `again` is the reference."""
@@ -333,17 +318,32 @@ class Asking:
 
 
 def first_open(ab: Ab) -> int:
-    """The first haystack that is not whole: one of which an arm was asked less than another, or failed."""
+    """The first haystack that is not whole: one of which an arm was asked less than another, or failed.
+
+    Depths may come to one prompt, so what is whole is told by what the arms were asked."""
     least = ab.haystacks
     for family in ab.families:
         arms = [ab.records(arm.name, family) for arm in ab.asked.arms]
         asked = [Counter(record.repeat for record in records) for records in arms]
         scored = [Counter(record.repeat for record in records if record.scored) for records in arms]
-        least = next((n for n in range(least) if not _is_whole(n, asked, scored)), least)
+        most = asked[0] | asked[1]  # of each haystack
+        whole = {number for number in most if all(each[number] == most[number] for each in scored)}
+        least = next((number for number in range(least) if number not in whole), least)
     return least
 
 
-def _is_whole(number: int, asked: Sequence[Counter[int]], scored: Sequence[Counter[int]]) -> bool:
-    """Depths may come to one prompt, so what is whole is told by what the arms were asked."""
-    most = max(each[number] for each in asked)
-    return most > 0 and all(each[number] == most for each in scored)
+def with_answers(experiment: Experiment, said: Iterable[Record]) -> Experiment:
+    """The trials that somebody answered, with that answer as the one to weigh.
+
+    For servers that tell no log-probabilities of what they write, and for those who change the prefill: an
+    answer is weighed behind its prompt, whole, in one pass where the server repeats prompts with
+    log-probabilities, else token by token (`models/likelihood.py` tries which).
+    """
+    answers = {place_of(record): record.answer for record in said if record.answer}
+    trials = []
+    for trial in experiment.trials:
+        if answer := answers.get((trial.repeat, trial.cell.length_tokens, trial.cell.depth)):
+            reference = replace(trial.item.reference, answer=answer)
+            key = experiment.keys.key(trial.asked, reference)
+            trials.append(replace(trial, key=key, item=replace(trial.item, reference=reference)))
+    return replace(experiment, trials=tuple(trials))

@@ -23,7 +23,7 @@ import numpy as np
 
 from needlemap.asking.resume import is_unanswered, scorer_about
 from needlemap.errors import SettingsError
-from needlemap.maps import Place, by_place, latest_records, place_of, prompts_of
+from needlemap.maps import Place, asks_same, by_place, latest_records, place_of, prompts_of
 from needlemap.maps.rehearsal import tokens_by_kind
 from needlemap.maps.seek import PLACES, asked_in, axis_of, batch_size, learn, next_batch
 from needlemap.maps.sequential import Gate, interleaved, pair_at, scored_places
@@ -125,7 +125,8 @@ class Until(Policy):
         shared = sorted(scored_places(self.reference) & trials.keys())
         if not shared:
             raise SettingsError(f"'{path}' scored none of this run's trials. {advice}")
-        if unlike := [place for place in shared if not _asks(trials[place], self.reference[place])]:
+        found = self.reference
+        if unlike := [place for place in shared if not asks_same(trials[place].prompt, found[place].prompt)]:
             repeat, length, depth = unlike[0]
             raise SettingsError(
                 f"'{path}' asked other prompts in {len(unlike)} trials (first: length {length}, depth "
@@ -202,14 +203,6 @@ def _places(trial: Trial) -> tuple[Place, ...]:
     """All that a trial stands for; nothing for one that is asked a second time, which no gate counts."""
     places = () if trial.second else trial.places
     return tuple((repeat, cell.length_tokens, cell.depth) for repeat, cell in places)
-
-
-def _asks(trial: Trial, record: Record) -> bool:
-    """Whether a trial asks what a record asked: the same bytes, or token ids."""
-    ours, theirs = trial.prompt, record.prompt
-    if theirs is None:
-        return False
-    return ours.sha256 == theirs.sha256 or ("" != ours.ids_sha256 == theirs.ids_sha256)
 
 
 _STEPS = 100  # of the depths

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from needlemap.records.record import Record
+    from needlemap.prompts import Prompt
+    from needlemap.records.record import PromptRecord, Record
 
 
 Cell = tuple[int, float]  # length in tokens, depth
@@ -38,6 +39,13 @@ def latest_records(records: Iterable[Record]) -> list[Record]:
 def place_of(record: Record) -> Place:
     """Where a record's trial stands."""
     return record.repeat, record.length_tokens, record.depth
+
+
+def asks_same(one: Prompt | PromptRecord, other: Prompt | PromptRecord | None) -> bool:
+    """Whether two prompts are of the same bytes, or both models see the same token ids; None is unknown."""
+    if other is None:
+        return False
+    return one.sha256 == other.sha256 or (bool(one.ids_sha256) and one.ids_sha256 == other.ids_sha256)
 
 
 def by_place(prompts: Iterable[AskedPrompt]) -> dict[Place, Record]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from needlemap.maps import Array, AskedPrompt, Cube, Place, make_cube
+from needlemap.maps import Array, AskedPrompt, Cube, Place, asks_same, make_cube
 
 if TYPE_CHECKING:
     from needlemap.models import Logprobs
@@ -346,4 +346,4 @@ def is_same(first: Record, second: Record) -> bool:
     one, other = first.prompt, second.prompt
     if one is None or other is None:
         return one is other and (first.question, first.reference) == (second.question, second.reference)
-    return one.sha256 == other.sha256 or (one.ids_sha256 is not None and one.ids_sha256 == other.ids_sha256)
+    return asks_same(one, other)
