@@ -2,8 +2,8 @@
 
 For code that waits and code that does not. Redirects are not followed, a body is read by pieces up to
 `LARGEST_BYTES` unpacked, and what was sent in secret is hidden in whatever comes back before anybody sees
-it. Nothing is asked again here. Replies are read as plain JSON, so that every provider's own fields
-survive. Secrets come from the environment.
+it. Nothing is asked again here, but for an address that lacks its /v1. Replies are read as plain JSON, so
+that every provider's own fields survive. Secrets come from the environment.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
-from time import monotonic
+from time import monotonic, perf_counter, time
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -27,6 +27,9 @@ from needlemap.secrets import Secrets, hidden, scrub
 if TYPE_CHECKING:
     from httpx import Client, Response
 
+    from needlemap.models import Answer
+
+    Reader = Callable[[dict[str, Any], float], Answer]
 
 NO_KEY = "none"  # local servers want none: nothing is sent
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~\w-]+", re.ASCII)
@@ -36,6 +39,7 @@ _REFUSAL_BYTES = 2**20  # of a refusal's body; what is behind is not read
 _MOST_PARTS = 5_000_000  # of a reply's JSON: each becomes an object in memory
 _PACKED = ("", "identity", "gzip", "deflate")  # one layer of what unpacks by at most 1,032 times
 _PLAIN = ("anthropic-version", "anthropic-beta", "user-agent", "accept", "content-type")  # no secrets
+VERSIONED = re.compile(r"/v\d")
 _Client = TypeVar("_Client")
 
 
@@ -89,6 +93,12 @@ def from_environment(variable: str) -> str:
     return value
 
 
+def bearer(variable: str) -> dict[str, str]:
+    """The header with a key, where the environment has one."""
+    key = from_environment(variable)
+    return {"authorization": f"Bearer {key}"} if key else {}
+
+
 def custom_headers(variable: str) -> dict[str, str]:
     """Headers that the environment names, one a line, as the providers' own clients read them.
 
@@ -127,7 +137,8 @@ class _Door:
     unusable proxy.
     """
 
-    def __init__(self, headers: Mapping[str, str]) -> None:
+    def __init__(self, base_url: str, headers: Mapping[str, str]) -> None:
+        self.base_url = base_url
         self._secrets = Secrets(value for name, value in headers.items() if name not in _PLAIN)
         self._headers = {
             "content-type": "application/json",
@@ -157,21 +168,22 @@ class _Door:
     def check(self, reply: Reply, server: str) -> None:
         """Raises Unmeasured for a refusal."""
         if not 200 <= reply.status < 300:
-            raise faults.from_status(
-                reply.status, self._secrets.hide(reply.text), reply.headers, server=server
-            )
+            said = self._secrets.hide(reply.text)
+            raise faults.from_status(reply.status, said, reply.headers, server=server)
 
     def object_in(self, reply: Reply, server: str) -> dict[str, Any]:
-        """A reply's JSON object without secrets. Raises Unmeasured."""
+        """A reply's JSON object without secrets. Raises Unmeasured, also for a refusal."""
+        self.check(reply, server)
         text = reply.text
         if text.count("[") + text.count("{") + text.count(",") > _MOST_PARTS:
             raise faults.unreadable("The reply has too many parts", f"more than {_MOST_PARTS:,}")
         try:
             body = self._secrets.hide_in(json.loads(text))
         except ValueError:
-            raise faults.unreadable(
-                "The reply is no JSON", self._secrets.hide(faults.message_of(text)), transient=True
-            ) from None
+            said = self._secrets.hide(faults.message_of(text))
+            raise faults.unreadable("The reply is no JSON", said, transient=True) from None
+        except RecursionError as deep:
+            raise faults.unreadable("The reply cannot be read", f"RecursionError: {deep}") from None
         if not isinstance(body, dict):
             raise faults.unreadable("The reply is no JSON object", self._secrets.hide(text))
         error = body.get("error")
@@ -185,32 +197,70 @@ class _Door:
 
 
 class Door(_Door):
-    """Asks without waiting: many requests at a time."""
+    """Asks without waiting, many requests at a time, a server that takes JSON and answers in JSON.
 
-    def __init__(self, headers: Mapping[str, str]) -> None:
+    version: what base_url may lack ('/v1'), tried once where a server knows no such address.
+    """
+
+    def __init__(self, base_url: str, headers: Mapping[str, str], version: str = "") -> None:
         import httpx  # 0.1 s: only for those who ask
 
-        super().__init__(headers)
+        super().__init__(base_url, headers)
+        self._version = version
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
         self._client = self._opened(httpx.AsyncClient, limits=limits)
 
-    async def post(self, server: str, path: str, body: bytes, timeout_s: float) -> Reply:
+    async def ask(self, path: str, body: bytes, timeout_s: float, read: Reader) -> Answer:
+        """One answer. read: makes it of a reply's JSON object and its seconds. Raises Unmeasured."""
+        base_url = self.base_url
+        try:
+            return await self._once(base_url, path, body, timeout_s, read)
+        except Unmeasured as refused:
+            if refused.status != 404 or not self._version or VERSIONED.search(base_url):
+                raise
+        other = base_url + self._version
+        answer = await self._once(other, path, body, timeout_s, read)
+        if self.base_url == other:  # another lane found it too
+            return answer
+        self.base_url = other
+        return replace(answer, note=f"{base_url} knows no {path}: asked at {other}, as --base-url may say")
+
+    async def look_up(self, path: str, body: bytes, timeout_s: float) -> dict[str, Any]:
+        """A reply's JSON object, of an address beside the API's own. Raises Unmeasured."""
+        root = self.base_url.removesuffix("/v1")
+        try:
+            return self.object_in(await self._post(root + path, body, timeout_s, root), root)
+        except Unmeasured as failure:
+            self.hide(failure)
+            raise
+
+    async def _once(self, base_url: str, path: str, body: bytes, timeout_s: float, read: Reader) -> Answer:
+        start, sent_s = perf_counter(), time()  # what a server says of its limits, it saw when asked
+        try:
+            reply = await self._post(base_url + path, body, timeout_s, base_url)
+            took_s = perf_counter() - start
+            answer = read(self.object_in(reply, base_url), took_s)
+        except Unmeasured as failure:
+            self.hide(failure)
+            if failure.status is not None:
+                failure.allowance = faults.allowance(reply.headers, sent_s)
+            raise
+        return replace(answer, allowance=faults.allowance(reply.headers, sent_s))
+
+    async def _post(self, url: str, body: bytes, timeout_s: float, server: str) -> Reply:
         """A reply. Raises Unmeasured, which says whether the request may be billed."""
         import asyncio  # 0.04 s: not for those who only build prompts
 
-        with _faults(server, timeout_s):
+        with _limits(server, timeout_s) as limits:
             async with (
                 asyncio.timeout(timeout_s),
-                self._client.stream(
-                    "POST", server + path, content=body, timeout=_limits(timeout_s)
-                ) as response,
+                self._client.stream("POST", url, content=body, timeout=limits) as response,
             ):
                 read = _Body(response, LARGEST_BYTES)
-                if response.is_redirect:  # what it holds is not read
-                    return read.reply()
-                async for piece in response.aiter_bytes():
-                    if not read.add(piece):
-                        break
+                if not response.is_redirect:  # what it holds is not read
+                    async for piece in response.aiter_bytes():
+                        if not read.add(piece):
+                            break
                 return read.reply()
 
     async def close(self) -> None:
@@ -223,31 +273,23 @@ class WaitingDoor(_Door):
 
     _client: Client | None = None
 
-    def post(self, server: str, path: str, body: bytes, timeout_s: float, most: int) -> Reply:
+    def ask(self, method: str, path: str, body: bytes, timeout_s: float, most: int) -> Reply:
         """A reply of at most so many bytes. Raises Unmeasured."""
-        return self._asked("POST", server, path, body, timeout_s, most)
-
-    def get(self, server: str, path: str, timeout_s: float, most: int) -> Reply:
-        """What a server tells of itself, in at most so many bytes. Raises Unmeasured."""
-        return self._asked("GET", server, path, b"", timeout_s, most)
-
-    def _asked(self, method: str, server: str, path: str, body: bytes, timeout_s: float, most: int) -> Reply:
         import httpx  # 0.1 s: only for those who ask
 
         self._client = self._client or self._opened(httpx.Client)
-        until_s = monotonic() + timeout_s
+        url, until_s = self.base_url + path, monotonic() + timeout_s
         with (
-            _faults(server, timeout_s),
-            self._client.stream(method, server + path, content=body, timeout=_limits(timeout_s)) as response,
+            _limits(self.base_url, timeout_s) as limits,
+            self._client.stream(method, url, content=body, timeout=limits) as response,
         ):
             read = _Body(response, most)
-            if response.is_redirect:
-                return read.reply()
-            for piece in response.iter_bytes():
-                if not read.add(piece):
-                    break
-                if monotonic() > until_s:
-                    raise TimeoutError
+            if not response.is_redirect:
+                for piece in response.iter_bytes():
+                    if not read.add(piece):
+                        break
+                    if monotonic() > until_s:
+                        raise TimeoutError
             return read.reply()
 
     def close(self) -> None:
@@ -282,26 +324,16 @@ class _Body:
         return Reply(self._response.status_code, self._response.headers, text)
 
 
-def connect_s(timeout_s: float) -> float:
-    """How long a connection may take: less than the attempt, so that the two can be told apart."""
-    return min(0.9 * timeout_s, CONNECT_S)
-
-
-def _limits(timeout_s: float) -> Any:
-    import httpx
-
-    return httpx.Timeout(timeout_s, connect=connect_s(timeout_s))
-
-
 @contextmanager
-def _faults(server: str, timeout_s: float) -> Iterator[None]:
-    """Whatever a connection fails by, as Unmeasured."""
+def _limits(server: str, timeout_s: float) -> Iterator[Any]:
+    """An attempt's limits in time; whatever a connection fails by, as Unmeasured."""
     import httpx
 
+    connect_s = min(0.9 * timeout_s, CONNECT_S)  # less than the attempt, so that the two can be told apart
     try:
-        yield
+        yield httpx.Timeout(timeout_s, connect=connect_s)
     except (httpx.ConnectTimeout, httpx.PoolTimeout):
-        raise faults.unanswered(server, connect_s(timeout_s)) from None
+        raise faults.unanswered(server, connect_s) from None
     except (TimeoutError, httpx.TimeoutException):
         raise faults.timed_out(timeout_s) from None
     except (httpx.ConnectError, httpx.ProxyError, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:

@@ -6,15 +6,16 @@ Replies are not streamed, and never retried here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from pydantic_core import to_json
 
 from needlemap.errors import Failure, Unmeasured
-from needlemap.http import NO_KEY, base_url_of, custom_headers, faults, from_environment, key_of
+from needlemap.http import NO_KEY, Door, base_url_of, custom_headers, faults, from_environment, key_of
 from needlemap.models import Answer, Decoding, Model, Traits
-from needlemap.models.servers import Server, check_request, count, sent_tokens, texts_of
+from needlemap.models.servers import check_request, count, sent_tokens, texts_of, understood
 from needlemap.prompts import TEXT, Message, Prompt
 
 HOST = "api.anthropic.com"
@@ -39,7 +40,7 @@ class AnthropicModel(Model):
         self.name, self.cache = name, cache
         self.base_url = base_url_of(base_url, "ANTHROPIC_BASE_URL", f"https://{HOST}").removesuffix("/v1")
         key = key_of(key_env, self.base_url, HOST, required=key_env != KEY)
-        self._server = Server(self.base_url, headers(key))
+        self._server = Door(self.base_url, headers(key))
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
@@ -50,7 +51,7 @@ class AnthropicModel(Model):
         """Ask once. Raises Unmeasured."""
         check_request(decoding.request)
         body = to_json(self._fields(prompt, decoding))
-        return await self._server.ask("/v1/messages", body, decoding.timeout_s, read)
+        return await self._server.ask("/v1/messages", body, decoding.timeout_s, partial(understood, read))
 
     async def close(self) -> None:
         """Release connections."""

@@ -14,14 +14,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import exp, fsum
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic_core import to_json
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.http import faults
+from needlemap.http import Door, faults
 from needlemap.models import LOWEST_NATS, MOST_ROWS, Answer, Forced, Logprobs, Row, nats
-from needlemap.models.servers import Reader, Server
+from needlemap.models.servers import understood
+
+if TYPE_CHECKING:
+    from needlemap.http import Reader
 
 WANTED = {"chat": {"logprobs": True, "top_logprobs": 2}, "completions": {"logprobs": 2}}
 _PATH = "/completions"
@@ -34,7 +37,7 @@ _LARGEST_ID = 2**31
 class Weighing:
     """Weighs given answers on one server. read: the answer in a reply."""
 
-    def __init__(self, name: str, server: Server, read: Reader) -> None:
+    def __init__(self, name: str, server: Door, read: Reader) -> None:
         self._name, self._server, self._read = name, server, read
         self._way: Literal["echo", "steps"] | None = None
         self._finding = asyncio.Lock()
@@ -89,7 +92,7 @@ class Weighing:
     ) -> Answer:
         if way == "steps":
             return await self._stepped(prompt, wanted, timeout_s)
-        read = partial(self._read_echo, len(prompt), len(wanted))
+        read = partial(understood, partial(self._read_echo, len(prompt), len(wanted)))
         return await self._server.ask(_PATH, self._body(prompt + wanted, echo=True), timeout_s, read)
 
     async def _stepped(self, prompt: list[int], wanted: list[int], timeout_s: float) -> Answer:
@@ -97,7 +100,11 @@ class Weighing:
         rows, said = list[Row](), list[Answer]()
         for place, token in enumerate(wanted):
             body = self._body(prompt + wanted[:place], logit_bias={str(token): _BIAS})
-            said.append(await self._server.ask(_PATH, body, timeout_s, partial(self._read_step, token, rows)))
+            said.append(
+                await self._server.ask(
+                    _PATH, body, timeout_s, partial(understood, partial(self._read_step, token, rows))
+                )
+            )
         weighed = _given(said[0], rows, "steps", len(prompt))
         sent, written = (
             sum(getattr(each, name) or 0 for each in said) for name in ("prompt_tokens", "completion_tokens")

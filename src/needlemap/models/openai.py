@@ -10,17 +10,27 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from pydantic_core import to_json
 
 from needlemap.errors import Failure, Unmeasured
-from needlemap.http import NO_KEY, at_home, base_url_of, custom_headers, faults, from_environment, key_of
+from needlemap.http import (
+    NO_KEY,
+    Door,
+    at_home,
+    base_url_of,
+    custom_headers,
+    faults,
+    from_environment,
+    key_of,
+)
 from needlemap.models import Answer, Decoding, Logprobs, Model, Traits, touch
 from needlemap.models.decoding import told_apart
 from needlemap.models.likelihood import WANTED, Weighing, rows_of
-from needlemap.models.servers import Server, check_request, count, texts_of
+from needlemap.models.servers import check_request, count, texts_of, understood
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.text.tokens import Span, TokenText
 from needlemap.tokenizers import bundled_for
@@ -63,9 +73,10 @@ class OpenAIModel(Model):
         newer = at_home(url, HOST) and api == "chat"  # OpenAI's own completions know only the older field
         self.max_tokens_field = max_tokens_field or MAX_TOKENS_FIELDS[newer]
         self._field_given = max_tokens_field is not None
-        self._server = Server(url, headers(key_of(key_env, url, HOST, required=key_env != KEY)), "/v1")
+        self._server = Door(url, headers(key_of(key_env, url, HOST, required=key_env != KEY)), "/v1")
         self._json = Escaper()
         self._missed = False  # whether log-probabilities were asked for in vain, and that was told
+        self._read = partial(understood, read)
         self._weighing = Weighing(name, self._server, read)
 
     @property
@@ -102,7 +113,7 @@ class OpenAIModel(Model):
 
     async def _asked_once(self, prompt: Prompt, decoding: Decoding) -> Answer:
         body = self.body(prompt, decoding)
-        answer = await self._server.ask(PATHS[self.api], body, decoding.timeout_s, read)
+        answer = await self._server.ask(PATHS[self.api], body, decoding.timeout_s, self._read)
         if decoding.logprobs and answer.logprobs is None and not self._missed:
             self._missed = True
             answer = replace(answer, note=f"{self.base_url} sends no log-probabilities: records lack them")

@@ -1,33 +1,32 @@
 """Servers of models: an answer made of a reply's JSON object, what a server tells of itself, and servers that
 a command starts for as long as they are asked.
 
-Nothing is asked again here, but for an address that lacks its /v1. A command is the user's, as typed: it is
+A command is the user's, as typed: it is
 never read from a run's folder.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
-from time import monotonic, perf_counter, sleep, time
-from typing import IO, Any
+from time import monotonic, sleep
+from typing import IO, TYPE_CHECKING, Any
 
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Spent, Unmeasured
 from needlemap.files import open_inside, open_regular
-from needlemap.http import Door, Reply, WaitingDoor, check_address, faults, from_environment
-from needlemap.http.faults import allowance
+from needlemap.http import VERSIONED, WaitingDoor, bearer, check_address, faults
 from needlemap.models import Answer, tokens
 from needlemap.secrets import scrub
 
-_VERSIONED = re.compile(r"/v\d")
+if TYPE_CHECKING:
+    from needlemap.http import Reader
+
 RESERVED = ("model", "messages", "prompt", "system", "stream", "n")  # asking differently is another setting
 _KEY = "OPENAI_API_KEY"
 _TOLD_S, _TOLD_BYTES = 10.0, 4_000_000  # for what a server tells of itself
@@ -35,75 +34,20 @@ PORT = "{port}"
 STARTS_S = 1_800.0  # in which a server must be there: large weights load slowly
 _LOOK_S, _ENDS_S = 0.25, 15.0
 _SAID = 600  # characters of a log that an error shows
-Reader = Callable[[dict[str, Any], float], Answer]
 
 
-class Server(Door):
-    """A server that takes JSON and answers in JSON. headers: what goes with each request beside our own, in
-    secret.
-
-    version: what base_url may lack ('/v1'), tried once where a server knows no such address.
-    Raises SettingsError when no connection can be made at all, as with an unusable proxy.
-    """
-
-    def __init__(self, base_url: str, headers: Mapping[str, str], version: str = "") -> None:
-        super().__init__(headers)
-        self.base_url, self._version = base_url, version
-
-    async def ask(self, path: str, body: bytes, timeout_s: float, read: Reader) -> Answer:
-        """One answer. read: makes it of a reply's JSON object and its seconds. Raises Unmeasured."""
-        base_url = self.base_url
-        try:
-            return await self._once(base_url, path, body, timeout_s, read)
-        except Unmeasured as refused:
-            if refused.status != 404 or not self._version or _VERSIONED.search(base_url):
-                raise
-        other = base_url + self._version
-        answer = await self._once(other, path, body, timeout_s, read)
-        if self.base_url == other:  # another lane found it too
-            return answer
-        self.base_url = other
-        return replace(answer, note=f"{base_url} knows no {path}: asked at {other}, as --base-url may say")
-
-    async def look_up(self, path: str, body: bytes, timeout_s: float) -> dict[str, Any]:
-        """A reply's JSON object, of an address beside the API's own. Raises Unmeasured."""
-        root = self.base_url.removesuffix("/v1")
-        try:
-            reply = await self.post(root, path, body, timeout_s)
-            self.check(reply, root)
-            return self.object_in(reply, root)
-        except Unmeasured as failure:
-            self.hide(failure)
-            raise
-
-    async def _once(self, base_url: str, path: str, body: bytes, timeout_s: float, read: Reader) -> Answer:
-        start, sent_s = perf_counter(), time()  # what a server says of its limits, it saw when asked
-        try:
-            reply = await self.post(base_url, path, body, timeout_s)
-            took_s = perf_counter() - start
-            self.check(reply, base_url)
-            answer = self._understood(reply, base_url, took_s, read)
-        except Unmeasured as failure:
-            self.hide(failure)
-            if failure.status is not None:
-                failure.allowance = allowance(reply.headers, sent_s)
-            raise
-        return replace(answer, allowance=allowance(reply.headers, sent_s))
-
-    def _understood(self, reply: Reply, base_url: str, took_s: float, read: Reader) -> Answer:
-        """The answer in a reply. Raises Unmeasured, with what the server says that it took."""
-        body: dict[str, Any] = {}
-        try:
-            body = self.object_in(reply, base_url)
-            return read(body, took_s)
-        except Unmeasured as failure:
-            if failure.failure is Failure.UNREADABLE:
-                failure.spent = spent(body)
-            raise
-        except Exception as error:  # whatever a reply makes of our reading is the reply's fault
-            odd = faults.unreadable("The reply cannot be read", f"{type(error).__name__}: {error}")
-            odd.spent = spent(body)
-            raise odd from None
+def understood(read: Reader, body: dict[str, Any], took_s: float) -> Answer:
+    """The answer in a reply by `read`. Raises Unmeasured, with what the server says that it took."""
+    try:
+        return read(body, took_s)
+    except Unmeasured as failure:
+        if failure.failure is Failure.UNREADABLE:
+            failure.spent = spent(body)
+        raise
+    except Exception as error:  # whatever a reply makes of our reading is the reply's fault
+        odd = faults.unreadable("The reply cannot be read", f"{type(error).__name__}: {error}")
+        odd.spent = spent(body)
+        raise odd from None
 
 
 def spent(body: Mapping[str, Any]) -> Spent:
@@ -152,7 +96,7 @@ def context_told(base_url: str, model: str) -> int | None:
     for row in _rows(_told(where, "/models")[1]):
         if row.get("id") == model and (found := tokens(row.get("max_model_len"))):
             return found
-    itself = _told(_VERSIONED.sub("", where), "/props")[1].get("default_generation_settings")
+    itself = _told(VERSIONED.sub("", where), "/props")[1].get("default_generation_settings")
     return tokens(itself.get("n_ctx")) or None if isinstance(itself, dict) else None
 
 
@@ -174,12 +118,10 @@ def _rows(listed: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _told(server: str, path: str) -> tuple[int, dict[str, Any]]:
     """A reply's status, 0 where nobody answers, and its JSON object, an empty one where it has none."""
-    key, status = from_environment(_KEY), 0
-    door = WaitingDoor({"authorization": f"Bearer {key}"} if key else {})
+    door, status = WaitingDoor(server, bearer(_KEY)), 0
     try:
-        reply = door.get(server, path, _TOLD_S, _TOLD_BYTES)
+        reply = door.ask("GET", path, b"", _TOLD_S, _TOLD_BYTES)
         status = reply.status
-        door.check(reply, server)
         return status, door.object_in(reply, server)
     except Unmeasured:
         return status, {}

@@ -17,7 +17,7 @@ from weakref import finalize
 import numpy as np
 
 from needlemap.errors import Failure, Unmeasured, VocabularyMissing
-from needlemap.http import LARGEST_BYTES, WaitingDoor, check_address, from_environment
+from needlemap.http import LARGEST_BYTES, WaitingDoor, bearer, check_address
 from needlemap.secrets import scrub
 from needlemap.text.tokens import Tokenizer, TokenText
 
@@ -48,10 +48,9 @@ class Server(Tokenizer):
         check_address(address)
         where = urlsplit(address.rstrip("/").removesuffix("/v1"))
         self.name = f"server:{where.geturl()}"
-        key = from_environment(KEY)
-        self._door = WaitingDoor({"authorization": f"Bearer {key}"} if key else {})
+        self._door = WaitingDoor(f"{where.scheme}://{where.netloc}", bearer(KEY))
         finalize(self, self._door.close)
-        self._root, self._path = f"{where.scheme}://{where.netloc}", f"{where.path}/tokenize"
+        self._path = f"{where.path}/tokenize"
         self._field, self._options, probe = self._dialect()
         digest = hashlib.sha256(probe.ids.tobytes() + probe.offsets.tobytes())
         self.fingerprint = f"server:{digest.hexdigest()[:16]}"
@@ -99,7 +98,7 @@ class Server(Tokenizer):
         most = max(LARGEST_BYTES, _MOST_TIMES * len(body))
         for last in (False, True):
             try:
-                reply = self._door.post(self._root, self._path, body, _LONGEST_S, most)
+                reply = self._door.ask("POST", self._path, body, _LONGEST_S, most)
                 if 300 <= reply.status < 400:  # it is not followed
                     self._door.check(reply, self.name)
                 return reply.text
