@@ -130,7 +130,7 @@ def false_rates(runs: int) -> tuple[float, float, list[tuple[str, ...]]]:
                     check_decided(means[:3], (times[0][:3], times[1][:3]))
                 said += [np.isfinite(each).sum() for each in times]
             for loss in (0.0, 0.05, 0.1):
-                worse, no_worse = decided(drawn(random, (CHUNK, 3_000), loss, discordance, spread))
+                worse, no_worse = decided(drawn(random, (min(CHUNK, runs), 3_000), loss, discordance, spread))
                 middle = float(np.median(worse if loss else no_worse))
                 after.append(f"{PROMPTS * middle:,.0f}" if np.isfinite(middle) else ">6,000")
             most = [max(before, each / runs) for before, each in zip(most, said, strict=True)]
@@ -167,11 +167,11 @@ def _noisy(told: Logprobs, shift: float) -> Logprobs:
     return replace(told, nats=tuple(each + shift for each in told.nats))
 
 
-def graded(pairs: int, clean: int) -> tuple[int, int, list[str]]:
+def graded(faults: int, pairs: int, clean: int) -> tuple[int, int, list[str]]:
     """How many quiet faults the tripwire sees and answers do not decide, alarms of equal arms, notes."""
     found, notes, random = 0, list[str](), np.random.default_rng(5)
     trios: list[Trio] = []
-    for name, engine in QUIET.items():
+    for name, engine in list(QUIET.items())[:faults]:
         with tempfile.TemporaryDirectory() as folder:
             trios = asked_of(engine, Path(folder) / "ab", pairs)
         judged, wire = judge_arms(trios, MARGIN), tripwire(trios)
@@ -282,7 +282,7 @@ def main() -> None:
     """Simulate, ask, check, print."""
     options = _options()
     worse, no_worse, rows = false_rates(options.runs)
-    found, alarms, notes = graded(16 if options.smoke else PAIRS, 5 if options.smoke else 100)
+    found, alarms, notes = graded(*(1, 16, 5) if options.smoke else (len(QUIET), PAIRS, 100))
     apart = mcnemar_apart(20 if options.smoke else 1_000)
     with tempfile.TemporaryDirectory() as folder:
         real = {} if options.smoke else servers(Path(folder))
@@ -317,10 +317,10 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Errors of ab's verdicts, quiet faults, real servers.")
     parser.add_argument("--runs", type=int, default=400, help="simulated runs a condition")
-    parser.add_argument("--smoke", action="store_true", help="few runs, no servers")
+    parser.add_argument("--smoke", action="store_true", help="few runs, one fault, no servers")
     options = parser.parse_args()
     if options.smoke:
-        options.runs = 10
+        options.runs = 3
     return options
 
 

@@ -18,9 +18,10 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -34,10 +35,11 @@ from faults import NOISE
 from mutants import MUTANTS, SOUND, asking, examined
 
 from conftest import Served, Servers  # of tests/real_servers
+from needlemap.probes import PROBES
 
 ROOT = Path(__file__).resolve().parents[1]
 REAL = ROOT / "tests" / "real_servers"
-QUICK = ("cut-and-told",)
+QUICK, FEW = ("cut-and-told",), ("cut", "stop")
 TRAINED = ROOT.parent / "shared" / "data" / "tiny_retriever"
 KNOWS = {  # the one kind of fact that the model of tests/real_servers was trained to find
     "needle": "The magic number for {city} is {number}.",
@@ -53,7 +55,7 @@ WORKERS = 2
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--clean", type=int, default=200, help="Clean runs.")
-    parser.add_argument("--smoke", action="store_true", help="One mutant's probe, one clean run.")
+    parser.add_argument("--smoke", action="store_true", help="One mutant's probe, a clean run of two.")
     parser.add_argument("--no-mutants", action="store_true", help="Clean runs alone.")
     parser.add_argument("--keep", type=Path, help="Leave the mutants' checks in this folder.")
     options = parser.parse_args()
@@ -67,7 +69,7 @@ def main() -> None:
             took = process_time() - began
             slowest, found = max(slowest, took), found + (mutant.probe in failing)
             rows.append((mutant.name, mutant.probe, ", ".join(failing) or "-", f"{took:.1f}"))
-        runs, alarms = clean(1 if options.smoke else options.clean, Path(folder))
+        runs, alarms = clean(*(1, FEW) if options.smoke else (options.clean, PROBES), Path(folder))
     result = {
         "benchmark": "check",
         "mutants": len(rows),
@@ -81,7 +83,7 @@ def main() -> None:
     show("Faults of the gallery, found by check", machine(), header, rows, notes, result)
 
 
-def clean(count: int, folder: Path) -> tuple[Counter[str], Counter[str]]:
+def clean(count: int, probes: Collection[str], folder: Path) -> tuple[Counter[str], Counter[str]]:
     """Checks of servers that nothing is wrong with: how many, and how many of them blame one, by kind."""
     runs, alarms = Counter[str](), Counter[str]()
     with real_servers(folder) as served, ProcessPoolExecutor(WORKERS) as pool:
@@ -90,18 +92,20 @@ def clean(count: int, folder: Path) -> tuple[Counter[str], Counter[str]]:
         names += [TURNS[number % len(TURNS)] for number in range(count - real)]
         flags = [served.get(name, {}) for name in names]
         places = [folder / f"clean-{number}" for number in range(count)]
-        for number, found in enumerate(pool.map(blamed, names, flags, range(count), places)):
+        for number, found in enumerate(pool.map(blamed, names, flags, range(count), places, repeat(probes))):
             runs[names[number]] += 1
             alarms[names[number]] += bool(found)
             print(f"{number + 1} of {count}, {names[number]}: {found}", file=sys.stderr, flush=True)
     return runs, alarms
 
 
-def blamed(name: str, flags: Mapping[str, Any], number: int, folder: Path) -> list[str]:
+def blamed(
+    name: str, flags: Mapping[str, Any], number: int, folder: Path, probes: Collection[str]
+) -> list[str]:
     """What a check of a sound server blames it for. flags: of a real one."""
     NOISE.seed(number)
     own, make = SOUND.get(name, (flags, None))
-    findings = asyncio.run(asking(own, folder, make=make).run())
+    findings = asyncio.run(asking(own, folder, probes, make=make).run())
     return [f"{each.probe}: {each.said}" for each in findings if each.state == "fail"]
 
 

@@ -29,9 +29,9 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 README = (ROOT / "README.md").read_text("utf-8")
 NEEDS = {"engines.md": "transformers"}  # what a page's commands import
-REAL = ("servers.md", "pytest.md")  # their commands are for real servers: tests/real_servers
+ELSEWHERE = ("servers.md", "pytest.md", "check.md")  # typed in tests/real_servers and commands/test_check.py
 SHOWN = re.compile(r"^```(sh|python)$", re.MULTILINE)
-RUN = [page for page in PAGES if page.name not in REAL and SHOWN.search(page.read_text("utf-8"))]
+RUN = [page for page in PAGES if page.name not in ELSEWHERE and SHOWN.search(page.read_text("utf-8"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<img[^>]* src=\"([^\"]+)\"")
 NAMED = re.compile(r"# ([\w.-]+\.(?:py|yaml|toml))\n")
@@ -78,9 +78,10 @@ def test_what_a_page_shows_works(page: Path, tmp_path: Path, typed: Any, wire: A
             text = block.text.replace("http://127.0.0.1:8000", wire.root)
             printed = ""
             for line in [line for line in text.splitlines() if line and not line.startswith("#")]:
-                here = plain and line.startswith("needlemap ") and not SHELL.search(line)
-                if here:
-                    printed = typed(*shlex.split(line)[1:], environment=environment).stdout
+                typed_line, _, code = line.partition(" || test $? -eq ")
+                if plain and line.startswith("needlemap ") and not SHELL.search(typed_line):
+                    words = shlex.split(typed_line)[1:]
+                    printed = typed(*words, environment=environment, code=int(code or 0)).stdout
                 else:
                     printed = shell(line, tmp_path, environment)
             assert block.expected is None or matches(printed, block.expected), printed

@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -119,11 +120,12 @@ MAKERS: dict[str, Callable[[], Tokenizer]] = {
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     made: dict[tuple[str, str], Path] = {}
+    vocabulary = cache(lambda kind: MAKERS[kind]())
 
     def make(kind: str, template: str = CHATML) -> Path:
         if (kind, template) not in made:
             folder = made[kind, template] = tmp_path_factory.mktemp(kind)
-            MAKERS[kind]().save(str(folder / "tokenizer.json"))
+            vocabulary(kind).save(str(folder / "tokenizer.json"))
             (folder / "chat_template.jinja").write_text(template)
             (folder / "config.json").write_text(json.dumps({"max_position_embeddings": 1_000_000}))
         return made[kind, template]
@@ -149,7 +151,7 @@ def whole(folder: Path, made: Experiment) -> list[list[int]]:
     rows = [
         tuple((message.role, message.content) for message in trial.prompt.messages) for trial in made.trials
     ]
-    spans = [feeder(folder).whole(each) for each in rows]
+    spans = map(feeder(folder).whole, rows)
     return [[int(number) for span in each for number in span.ids] for each in spans]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +25,9 @@ SMALL = (
     "-o",
     "c",
 )
+PAGE = (Path(__file__).parents[2] / "docs" / "check.md").read_text("utf-8")
+TYPED, PLANNED = (line.split()[1:] for line in re.findall(r"^```sh\n(.*)$", PAGE, re.MULTILINE))
+(PRINTED,) = re.findall(r"^```text\n(probe .*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 PROBES = ["comb", "edges", "cache", "nats", "same", "mates", "cut", "distance", "stop"]
 
 
@@ -34,31 +39,36 @@ def found_by(command: Any, *flags: str, code: int = 0) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Checked:
-    """A check with every probe, whose records stand in folder 'c' of its command. found: its JSON."""
+    """The check that the page on it shows, with every probe. shown: what it printed; found: its JSON."""
 
     command: Any
+    shown: str
     found: dict[str, Any]
 
     def records(self, family: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.command.records(f"c/{family}")
+        rows: list[dict[str, Any]] = self.command.records(f"sound/{family}")
         return rows
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, command_in: Any) -> Checked:
     command = command_in(tmp_path_factory.mktemp("checked"))
-    return Checked(command, found_by(command))
+    shown = command(*TYPED).stdout
+    asked = command.records("sound/grid-160"), command.records("sound/rewarm-256")
+    found = json.loads(command(*TYPED, "--json").stdout)
+    assert asked == (command.records("sound/grid-160"), command.records("sound/rewarm-256")), "asked twice"
+    return Checked(command, shown, found)
 
 
 def test_a_sound_model_passes_every_probe(whole):
     assert [each["probe"] for each in whole.found["probes"] if each["state"] == "pass"] == PROBES
 
 
-def test_a_second_start_asks_nothing_twice(whole):
-    families = ("grid-160", "short-1-112", "rewarm-256")
-    asked = [whole.records(family) for family in families]
-    assert found_by(whole.command) == whole.found
-    assert [whole.records(family) for family in families] == asked
+def test_the_page_shows_what_is_printed(whole):
+    lines = iter(whole.shown.splitlines())
+    for shown in PRINTED.splitlines():
+        start = shown.partition("...")[0].rstrip()
+        assert any(line.startswith(start) for line in lines), shown
 
 
 def test_each_size_has_prompts_that_are_met_cold_and_warm_then(whole):
@@ -100,7 +110,8 @@ def test_no_probe_passes_on_a_few_answers(needlemap):
 
 
 def test_the_plan_counts_prompts_and_tokens_and_asks_nothing(needlemap):
-    said = json.loads(needlemap("check", *SMALL, "--plan", "--json").stdout)
+    assert needlemap(*PLANNED).stdout
+    said = json.loads(needlemap("check", *SMALL, "--probe", "cut", "--plan", "--json").stdout)
     assert said["total"]["prompts"] == sum(row["prompts"] for row in said["ways"])
     assert 0 < said["total"]["computed"] < said["total"]["sent"]
     assert not (needlemap.folder / "c").exists()
@@ -155,15 +166,15 @@ def test_wrong_flags_say_what_to_type(needlemap, flags, said):
 
 def test_replaying_wants_a_cell_or_a_probe_that_found_something(whole):
     for words, said in (
-        (("c", "--probe", "stop", "--worst"), "found nothing"),
-        (("c", "--probe", "stopp", "--worst"), "has no probe 'stopp'"),
-        (("c/grid-160",), "--probe NAME --worst"),
+        (("sound", "--probe", "stop", "--worst"), "found nothing"),
+        (("sound", "--probe", "stopp", "--worst"), "has no probe 'stopp'"),
+        (("sound/grid-160",), "--probe NAME --worst"),
     ):
         assert said in whole.command("replay", *words, code=2).stderr
 
 
 def test_its_page_opens_with_the_probes(whole):
-    families = families_of(whole.command.folder / "c")
+    families = families_of(whole.command.folder / "sound")
     cast = Cast.of([Subject(families, read_families(families))])
     (sheet, *_) = make_sheets(cast, [], ("absolute:85",))
     rows = {row["cells"][0]: row["cells"] for row in sheet["table"]["rows"]}
