@@ -36,6 +36,7 @@ from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 
 RUNS = "runs"
+_SOMETIMES = ("decoys", "choices", "none", "like", "owners")  # what only some references have
 
 
 def plan_command(each: Mapping[str, Chosen], terms: Terms, as_json: bool) -> None:
@@ -150,35 +151,31 @@ def _title(plan: Reckoned) -> str:
 
 def table_lines(named: Mapping[str, Summary], chosen: str = "", first: str = "mode") -> list[str]:
     """Summaries as a table. chosen: the one to mark. first: what the first column is called."""
-    rows = list(named.values())
-    cells = [[f"{name} *" if name == chosen else name, *_cells(row, rows)] for name, row in named.items()]
-    lines = [_headings(rows, first), *cells]
+    priced = any(row.usd_plain for row in named.values())
+    rows = {name: _columns(row, priced) for name, row in named.items()}
+    cells = [[f"{name} *" if name == chosen else name, *row.values()] for name, row in rows.items()]
+    lines = [[first, *next(iter(rows.values()))], *cells]
     wide = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     rests = [[text.rjust(width) for text, width in zip(line[1:], wide[1:], strict=True)] for line in lines]
     return ["  ".join([line[0].ljust(wide[0]), *rest]) for line, rest in zip(lines, rests, strict=True)]
 
 
-def _headings(rows: list[Summary], first: str) -> list[str]:
-    found = [first, "cells", "calls", "asked", "computed", "cached", "times fewer", "beside caching"]
-    if any(row.usd_plain for row in rows):
-        found += ["dollars", "if cached"]
-    found += ["PFLOP"] if rows[0].flops is not None else []
-    found += ["time"] if rows[0].seconds is not None else []
-    found += ["server cache"] if rows[0].held_tokens is not None else []
-    return found
-
-
-def _cells(row: Summary, rows: list[Summary]) -> list[str]:
-    tokens = (short(number) for number in (row.asked, row.computed, row.cached))
-    found = [f"{row.cells:,}", f"{row.prompts:,}", *tokens, f"{row.factor:.1f}", f"{row.gain:.1f}"]
-    if any(other.usd_plain for other in rows):
-        found += [dollars(row.usd_plain), dollars(row.usd_cached)]
-    if row.flops is not None:
-        found.append(f"{row.flops / 1e15:,.2f}")
-    if row.seconds is not None:
-        found.append(_long(row.seconds))
-    if row.held_tokens is not None:
-        found.append(short(row.held_tokens))
+def _columns(row: Summary, priced: bool) -> dict[str, str]:
+    """What a table says of a summary, by the columns' headings."""
+    found = {
+        "cells": f"{row.cells:,}",
+        "calls": f"{row.prompts:,}",
+        "asked": short(row.asked),
+        "computed": short(row.computed),
+        "cached": short(row.cached),
+        "times fewer": f"{row.factor:.1f}",
+        "beside caching": f"{row.gain:.1f}",
+    }
+    if priced:
+        found |= {"dollars": dollars(row.usd_plain), "if cached": dollars(row.usd_cached)}
+    found |= {"PFLOP": f"{row.flops / 1e15:,.2f}"} if row.flops is not None else {}
+    found |= {"time": _long(row.seconds)} if row.seconds is not None else {}
+    found |= {"server cache": short(row.held_tokens)} if row.held_tokens is not None else {}
     return found
 
 
@@ -218,32 +215,24 @@ def _write(write: Callable[[str], object], chosen: Chosen) -> tuple[int, int]:
     return count, tokens
 
 
-def _also(trial: Trial) -> list[dict[str, Any]]:
-    """The other places that a prompt stands for."""
-    return [{"depth": percent(cell.depth), "repeat": repeat} for repeat, cell in trial.also]
-
-
 def prompt_line(trial: Trial) -> dict[str, Any]:
     """One prompt with what scoring its answer needs. Depths in percent."""
     prompt, reference = trial.prompt, trial.item.reference
     messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
+    also = [{"depth": percent(cell.depth), "repeat": repeat} for repeat, cell in trial.also]
     return {
         "key": trial.key,
         "length": trial.cell.length_tokens,
         "depth": percent(trial.cell.depth),
         "repeat": trial.repeat,
-        **({"also": also} if (also := _also(trial)) else {}),
+        **({"also": also} if also else {}),
         "tokens": prompt.tokens,
         "needles": [{"meant": percent(n.meant), "realised": percent(n.realised)} for n in prompt.needles],
         **({"messages": messages} if prompt.chat else {"prompt": prompt.messages[0].content}),
         "question": reference.question,
         "reference": reference.answer,
         "keywords": list(reference.keywords),
-        **({"decoys": list(reference.decoys)} if reference.decoys else {}),
-        **({"choices": list(reference.choices)} if reference.choices else {}),
-        **({"none": reference.none} if reference.none else {}),
-        **({"like": reference.like} if reference.like else {}),
-        **({"owners": list(reference.owners)} if reference.owners else {}),
+        **{name: value for name in _SOMETIMES if (value := getattr(reference, name))},
         "sha256": prompt.sha256,
     }
 

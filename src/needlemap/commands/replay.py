@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -108,13 +108,7 @@ def _trial(settings: Settings, cells: list[Any], length: int, depth: float, repe
         if tokens == length and repeat in repeats and abs(percent(share) - depth) < _NEAR
     ]
     if found:
-        alone, ready = settings, ready_prompts(settings)
-        if not ready:
-            alone = settings.model_copy(update={"first_repeat": repeat, "repeats": 1})
-        if not ready and settings.mode not in GRID_MODES:
-            grid = {"lengths": [length], "depths": [setting(found[0])], "depth_rounding": "none"}
-            alone = alone.model_copy(update=grid)
-        for trial in prepare(alone, asked=False).trials:
+        for trial in prepare(with_cells(settings, [(length, found[0], [repeat])]), asked=False).trials:
             for number, cell in trial.places:
                 near = abs(percent(cell.depth) - depth) < _NEAR
                 if (cell.length_tokens, number) == (length, repeat) and near:
@@ -124,6 +118,20 @@ def _trial(settings: Settings, cells: list[Any], length: int, depth: float, repe
         f"Lengths: {_listed(row[0] for row in cells)}. Depths: {_listed(percent(row[1]) for row in cells)}. "
         f"Repeats: {_listed(repeat for row in cells for repeat in row[2])}."
     )
+
+
+def with_cells(settings: Settings, cells: Collection[Any]) -> Settings:
+    """Settings of a run whose grid holds these of its cells, which may be of several starts. Where the whole
+    grid decides where needles go, they have all lengths and depths."""
+    if ready_prompts(settings):
+        return settings
+    repeats = [repeat for _, _, row in cells for repeat in row]
+    grid: dict[str, Any] = {"first_repeat": min(repeats), "repeats": max(repeats) - min(repeats) + 1}
+    if settings.mode not in GRID_MODES:
+        grid["lengths"] = sorted({length for length, _, _ in cells})
+        grid["depths"] = sorted({setting(depth) for _, depth, _ in cells})
+        grid["depth_rounding"] = "none"
+    return settings.model_copy(update=grid)
 
 
 def _listed(values: Iterable[float]) -> str:

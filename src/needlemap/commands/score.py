@@ -18,9 +18,10 @@ from typing import Any
 from needlemap.asking import raised
 from needlemap.asking.pacer import Pacer
 from needlemap.asking.recording import RecordMaker, answer_of, scored_anew, whole_answer
-from needlemap.asking.resume import GRID_MODES, check_same, scorer_about
+from needlemap.asking.resume import check_same, scorer_about
 from needlemap.asking.retry import Scoring
 from needlemap.asking.session import make_ready
+from needlemap.commands.replay import with_cells
 from needlemap.commands.run import show_result
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured, did_you_mean
 from needlemap.files import write_report
@@ -31,19 +32,18 @@ from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.record import Record
 from needlemap.reports.closing import judge_lines
 from needlemap.scorers import Score, Scorer, find_scorer, rule_of
-from needlemap.settings import Settings
 from needlemap.settings.flags import parsed
-from needlemap.settings.grid import percent, setting
+from needlemap.settings.grid import percent
 from needlemap.settings.prices import Prices
 from needlemap.settings.reading import checked
 from needlemap.tasks import Reference
 from needlemap.text import show, show_data
 from needlemap.trials import Keys, Trial
 from needlemap.trials.build import Experiment, prepare
-from needlemap.trials.resolve import ready_prompts
 
 _ANSWERS = ("answer", "prediction", "response")
 _REFERENCES = ("reference", "needle")
+_TEXTS, _LISTS = ("needle", "question", "none", "like"), ("decoys", "choices", "owners")
 _RETRIES = 6  # of a judge's connection
 
 
@@ -108,17 +108,9 @@ async def _all(scorer: Scorer, rows: list[dict[str, Any]]) -> list[dict[str, Any
 
 async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
     """A line with score (0 to 100), native score and what decided it. Thinking is no part of its answer."""
-    reference = Reference(
-        _text(row, _REFERENCES),
-        _keywords(row),
-        str(row.get("needle", "")),
-        str(row.get("question", "")),
-        tuple(map(str, row.get("decoys") or ())),
-        tuple(map(str, row.get("choices") or ())),
-        str(row.get("none") or ""),
-        str(row.get("like") or ""),
-        tuple(map(str, row.get("owners") or ())),
-    )
+    fields: dict[str, Any] = {name: str(row.get(name) or "") for name in _TEXTS}
+    fields |= {name: tuple(map(str, row.get(name) or ())) for name in _LISTS}
+    reference = Reference(_text(row, _REFERENCES), _keywords(row), **fields)
     answer = parted(_text(row, _ANSWERS)).answer  # as a run does, so that both score alike
     by = {"scorer": scorer.name, "rule": rule_of(scorer)}
     try:
@@ -178,7 +170,7 @@ def with_scorer(folder: RunFolder, scorer: str, options: Mapping[str, Any]) -> E
             f"'{folder.path}' was imported: its prompts are not known, so none is scored anew."
         )
     named = {**about["settings"], "scorer": scorer, "scorer_options": dict(options)}
-    whole = _whole(checked(named, str(folder.path / "run.json")), about["cells"])
+    whole = with_cells(checked(named, str(folder.path / "run.json")), about["cells"])
     experiment = prepare(whole, asked=False)
     if experiment.scorer.weighs:
         raise SettingsError(f"Scorer '{scorer}' asks the model anew. Type: needlemap run --scorer {scorer}")
@@ -260,21 +252,6 @@ async def _one(experiment: Experiment, trial: Trial, record: Record, writer: Wri
         new = new.model_copy(update={"failure": record.failure, "error": record.error})
     await writer.append(new)
     return new
-
-
-def _whole(settings: Settings, cells: list[Any]) -> Settings:
-    """Settings whose grid holds every cell and repeat that a run asked, over all its starts."""
-    if settings.mode in GRID_MODES or ready_prompts(settings):
-        return settings
-    repeats = [repeat for _, _, row in cells for repeat in row]
-    grid = {
-        "lengths": sorted({length for length, _, _ in cells}),
-        "depths": sorted({setting(depth) for _, depth, _ in cells}),
-        "depth_rounding": "none",
-        "first_repeat": min(repeats),
-        "repeats": max(repeats) - min(repeats) + 1,
-    }
-    return settings.model_copy(update=grid)
 
 
 def _about(folder: RunFolder, target: RunFolder, experiment: Experiment) -> dict[str, Any]:

@@ -88,10 +88,6 @@ class Families:
         """Where a family lies, or will."""
         return self.path / name
 
-    def beside(self, name: str) -> list[Path]:
-        """The folders of the other families."""
-        return [self.folder(other) for other in self.names if other != name]
-
 
 def families_of(path: str | Path) -> Families:
     """The families of a run's folder, by its suite.json; one where there is none. Raises NeedlemapError when

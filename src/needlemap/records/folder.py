@@ -40,6 +40,7 @@ from needlemap.files import (
 )
 from needlemap.records import is_ruled_otherwise, ruled, what_is_wrong
 from needlemap.records.record import Record
+from needlemap.text import counted
 
 LOCK = ".lock"
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
@@ -47,23 +48,16 @@ _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 
 def lock_folder(folder: Path) -> IO[bytes]:
     """Held while the returned file is open. Raises NeedlemapError when another run holds it."""
-    held = hold(folder / LOCK)
-    if held is None:
-        raise NeedlemapError(
-            f"Another needlemap is writing to '{folder}'. Wait until it ends, or give another folder with -o."
-        )
-    return held
-
-
-def hold(file: Path) -> IO[bytes] | None:
-    """A file, locked while it is open; None when somebody else holds it."""
-    opened = open_inside(file, "a+b")  # some file systems want a file open for writing to own it
+    opened = open_inside(folder / LOCK, "a+b")  # some file systems want a file open for writing to own it
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in _TAKEN:
             opened.close()
-            return None
+            raise NeedlemapError(
+                f"Another needlemap is writing to '{folder}'. Wait until it ends, or give another folder "
+                f"with -o."
+            ) from None
     return opened
 
 
@@ -102,14 +96,10 @@ class LeftOut:
         ['22 lines unreadable, left out', '1 record of another run, left out']
         """
         notes = [f"'{name}' is no file, left out" for name in self.odd]
-        notes += [f"{_lines(self.unreadable, 'line')} unreadable, left out"] if self.unreadable else []
-        notes += [f"{_lines(self.foreign, 'record')} of another run, left out"] if self.foreign else []
-        cut = f"{_lines(self.torn, 'line')} cut off by a kill or a full disk, left out"
+        notes += [f"{counted(self.unreadable, 'line')} unreadable, left out"] if self.unreadable else []
+        notes += [f"{counted(self.foreign, 'record')} of another run, left out"] if self.foreign else []
+        cut = f"{counted(self.torn, 'line')} cut off by a kill or a full disk, left out"
         return notes + ([cut] if self.torn else [])
-
-
-def _lines(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 @dataclass(slots=True)
