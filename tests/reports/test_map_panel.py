@@ -85,10 +85,10 @@ def test_a_cell_of_one_trial_is_smaller_than_one_of_ten(make_map: Any, make_cell
 def test_score_by_length_and_by_depth_stand_beside_the_map_on_axes_of_their_own(mixed: Map) -> None:
     found, margins = panel(mixed), length_margins(mixed)
     assert [(mean.value, mean.low, mean.high) for mean in found.by_length] == [
-        tuple(round(100 * (value or 0), 4) for value in (each.score, each.low, each.high)) for each in margins
+        tuple(round(100 * (value or 0), 6) for value in (each.score, each.low, each.high)) for each in margins
     ]
     depths = [row.mean.score for row in mixed.by_depth]
-    assert [mean.value for mean in found.by_depth] == [round(100 * score, 4) for score in depths]
+    assert [mean.value for mean in found.by_depth] == [round(100 * score, 6) for score in depths]
     cells = boxes(mixed)
     top, right = min(float(box.attrib["y"]) for box in cells), max(_right(box) for box in cells)
     marks = [

@@ -30,7 +30,7 @@ from needlemap.plan import by_length
 from needlemap.plan.reckoned import notes_on
 from needlemap.plan.summary import judged_usd
 from needlemap.records.folder import RunFolder
-from needlemap.reports.seek import in_short
+from needlemap.reports.labels import tokens_label
 from needlemap.reports.verdict import OF_CODE, Case
 from needlemap.scorers import rule_of
 from needlemap.settings import Settings
@@ -73,7 +73,7 @@ def next_line(session: Session) -> str:
     """What a run that seeks asks next."""
     asks = Counter(trial.cell.length_tokens for trial in session.todo)
     haystacks = len({trial.repeat for trial in session.todo})
-    return f"asking {counted(haystacks, 'haystack')} at {', '.join(map(in_short, sorted(asks)))}"
+    return f"asking {counted(haystacks, 'haystack')} at {', '.join(map(tokens_label, sorted(asks)))}"
 
 
 def _announce_seek(session: Session) -> None:
@@ -81,7 +81,7 @@ def _announce_seek(session: Session) -> None:
     settings, lengths = experiment.settings, experiment.grid.lengths
     lines = [
         f"{settings.model} · {experiment.task.name} · seeking {settings.seek:g} % "
-        f"within {settings.within:g} %, {in_short(lengths[0])} to {in_short(lengths[-1])} tokens "
+        f"within {settings.within:g} %, {tokens_label(lengths[0])} to {tokens_label(lengths[-1])} tokens "
         f"({experiment.tokenizer.name})",
         *(f"note: {note}" for note in notes_on(experiment)),
         *([next_line(session)] if session.todo else ["nothing is left to ask"]),

@@ -39,10 +39,11 @@ from needlemap.models.servers import PORT, served_model, started
 from needlemap.records.ab import AGAIN, Arm
 from needlemap.records.families import families_of
 from needlemap.reports.arms import CELL_HEAD, FAMILY_HEAD, ArmsReport, Row
+from needlemap.reports.changes import margin_label
 from needlemap.reports.comparison import answers_text, comparison_json, comparison_text, names_text
 from needlemap.reports.live import View
 from needlemap.reports.paired import MARGIN, Both, Names, compare_runs
-from needlemap.reports.verdict import Case, State, judge_runs, margin_label, write_junit
+from needlemap.reports.verdict import Case, State, judge_runs, write_junit
 from needlemap.settings.prices import Prices, summed
 from needlemap.text import counted, dollars, printable, short, show, show_data
 

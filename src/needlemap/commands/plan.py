@@ -24,7 +24,7 @@ from needlemap.maps.seek import PLACES
 from needlemap.plan import ordered
 from needlemap.plan.reckoned import Reckoned, plans_fields, reckon, sum_of
 from needlemap.plan.summary import Summary, Terms
-from needlemap.reports.seek import in_short
+from needlemap.reports.labels import tokens_label
 from needlemap.settings import Settings
 from needlemap.settings.grid import make_grid, percent
 from needlemap.settings.prices import Prices
@@ -105,7 +105,7 @@ def seek_plan_text(settings: Settings) -> str:
         f"  {name:<{wide}}  {_cost(settings, middle)} [{short(low)}, {short(high)}]"
         for name, (low, middle, high) in plan["tokens"].items()
     ]
-    first, last = map(in_short, plan["lengths"])
+    first, last = map(tokens_label, plan["lengths"])
     return "\n".join(
         [
             f"{settings.model} · seek {settings.seek:g} % within {settings.within:g} %, {first} to {last}, "

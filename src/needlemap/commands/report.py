@@ -33,8 +33,15 @@ from needlemap.reports.figures.figure import check_style, draw, figure_of
 from needlemap.reports.figures.others import OLDER
 from needlemap.reports.labels import score_label
 from needlemap.reports.page import uncollected, write_page
-from needlemap.reports.results import families_text, fields_of, results, run_fields, runs_below
-from needlemap.reports.seek import seek_text, seeks
+from needlemap.reports.results import (
+    families_text,
+    fields_of,
+    results,
+    run_fields,
+    runs_below,
+    seek_text,
+    seeks,
+)
 from needlemap.reports.summary import FAMILY_RULES, model_lines, read_families, summary_lines
 from needlemap.reports.table import MARKDOWN, is_table, write_markdown, write_table
 from needlemap.reports.terminal import show_map, show_wrapped, terminal_map

@@ -51,10 +51,9 @@ from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import load_run
 from needlemap.reports.closing import Tally, ended_lines, judge_lines, usage_lines
 from needlemap.reports.live import Lines, LiveMap, ShowingFace, View, map_maker
-from needlemap.reports.results import Judged, check_threshold, fields_of, judge, results
-from needlemap.reports.seek import asked_line, length_line
+from needlemap.reports.results import asked_line, fields_of, length_line, results
 from needlemap.reports.summary import model_lines
-from needlemap.reports.verdict import Sequential, judge_runs, write_junit
+from needlemap.reports.verdict import Judged, Sequential, check_threshold, judge, judge_runs, write_junit
 from needlemap.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.text import show

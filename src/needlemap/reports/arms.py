@@ -25,6 +25,7 @@ from needlemap.maps.pairs import FirstDifference, Token
 from needlemap.models import Way
 from needlemap.records.ab import AGAIN, WEIGHED, read_ab
 from needlemap.reports.labels import length_labels, p_label, points, score_label
+from needlemap.reports.verdict import CODES, FLOORED
 from needlemap.secrets import hidden
 from needlemap.settings.grid import percent
 from needlemap.text import counted
@@ -39,7 +40,6 @@ WAYS: Mapping[Way, str] = {
     "steps": "of the whole answer, which the server is made to say token by token",
 }
 ALL = "all families"
-CODES = {"no worse": 0, "worse": 1, "undecided": 4}
 Row = tuple[str, ...]
 
 
@@ -133,9 +133,7 @@ class ArmsReport:
             )
             found.append(f"to decide: {told}; 'no worse' takes {judged.new.least:,} at least")
         if judged.these.floored:
-            found.append(
-                "warning: the reference is at the floor: nothing could be lost, so nothing is proved"
-            )
+            found.append(FLOORED)
         elif judged.saturated and judged.word != "worse":
             found.append(
                 "warning: the reference is hardly ever wrong, so answers show gross losses only: heed the "

@@ -8,13 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from needlemap.reports.answers import (
+from needlemap.reports.changes import (
     SHOWN,
     answers_counts,
     answers_json,
     answers_line,
     answers_lines,
+    haystacks_label,
+    margin_label,
     nats_lines,
+    out_of_reach,
+    p_text,
+    verdict_label,
+    verdict_word,
 )
 from needlemap.reports.labels import (
     depth_labels,
@@ -25,14 +31,7 @@ from needlemap.reports.labels import (
     points,
     score_label,
 )
-from needlemap.reports.verdict import (
-    haystacks_label,
-    margin_label,
-    out_of_reach,
-    p_text,
-    verdict_label,
-    verdict_word,
-)
+from needlemap.settings.grid import percent
 from needlemap.text import printable
 
 if TYPE_CHECKING:
@@ -196,8 +195,8 @@ def _family_json(comparison: FamilyComparison, names: Names, answers: bool) -> d
         "cells": [
             {
                 "length_tokens": cell.length_tokens,
-                "depth_percent": in_points(cell.depth),
-                "difference": in_points(cell.change),
+                "depth_percent": percent(cell.depth),
+                "difference": percent(cell.change),
                 "n": cell.n,
                 "lost": cell.lost,
                 "gained": cell.gained,
@@ -288,14 +287,14 @@ def _left_out(comparison: FamilyComparison) -> str:
 
 def _verdict_fields(comparison: Comparison | FamilyComparison, names: Names) -> dict[str, Any]:
     """What JSON holds of any comparison: whose, how it was judged, and the whole difference."""
-    bounds = comparison.bounds and [in_points(bound) for bound in comparison.bounds]
+    bounds = comparison.bounds and [percent(bound) for bound in comparison.bounds]
     missing = comparison.unanswered
     return {
         "a": names.first,
         "b": names.second,
         "differ": names.differ,
         "notes": list(names.notes),
-        "margin": in_points(comparison.margin),
+        "margin": percent(comparison.margin),
         "verdict": verdict_word(comparison.verdict, comparison.margin),
         "more_trials": comparison.verdict.more,
         "warning": comparison.verdict.warning,
@@ -303,7 +302,7 @@ def _verdict_fields(comparison: Comparison | FamilyComparison, names: Names) -> 
         "unanswered": missing
         and {
             "n": missing.n,
-            "excess": in_points(missing.excess),
+            "excess": percent(missing.excess),
             "lost": difference_fields(missing.lost),
         },
         "overall": difference_fields(comparison.overall),
@@ -316,11 +315,11 @@ def _verdict_fields(comparison: Comparison | FamilyComparison, names: Names) -> 
 def difference_fields(difference: Difference) -> dict[str, Any]:
     """A difference as JSON holds it, in points."""
     return {
-        "score_a": in_points(difference.first),
-        "score_b": in_points(difference.second),
-        "difference": in_points(difference.value),
-        "low": in_points(difference.low),
-        "high": in_points(difference.high),
+        "score_a": percent(difference.first),
+        "score_b": percent(difference.second),
+        "difference": percent(difference.value),
+        "low": percent(difference.low),
+        "high": percent(difference.high),
         "p": difference.p,
         "least_p": difference.least_p,
         "n": difference.n,
@@ -334,9 +333,4 @@ def _noise_fields(comparison: FamilyComparison) -> dict[str, Any] | None:
     noise = comparison.noise
     if noise is None:
         return None
-    return {"n": noise.n, "differing": noise.differing, "smallest": in_points(noise.smallest(noise.n))}
-
-
-def in_points(share: float) -> float:
-    """A share for JSON, without binary noise."""
-    return round(100 * share, 6)
+    return {"n": noise.n, "differing": noise.differing, "smallest": percent(noise.smallest(noise.n))}

@@ -109,6 +109,11 @@ def in_percent(share: float, digits: int = 1) -> float:
     return copysign(parts / 10**digits, share) if parts else 0.0
 
 
+def percent_of(share: float | None) -> float | None:
+    """A share in percent for programs, without binary noise; None stays None."""
+    return None if share is None else percent(share)
+
+
 def score_label(score: float | None) -> str:
     """A score in percent with one decimal; '-' when nothing was measured.
 

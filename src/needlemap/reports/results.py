@@ -1,4 +1,4 @@
-"""What runs came to: one JSON document for programs, one line each for people, and a verdict on a threshold.
+"""What runs came to: one JSON document for programs, one line each for people; of a seek also all lines.
 
 Scores and depths are in percent, as in tables and in `compare --json`, lengths in tokens.
 """
@@ -7,25 +7,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from math import inf
+from math import inf, isinf
 from pathlib import Path
 from typing import Any
 
-from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.errors import NeedlemapError
 from needlemap.files import is_run_folder
 from needlemap.maps.columns import CELLS, RUN
 from needlemap.maps.effective import RULES, Effective, FamilyScores, Mean, parse_rule
 from needlemap.maps.intervals import ClusterMean
 from needlemap.maps.means import depth_scores
+from needlemap.maps.seek import Sought, sought_in
 from needlemap.records.families import Families, families_of
 from needlemap.records.folder import is_held
 from needlemap.records.loaded import Loaded
-from needlemap.reports.labels import interval_label, score_label
-from needlemap.reports.seek import families_sought, seek_fields, seeks
+from needlemap.reports.labels import interval_label, length_labels, percent_of, score_label, tokens_label
 from needlemap.reports.summary import FAMILY_RULES, family_lines, read_families, scores_of
 from needlemap.settings.grid import percent
-from needlemap.text import printable
+from needlemap.text import counted, printable, short
 
 DEEP = 4  # folders below the one that is looked through
 Read = Mapping[str, Loaded | None]
@@ -97,7 +96,7 @@ def families_text(families: Families, read: Read, rules: tuple[str, ...] = FAMIL
 
 
 def _mean_fields(mean: ClusterMean | Mean) -> dict[str, Any]:
-    found = {"score": _told(mean.score), "low": _told(mean.low), "high": _told(mean.high)}
+    found = {"score": percent_of(mean.score), "low": percent_of(mean.low), "high": percent_of(mean.high)}
     return found | ({"n": mean.n, "haystacks": mean.clusters} if isinstance(mean, ClusterMean) else {})
 
 
@@ -117,7 +116,7 @@ def _rule_fields(found: Effective) -> dict[str, Any]:
     """A rule's value and interval in tokens, of auc in percent. An end that lies beyond the longest length
     tested is that length, and named in `beyond`; 0 is below the shortest."""
     ends = {"value": found.value, "low": found.low, "high": found.high}
-    told = _told if found.rule.kind == "auc" else _tokens
+    told = percent_of if found.rule.kind == "auc" else _tokens
     return {
         "rule": found.rule.name,
         **{name: found.longest if end == inf else told(end) for name, end in ends.items()},
@@ -127,87 +126,8 @@ def _rule_fields(found: Effective) -> dict[str, Any]:
     }
 
 
-def _told(share: float | None) -> float | None:
-    return None if share is None else round(100 * share, 6)
-
-
 def _tokens(length: float | None) -> int | None:
     return None if length is None else round(length)
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A run's mean against a threshold, all in percent. low, high: its 95 % interval; None without one.
-
-    word: 'at least' where the lower end is no lower than the threshold, even if all that is missing were
-    wrong; 'below' where the upper end is below it; else 'undecided'. missing: trials without a score.
-    """
-
-    fail_under: float
-    word: str
-    score: float | None
-    low: float | None
-    high: float | None
-    missing: int
-
-    @property
-    def asked(self) -> str:
-        """What it is judged by."""
-        return f"mean at least {self.fail_under:g}"
-
-    @property
-    def code(self) -> int:
-        """The exit code: 0 at least, 1 below, 4 undecided."""
-        return {"at least": 0, "below": 1, "undecided": 4}[self.word]
-
-    @property
-    def text(self) -> str:
-        """The verdict in a line."""
-        shares = [None if each is None else each / 100 for each in (self.score, self.low, self.high)]
-        mean = f"mean {score_label(shares[0])} {interval_label(*shares[1:])}"
-        if self.word != "undecided":
-            return f"verdict: {self.word} {self.fail_under:g}: {mean}"
-        return f"verdict: undecided whether at least {self.fail_under:g}: {mean}. {self._advice}"
-
-    @property
-    def _advice(self) -> str:
-        if self.missing:
-            return f"{self.missing:,} trials have no score: the same command asks them again."
-        if self.low is None:
-            return "It has no interval yet: give 5 or more --repeats."
-        return "More --repeats narrow the interval."
-
-    def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return asdict(self)
-
-
-def check_threshold(threshold: float) -> float:
-    """A threshold in percent. Raises SettingsError for one that no mean could miss or reach."""
-    if not 0 < threshold <= 100:
-        raise SettingsError(f"--fail-under is a mean in percent, above 0 and up to 100, got {threshold:g}.")
-    return threshold
-
-
-def judge(path: str | Path, threshold: float) -> Judged:
-    """A run's mean, of several families their mean, against a threshold in percent. Raises NeedlemapError."""
-    read = read_families(families_of(path))
-    only = read.get("")
-    mean: ClusterMean | Mean | None = only.map.total if only else scores_of(read).overall()
-    missing = sum(run.map.missing for run in read.values() if run is not None)
-    if mean is None or mean.low is None or mean.high is None:
-        score = None if mean is None else _told(mean.score)
-        return Judged(threshold, "undecided", score, None, None, missing)
-    sure = 100 * (mean.low - _lost(read))
-    word = "at least" if sure >= threshold - 1e-9 else "below" if 100 * mean.high < threshold else "undecided"
-    return Judged(threshold, word, _told(mean.score), _told(mean.low), _told(mean.high), missing)
-
-
-def _lost(read: Read) -> float:
-    """By how much the mean would sink if every trial without a score were wrong, a share."""
-    maps = [run.map for run in read.values() if run is not None]
-    shares = [map.missing / max(1, map.n + map.missing) * (map.overall or 0.0) for map in maps]
-    return sum(shares) / max(1, len(shares))
 
 
 def runs_below(path: Path, deep: int = DEEP) -> Iterator[Path]:
@@ -262,3 +182,138 @@ def _state(read: Read, families: Families) -> str:
     parts += ["stopped by a limit"] if any(run.about.get("stopped") for run in begun) else []
     going = any(is_held(families.folder(name)) for name in families.begun)
     return ", ".join((["running"] if going else []) + parts) or "complete"
+
+
+def seeks(run: Loaded) -> bool:
+    """Whether a run was to find an effective length: its cells were asked unevenly, so it has no mean."""
+    return run.about["settings"].get("seek") is not None
+
+
+def seek_text(run: Loaded) -> str | None:
+    """All lines: what is known, and the raw counts of each length beside it; None for a run that seeks
+    nothing."""
+    settings = run.about["settings"]
+    if not seeks(run):
+        return None
+    found = sought_of(run)
+    if found is None:
+        return "nothing is scored yet"
+    wish = "" if found.close else f" (wished within {settings['within']:g} %: not reached)"
+    lines = [
+        f"{settings['model']} · {settings['task']} · sought to {settings['within']:g} %",
+        f"{length_line(found)}{wish}",
+        f"{asked_line(found)}; design effect {found.effect:.1f}",
+        "what was asked, length by length (uneven on purpose, so no mean over all of it):",
+        *_counts(found),
+    ]
+    return "\n".join(lines)
+
+
+def sought_of(run: Loaded) -> Sought | None:
+    """What a run that seeks knows by now; None for another, and before anything is scored."""
+    return sought_in(run.about, run.records) if seeks(run) else None
+
+
+def families_sought(suite: str, read: Mapping[str, Loaded | None]) -> str:
+    """What each family of a suite that seeks knows; '' of another. No mean, as each is asked unevenly."""
+    begun = [run for run in read.values() if run is not None]
+    if not begun or not seeks(begun[0]):
+        return ""
+    wide, lines = max(map(len, read)), [f"suite {suite} · {begun[0].map.model}"]
+    for name, run in read.items():
+        found = None if run is None else sought_of(run)
+        known = "nothing is scored yet" if found is None else f"{length_line(found)} · {asked_line(found)}"
+        lines.append(f"{name:<{wide}}  {known}")
+    return printable("\n".join(lines))
+
+
+def sought_sheet(read: Mapping[str, Loaded | None], places: Mapping[str, int]) -> dict[str, Any]:
+    """The same for a page: what stands in its sheet in place of means. places: of each begun family."""
+    if not families_sought("", read):
+        return {}
+    rows = []
+    for name, run in read.items():
+        found, known = None if run is None else sought_of(run), ("nothing is scored yet", "")
+        if found is not None:
+            known = length_line(found).partition(": ")[2], asked_line(found).partition(",")[0]
+        begun = name in places
+        line, to = (list(places).index(name), ["run", places[name]]) if begun else (None, None)
+        rows.append({"to": to, "line": line, "cells": [name, *([text, None] for text in known)]})
+    said, head = f"{len(read)} families", ["Family", "Effective length", "Asked"]
+    readings = [["Sought", said, "no mean is made", "main"]]
+    return {"says": said, "readings": readings, "table": {"head": head, "rows": rows}, "lines": []}
+
+
+def length_line(found: Sought) -> str:
+    """The effective length, in a line."""
+    level = f"{100 * found.threshold:g}"
+    low, high = _label(found, found.low), _label(found, found.high)
+    if found.rough:
+        return (
+            f"effective length: crawls through {level} % between {low} and {high}, hits and misses repeat "
+            "cell by cell: ask a grid, too"
+        )
+    if found.crawls:
+        return f"effective length: crawls through {level} % between {low} and {high}"
+    if found.low == found.high:
+        return f"effective length at {level} %: {low}"
+    if found.point is None:
+        return f"effective length at {level} %: between {low} and {high}"
+    return f"effective length at {level} %: {_label(found, found.point)} [{low}, {high}]"
+
+
+def asked_line(found: Sought) -> str:
+    """How much was asked."""
+    asks, trials = int(found.asked.asks.sum()), int(found.asked.trials.sum())
+    tokens = f"{short(found.tokens)} tokens with room for answers"
+    return f"{counted(asks, 'haystack')}, {counted(trials, 'trial')}, {tokens}"
+
+
+def _label(found: Sought, tokens: float) -> str:
+    lengths = found.axis.lengths
+    if tokens == 0:
+        return f"<{tokens_label(lengths[0])}"
+    return f">={tokens_label(lengths[-1])}" if isinf(tokens) else tokens_label(round(tokens))
+
+
+def _counts(found: Sought) -> list[str]:
+    """A row a length that was asked."""
+    labels = length_labels(found.axis.lengths)
+    rows = [
+        (labels[length], score_label(hits / trials), f"{hits:g}/{trials:.0f}", f"{asks:.0f}")
+        for length, asks, trials, hits in asked_by_length(found)
+    ]
+    wide = [max(len(row[column]) for row in rows) for column in range(4)]
+    return [f"  {'  '.join(map(str.rjust, row, wide))} haystack{'s' * (row[3] != '1')}" for row in rows]
+
+
+def asked_by_length(found: Sought) -> list[tuple[int, float, int, float]]:
+    """Of each length that was asked: its tokens, haystacks, trials, hits."""
+    asked = found.asked
+    rows = zip(found.axis.lengths, asked.asks, asked.trials, asked.hits, strict=True)
+    return [(length, asks, int(trials), hits) for length, asks, trials, hits in rows if trials]
+
+
+def seek_fields(run: Loaded) -> dict[str, Any] | None:
+    """The same for programs: lengths in tokens; an end beyond the axis is null and named in `beyond`."""
+    found = sought_of(run)
+    if found is None:
+        return None
+    ends = {"value": found.point, "low": found.low, "high": found.high}
+    beyond = {0.0: "below the shortest", inf: "beyond the longest"}
+    return {
+        "threshold": 100 * found.threshold,
+        **{name: None if end is None or end in beyond else round(end) for name, end in ends.items()},
+        "beyond": {name: beyond[end] for name, end in ends.items() if end in beyond},
+        "crawls": found.crawls,
+        "rough": found.rough,
+        "close": found.close,
+        "haystacks": int(found.asked.asks.sum()),
+        "trials": int(found.asked.trials.sum()),
+        "tokens": found.tokens,
+        "design_effect": round(found.effect, 3),
+        "lengths": [
+            {"length_tokens": length, "haystacks": int(asks), "n": int(trials), "hits": round(hits, 6)}
+            for length, asks, trials, hits in asked_by_length(found)
+        ],
+    }

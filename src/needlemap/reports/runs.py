@@ -22,7 +22,7 @@ from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_map, load_run
 from needlemap.records.record import Record
 from needlemap.reports import points_wide
-from needlemap.reports.answers import answers_counts
+from needlemap.reports.changes import answers_counts, verdict_word
 from needlemap.reports.comparison import answers_text, comparison_json, comparison_text
 from needlemap.reports.figures import Drawing
 from needlemap.reports.figures.curves import draw_families
@@ -30,11 +30,10 @@ from needlemap.reports.figures.figure import draw, figure_of
 from needlemap.reports.labels import length_range, overall_label
 from needlemap.reports.page import write_page
 from needlemap.reports.paired import Names
-from needlemap.reports.results import families_text, runs_below
-from needlemap.reports.seek import length_line, seeks, sought_of
+from needlemap.reports.results import families_text, length_line, runs_below, seeks, sought_of
 from needlemap.reports.summary import model_lines, read_families, scores_of
 from needlemap.reports.table import is_table, write_table
-from needlemap.reports.verdict import Sequential, judge_runs, verdict_word
+from needlemap.reports.verdict import Sequential, judge_runs
 from needlemap.text import printable
 
 

@@ -43,7 +43,7 @@ from needlemap.reports.labels import (
     score_label,
     tokens_label,
 )
-from needlemap.text import printable
+from needlemap.text import counted, printable
 
 DROP = 0.05
 FAMILY_RULES = (f"absolute:{100 * PUBLISHED:g}", "absolute:85", "relative:85", "auc")
@@ -91,15 +91,6 @@ def _all_prompts_lines(cube: Cube, mean: ClusterMean) -> list[str]:
     few = f"{line}: prompts of one are taken to correlate by {ASSUMED:g})"
     alone = interval_label(*effective_wilson(mean.score, mean.n, 1.0, 1))
     return [few, f"  were all prompts independent: {alone}"] if cube.one_haystack else [few]
-
-
-def counted(n: int, what: str) -> str:
-    """A number of things.
-
-    >>> counted(1, "repeat"), counted(3, "repeat")
-    ('1 repeat', '3 repeats')
-    """
-    return f"{n} {what}{'s' * (n != 1)}"
 
 
 def _means_line(mean: ClusterMean) -> str:

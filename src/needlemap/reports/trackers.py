@@ -21,7 +21,7 @@ from needlemap.maps.effective import RULES, effective_length, parse_rule
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import costs_of
 from needlemap.reports.figures.figure import Figure, Shown, draw
-from needlemap.reports.labels import told_apart
+from needlemap.reports.labels import percent_of, told_apart
 from needlemap.reports.page.payload import fact_rows, value_text
 from needlemap.reports.table import Table, cells_table, markdown_table, plain_markdown
 from needlemap.settings.grid import percent
@@ -71,19 +71,15 @@ def _scalars(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float |
     mean, records = run.map.total, run.records
     if mean is not None:
         yield from (("score/overall", percent(mean.score)), ("score/n", mean.n))
-        yield from (("score/low", _share(mean.low)), ("score/high", _share(mean.high)))
+        yield from (("score/low", percent_of(mean.low)), ("score/high", percent_of(mean.high)))
     for length, score in run.map.by_length.items():
-        yield f"score_at_length/{length}", _share(score)
+        yield f"score_at_length/{length}", percent_of(score)
     yield from _effective(run, rules)
     yield "trials/scored", sum(record.scored for record in records)
     yield "trials/missing", run.map.missing
     costs = costs_of(records)
     yield from ((f"tokens/{name}", costs[f"{name}_tokens"]) for name in ("prompt", "cached", "completion"))
     yield from (("usd", costs["usd"]), ("usd_judge", costs["judge_usd"]))
-
-
-def _share(value: float | None) -> float | None:
-    return None if value is None else percent(value)
 
 
 def _effective(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float | None]]:

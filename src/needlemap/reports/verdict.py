@@ -1,24 +1,26 @@
-"""The words of a verdict on two runs: what it is, of which haystacks, why, and what would tell.
+"""Verdicts that end in an exit code, as text, as JSON and as JUnit.
 
-Also of a gate that may be looked at any time, as text and as JSON: `needlemap compare --sequential` prints
-it, and `needlemap run --until` at its end. And any verdicts as a JUnit file, which CI systems show, a test
-case each: what fails is a failure; what is undecided is an error of type 'undecided', since nobody knows,
-and skipped where undecided is to pass.
+A gate that may be looked at any time (`needlemap compare --sequential` and, at its end, `run --until`), and a
+mean against a threshold (`--fail-under`). A JUnit file, which CI systems show, has a test case a verdict:
+what fails is a failure; what is undecided is an error of type 'undecided', since nobody knows, and skipped
+where undecided is to pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import ceil, exp
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import exp
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from xml.etree import ElementTree
 
+from needlemap.errors import SettingsError
 from needlemap.files import write_report
 from needlemap.maps import by_place
 from needlemap.maps.difference import CEILING
-from needlemap.maps.intervals import FEWEST, least_pairs
+from needlemap.maps.effective import Mean
+from needlemap.maps.intervals import ClusterMean
 from needlemap.maps.sequential import (
     FARTHEST,
     NO_WORSE_ALPHA,
@@ -30,100 +32,16 @@ from needlemap.maps.sequential import (
     whole_haystacks,
 )
 from needlemap.records import one_haystack
-from needlemap.reports.labels import p_label, score_label
+from needlemap.records.families import families_of
+from needlemap.records.loaded import Loaded
+from needlemap.reports.changes import margin_label
+from needlemap.reports.labels import interval_label, percent_of, score_label
+from needlemap.reports.summary import read_families, scores_of
 from needlemap.text import counted, printable
 
-if TYPE_CHECKING:
-    from needlemap.maps.comparison import Comparison
-    from needlemap.maps.difference import Difference, Unanswered, Verdict
-    from needlemap.records.loaded import Loaded
-
-
+CODES = {"no worse": 0, "at least": 0, "worse": 1, "below": 1, "undecided": 4}  # exit codes by word
+FLOORED = "warning: the reference is at the floor: nothing could be lost, so nothing is proved"
 _MOST_ODDS = 1e6
-
-
-def verdict_word(verdict: Verdict, margin: float) -> str:
-    """One of 'better', 'no worse than 2 points', 'worse', 'cannot tell'."""
-    return f"no worse than {margin_label(margin)} points" if verdict.word == "no worse" else verdict.word
-
-
-def verdict_label(comparison: Comparison) -> str:
-    """The verdict, of which haystacks where they are few, and why or what would tell."""
-    verdict, margin = comparison.verdict, margin_label(comparison.margin)
-    word = verdict_word(verdict, comparison.margin)
-    if comparison.overall.of_these and comparison.counted:
-        word = f"{word}, of {_these(comparison.overall.clusters)} only"
-    why = _why(comparison, margin)
-    return f"{word} ({why})" if why else word
-
-
-def _why(comparison: Comparison, margin: str) -> str:
-    verdict, overall = comparison.verdict, comparison.overall
-    if verdict.unanswered and comparison.unanswered is not None:
-        return _unanswered(verdict, comparison.unanswered, margin)
-    if verdict.word == "better":
-        return "the whole 95 % interval is a gain"
-    if verdict.word == "worse":
-        beyond = overall.high < -comparison.margin
-        how = f" of more than {margin} points" if beyond else f", and it reaches {margin} points or more"
-        return f"the whole 95 % interval is a loss{how}"
-    if verdict.more is not None:
-        more = f"about {verdict.more:,} more trials would tell, with even odds, if the difference stays"
-        return f"margin {margin} points; {more}"
-    return "" if verdict.word == "no worse" else f"margin {margin} points"
-
-
-def _unanswered(verdict: Verdict, missing: Unanswered, margin: str) -> str:
-    if verdict.word == "worse":
-        more = f"B failed to answer {score_label(missing.excess)} % of the prompts more than A"
-        return f"{more}, over the margin of {margin} points"
-    answers = f"{missing.n} answer{'s' * (missing.n != 1)} that B did not give"
-    return f"margin {margin} points; no worse only without the {answers}: ask again, needlemap run"
-
-
-def _these(clusters: int) -> str:
-    return "this haystack" if clusters == 1 else f"these {clusters} haystacks"
-
-
-def out_of_reach(comparison: Comparison) -> list[str]:
-    """Where so few pairs could never be no worse, whatever was answered."""
-    overall, least = comparison.overall, least_pairs(comparison.margin, graded=comparison.graded)
-    if comparison.verdict.word != "cannot tell" or not comparison.counted or overall.size >= least - 1e-6:
-        return []
-    needed = ceil(least * overall.n / overall.size - 1e-6)
-    return [
-        f"warning: {overall.n:,} pairs are never no worse than {margin_label(comparison.margin)} points, "
-        f"even if all answers are equal: that takes about {needed:,}"
-    ]
-
-
-def haystacks_label(clusters: int) -> str:
-    """Of how many haystacks the pairs are."""
-    if clusters == 1:
-        return "1 haystack: what follows is about this one only"
-    few = f": what follows is about these only, {FEWEST} tell about others" if clusters < FEWEST else ""
-    return f"{clusters} haystacks{few}"
-
-
-def p_text(overall: Difference) -> str:
-    """p, of which test, and how small it could be at all."""
-    least = (
-        f"; least possible {p_label(overall.least_p)}" if overall.flipped and overall.least_p > 0.01 else ""
-    )
-    return f"p={p_label(overall.p)} ({tested_by(overall)}{least})"
-
-
-def tested_by(overall: Difference) -> str:
-    """Which test a p is of."""
-    if not overall.flipped:
-        return "exact McNemar, which takes prompts as independent"
-    if overall.flipped == "prompts":
-        return "sign flips of prompts, which takes them as independent"
-    return "sign flips of whole haystacks"
-
-
-def margin_label(margin: float) -> str:
-    return f"{100 * margin:.6g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +81,7 @@ class Sequential:
             whole = counted(found.n, "whole haystack")
             lines.append(f"of new haystacks: {found.word} after {whole}{_cost(found)}")
         if gate.floored:
-            lines.append(
-                "warning: the reference is at the floor: nothing could be lost, so nothing is proved"
-            )
+            lines.append(FLOORED)
         elif gate.total >= CEILING * gate.n:
             lines.append("warning: the reference is at the ceiling: trials so easy show only gross losses")
         return "\n".join([*lines, f"verdict: {self.verdict}"])
@@ -188,7 +104,7 @@ class Sequential:
     @property
     def code(self) -> int:
         """The exit code of who asked for a verdict: 0 no worse, 1 worse, 4 undecided."""
-        return {"no worse": 0, "worse": 1, "undecided": 4}[self.gate.word]
+        return CODES[self.gate.word]
 
     def plain(self) -> dict[str, Any]:
         """The same for programs; bets as what they turned 1 into."""
@@ -215,7 +131,7 @@ class Sequential:
 
     @property
     def _margin(self) -> str:
-        return f"{100 * self.gate.margin:.6g} points"
+        return f"{margin_label(self.gate.margin)} points"
 
 
 def judge_runs(runs: Sequence[tuple[Loaded, Loaded]], margin: float) -> Sequential:
@@ -295,3 +211,79 @@ def write_junit(target: Path, suite: str, cases: Sequence[Case]) -> None:
 def _text(text: str, *, line: bool = False) -> str:
     """A text as XML 1.0 may hold it."""
     return printable(text, line=line).translate(_NO_XML)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A run's mean against a threshold, all in percent. low, high: its 95 % interval; None without one.
+
+    word: 'at least' where the lower end is no lower than the threshold, even if all that is missing were
+    wrong; 'below' where the upper end is below it; else 'undecided'. missing: trials without a score.
+    """
+
+    fail_under: float
+    word: str
+    score: float | None
+    low: float | None
+    high: float | None
+    missing: int
+
+    @property
+    def asked(self) -> str:
+        """What it is judged by."""
+        return f"mean at least {self.fail_under:g}"
+
+    @property
+    def code(self) -> int:
+        """The exit code: 0 at least, 1 below, 4 undecided."""
+        return CODES[self.word]
+
+    @property
+    def text(self) -> str:
+        """The verdict in a line."""
+        shares = [None if each is None else each / 100 for each in (self.score, self.low, self.high)]
+        mean = f"mean {score_label(shares[0])} {interval_label(*shares[1:])}"
+        if self.word != "undecided":
+            return f"verdict: {self.word} {self.fail_under:g}: {mean}"
+        return f"verdict: undecided whether at least {self.fail_under:g}: {mean}. {self._advice}"
+
+    @property
+    def _advice(self) -> str:
+        if self.missing:
+            return f"{self.missing:,} trials have no score: the same command asks them again."
+        if self.low is None:
+            return "It has no interval yet: give 5 or more --repeats."
+        return "More --repeats narrow the interval."
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return asdict(self)
+
+
+def check_threshold(threshold: float) -> float:
+    """A threshold in percent. Raises SettingsError for one that no mean could miss or reach."""
+    if not 0 < threshold <= 100:
+        raise SettingsError(f"--fail-under is a mean in percent, above 0 and up to 100, got {threshold:g}.")
+    return threshold
+
+
+def judge(path: str | Path, threshold: float) -> Judged:
+    """A run's mean, of several families their mean, against a threshold in percent. Raises NeedlemapError."""
+    read = read_families(families_of(path))
+    only = read.get("")
+    mean: ClusterMean | Mean | None = only.map.total if only else scores_of(read).overall()
+    missing = sum(run.map.missing for run in read.values() if run is not None)
+    if mean is None or mean.low is None or mean.high is None:
+        return Judged(threshold, "undecided", percent_of(mean.score if mean else None), None, None, missing)
+    sure = 100 * (mean.low - _lost(read))
+    word = "at least" if sure >= threshold - 1e-9 else "below" if 100 * mean.high < threshold else "undecided"
+    return Judged(
+        threshold, word, percent_of(mean.score), percent_of(mean.low), percent_of(mean.high), missing
+    )
+
+
+def _lost(read: Mapping[str, Loaded | None]) -> float:
+    """By how much the mean would sink if every trial without a score were wrong, a share."""
+    maps = [run.map for run in read.values() if run is not None]
+    shares = [map.missing / max(1, map.n + map.missing) * (map.overall or 0.0) for map in maps]
+    return sum(shares) / max(1, len(shares))

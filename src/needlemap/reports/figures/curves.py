@@ -50,7 +50,7 @@ from needlemap.reports.figures.heat import (
     draw_line,
     length_axis,
 )
-from needlemap.reports.figures.panels import Item, draw_legend, facts, one_of, shares_in_percent
+from needlemap.reports.figures.panels import Item, draw_legend, facts, one_of
 from needlemap.reports.labels import effective_label, length_range, told_apart
 
 DASHES = ("", "4 1.5", "1.2 1.2", "5 1.5 1 1.5")
@@ -215,11 +215,7 @@ def _plot(plot: Plot, axis: Axis, rule: Rule, box: Box, *, left: bool = True, lo
 
 
 def _means(curve: Curve, axis: Axis) -> list[Mean]:
-    found = [(length, curve.means[length]) for length in sorted(curve.means)]
-    return [
-        Mean(axis.place(length), *shares_in_percent(mean.score, mean.low, mean.high))
-        for length, mean in found
-    ]
+    return [Mean.of(axis.place(length), curve.means[length]) for length in sorted(curve.means)]
 
 
 def _effective(curve: Curve, axis: Axis, plane: Plane) -> list[str]:

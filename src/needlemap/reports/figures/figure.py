@@ -60,7 +60,7 @@ from needlemap.reports.labels import (
     told_apart,
 )
 from needlemap.reports.paired import compare_loaded
-from needlemap.reports.seek import seeks
+from needlemap.reports.results import seeks
 
 if TYPE_CHECKING:
     from needlemap.reports.figures import Drawing

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from needlemap.maps.effective import Mean as FamilyMean
+from needlemap.maps.intervals import ClusterMean
 from needlemap.reports import LINES, colour_of
 from needlemap.reports.figures import (
     FAINT,
@@ -22,6 +24,7 @@ from needlemap.reports.figures import (
     wide,
 )
 from needlemap.reports.figures.axis import Axis, Ticks, depth_ticks, length_ticks
+from needlemap.reports.labels import percent_of
 
 BAND = "#C9D3DF"
 LONE = 0.66  # of its cell's sides: what one trial alone fills
@@ -106,9 +109,15 @@ class Mean:
     """A point of a margin. place: on the axis, a share. Others in the scale's unit, None where not known."""
 
     place: float
-    value: float | None
-    low: float | None
-    high: float | None
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of(cls, place: float, mean: ClusterMean | FamilyMean | None) -> Mean:
+        """A mean, or none, in percent."""
+        ends = (mean.score, mean.low, mean.high) if mean else ()
+        return cls(place, *map(percent_of, ends))
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,11 +307,9 @@ class Stroke:
     opacity: float = 1.0
 
 
-def draw_means(
-    means: Sequence[Mean], plane: Plane, *, joined: bool, stroke: Stroke | None = None
-) -> list[str]:
+def draw_means(means: Sequence[Mean], plane: Plane, *, joined: bool) -> list[str]:
     """Means with their 95 % intervals: joined, with a band, where the axis is a scale; else with bars."""
-    look = stroke or Stroke()
+    look = Stroke()
     return [*draw_bands(means, plane, look, joined=joined), *draw_line(means, plane, look, joined=joined)]
 
 

@@ -57,10 +57,9 @@ from needlemap.reports.figures.panels import (
     map_title,
     missing_line,
     repeats,
-    shares_in_percent,
 )
-from needlemap.reports.labels import length_labels, row_labels
-from needlemap.reports.seek import asked_line, length_line, sought_of
+from needlemap.reports.labels import length_labels, percent_of, row_labels
+from needlemap.reports.results import asked_by_length, asked_line, length_line, sought_of
 
 OPENCOMPASS, NEEDLEHAYSTACK = "opencompass", "needlehaystack"
 OLDER = (OPENCOMPASS, NEEDLEHAYSTACK)
@@ -244,20 +243,17 @@ def _end(axis: Axis, tokens: float) -> float:
 
 def _curve(found: Sought, axis: Axis) -> list[Mean]:
     ends = zip(found.axis.lengths, np.transpose(found.curve).tolist(), strict=True)
-    return [Mean(axis.place(length), *shares_in_percent(*three)) for length, three in ends]
+    return [Mean(axis.place(length), *map(percent_of, three)) for length, three in ends]
 
 
 def _asked(found: Sought, axis: Axis, plane: Plane) -> list[str]:
     """A circle a length, its interval as of the trials over the design effect."""
-    drawn, asked = [], found.asked
-    most = float(asked.asks.max())
-    for length, asks, trials, hits in zip(
-        found.axis.lengths, asked.asks, asked.trials, asked.hits, strict=True
-    ):
-        if trials:
-            place, score = axis.place(length), hits / trials
-            ends = effective_wilson(score, trials, found.effect, 1)
-            drawn.append(line([plane.at(place, 100 * end) for end in ends], LINES[0], 0.5))
-            size = 1.2 + 1.8 * sqrt(asks / most)
-            drawn.append(mark(*plane.at(place, 100 * score), size, "circle", "white", INK))
+    drawn, rows = list[str](), asked_by_length(found)
+    most = max(asks for _, asks, _, _ in rows)
+    for length, asks, trials, hits in rows:
+        place, score = axis.place(length), hits / trials
+        ends = effective_wilson(score, trials, found.effect, 1)
+        drawn.append(line([plane.at(place, 100 * end) for end in ends], LINES[0], 0.5))
+        size = 1.2 + 1.8 * sqrt(asks / most)
+        drawn.append(mark(*plane.at(place, 100 * score), size, "circle", "white", INK))
     return drawn

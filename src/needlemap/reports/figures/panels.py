@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from needlemap.maps.comparison import FamilyComparison
-from needlemap.maps.intervals import ClusterMean
+from needlemap.maps.difference import Difference
 from needlemap.maps.means import CellScore, Map
 from needlemap.plan.bins import bin_edges
 from needlemap.reports import CHANGES, palette_colours
@@ -30,11 +30,11 @@ from needlemap.reports.labels import (
     WHOLE,
     Bands,
     all_failures,
-    depth_labels,
     interval,
     interval_label,
     length_range,
     missing_label,
+    percent_of,
     points,
     ragged_bands,
     row_labels,
@@ -71,9 +71,9 @@ def map_panel(map: Map, title: str, lines: Sequence[str], scale: Scale) -> MapPa
         tuple(lines),
         lengths,
         depths,
-        row_labels(map, depths.values) if map.depthless else depth_labels(depths.values),
+        row_labels(map, depths.values),
         tuple(_cell(map, cell, bands, bins) for cell in map.cells),
-        tuple(_length_mean(map, lengths, length) for length in map.lengths),
+        tuple(Mean.of(lengths.place(length), map.margins.get(length)) for length in map.lengths),
         tuple(_depth_means(map, depths)),
         scale,
         map.depthless,
@@ -100,7 +100,7 @@ def _cell(map: Map, cell: CellScore, bands: Bands, bins: Mapping[float, tuple[fl
         share = min(1.0, max(0.0, (cell.realised - low) / (high - low))) if high > low else 0.5
         needle = top + share * (bottom - top)
     lone = map.counted and cell.n + cell.missing == 1
-    value, partial = _percent(cell.score), bool(cell.score is not None and cell.missing)
+    value, partial = percent_of(cell.score), bool(cell.score is not None and cell.missing)
     return Cell(cell.length_tokens, top, bottom, value, partial, lone, needle, _tip(map, cell))
 
 
@@ -114,30 +114,11 @@ def _tip(map: Map, cell: CellScore) -> str:
     return f"{place}: {shown}{known}, n={cell.n}{missing}"
 
 
-def _length_mean(map: Map, lengths: Axis, length: int) -> Mean:
-    return _mean(lengths.place(length), map.margins.get(length))
-
-
-def _mean(place: float, mean: ClusterMean | None) -> Mean:
-    if mean is None:
-        return Mean(place, None, None, None)
-    return Mean(place, *shares_in_percent(mean.score, mean.low, mean.high))
-
-
 def _depth_means(map: Map, depths: Axis) -> list[Mean]:
     if map.ragged:
-        return [_mean((row.depth + row.end) / 2, row.mean) for row in map.by_depth]
+        return [Mean.of((row.depth + row.end) / 2, row.mean) for row in map.by_depth]
     known = {row.depth: row.mean for row in map.by_depth}
-    return [_mean(depths.place(depth), known.get(depth)) for depth in map.depths if known]
-
-
-def shares_in_percent(*shares: float | None) -> tuple[float | None, ...]:
-    """Shares in percent."""
-    return tuple(_percent(share) for share in shares)
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else round(share * 100, 4)
+    return [Mean.of(depths.place(depth), known.get(depth)) for depth in map.depths if known]
 
 
 def one_of(found: set[str]) -> str:
@@ -197,28 +178,29 @@ def change_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
     cells = []
     for place, (top, bottom) in bands.items():
         change = changed.get(place)
-        value = None if change is None else _percent(change.change)
+        value = None if change is None else percent_of(change.change)
         tip = "no pair" if change is None else f"{points(change.change)} points, n={change.n} pairs"
         cells.append(Cell(place[0], top, bottom, value, lone=bool(change and change.n == 1), tip=tip))
-    means = []
-    for length in map.lengths:
-        each = found.get(length)
-        ends = (each.low, each.high) if each and comparison.counted else (None, None)
-        means.append(Mean(lengths.place(length), *shares_in_percent(each.value if each else None, *ends)))
-    labels = row_labels(map, depths.values) if map.depthless else depth_labels(depths.values)
-    lines = change_caption(comparison)
     return MapPanel(
         "B − A",
-        lines,
+        change_caption(comparison),
         lengths,
         depths,
-        labels,
+        row_labels(map, depths.values),
         tuple(cells),
-        tuple(means),
+        tuple(
+            _change(lengths.place(length), found.get(length), comparison.counted) for length in map.lengths
+        ),
         (),
         changes(comparison),
         map.depthless,
     )
+
+
+def _change(place: float, found: Difference | None, counted: bool) -> Mean:
+    """A length's difference, with its interval where it has one."""
+    ends = (found.value, *((found.low, found.high) if counted else ())) if found else ()
+    return Mean(place, *map(percent_of, ends))
 
 
 def change_caption(comparison: FamilyComparison) -> tuple[str, ...]:
@@ -269,7 +251,6 @@ def legend_items(panels: Sequence[MapPanel], width: float, height: float) -> lis
     return [*map(_bar, scales), *(_key(words, sign) for words, shown, sign in signs if shown)]
 
 
-_CORNER = area([(4, 0), (8, 0), (8, 4)], INK)
 _FRAME = rect(0, 0, 8, 8, "none", stroke=FAINT, stroke_width=0.5)
 
 

@@ -37,7 +37,7 @@ from needlemap.reports.labels import make_layout, score_label
 from needlemap.reports.page.payload import difference, run_payload
 from needlemap.reports.page.sheets import Cast, Subject, make_sheets, order_views
 from needlemap.reports.page.trials import FULL, Detail, trial_columns
-from needlemap.reports.seek import seek_text
+from needlemap.reports.results import seek_text
 from needlemap.reports.summary import read_families
 
 LEVEL = 6  # of compression: higher ones take three times as long for two percent

@@ -33,7 +33,7 @@ from needlemap.reports.labels import (
 from needlemap.reports.page.payload import tokens_of, told_comparison
 from needlemap.reports.page.trials import mean_columns, share
 from needlemap.reports.paired import compare_runs
-from needlemap.reports.seek import sought_sheet
+from needlemap.reports.results import sought_sheet
 from needlemap.reports.summary import FAMILY_RULES, NO_MEAN, mean_length_lines, mean_of, scores_of
 from needlemap.secrets import hidden
 from needlemap.text import short
