@@ -26,7 +26,7 @@ from needlemap.plan.cover import make_bins_of, places
 from needlemap.plan.summary import Walked, any_order, summarise
 from needlemap.settings.grid import make_grid
 from needlemap.settings.reading import configure
-from needlemap.text.cuts import Cuts
+from needlemap.text.tokens import Cuts
 from needlemap.trials.build import Experiment, prepare
 from sides.walls import MODES as WALLS
 from sides.walls import Cost, Wall, measure

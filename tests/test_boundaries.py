@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from needlemap.haystacks.generated import Generated
-from needlemap.text.cuts import Cuts
-from needlemap.text.tokens import Tokenizer, TokenText
+from needlemap.text.tokens import Cuts, Tokenizer, TokenText
 from needlemap.tokenizers import load
 
 BUNDLED = ("cl100k_base", "o200k_base", "llama3", "qwen3")

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needlemap.haystacks.generated import Generated
-from needlemap.text.cuts import Cuts, SeamCounter, SpanCounter
-from needlemap.text.tokens import Span, Tokenizer, TokenText
+from needlemap.prompts import SeamCounter, SpanCounter
+from needlemap.text.tokens import Cuts, Span, Tokenizer, TokenText
 from needlemap.tokenizers import load
 
 INSERTS = ("\nA fact.\n", "A fact.", " a ", "事实。", "\n\n", "1", "<|endoftext|>", "🙂", "", " ", "\u0301")

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from needlemap.prompts.templates import load_template
 from needlemap.settings.reading import DEFAULT_ITEMS
-from needlemap.text.cuts import Cuts
+from needlemap.text.tokens import Cuts
 from needlemap.tokenizers import load
 
 ITEM = DEFAULT_ITEMS["english"]

@@ -13,7 +13,7 @@ import pytest
 
 from needlemap.haystacks.generated import Generated
 from needlemap.settings.reading import configure
-from needlemap.text.cuts import Cuts
+from needlemap.text.tokens import Cuts
 from needlemap.trials.build import Experiment, prepare
 
 SMALL = {"tokenizer": "cl100k_base", "max_answer_tokens": 20}

@@ -14,8 +14,7 @@ from random import Random
 from typing import Any
 
 from needlemap.errors import HaystackError
-from needlemap.text.cuts import Cuts
-from needlemap.text.tokens import Tokenizer, TokenText, join
+from needlemap.text.tokens import Cuts, Tokenizer, TokenText, join
 
 _SPARE = 64  # tokens beyond what is asked, so that the last ones are not those of a cut text
 _APART = 1_000_000  # documents between the repeats of an endless source
@@ -113,7 +112,7 @@ def assemble(
     order: 'listed'; 'shuffled' by seed and repeat; 'cumulative', each repeat reshuffling the one before
     (OpenCompass). joined: 'paragraphs' (trimmed, a blank line between), 'text' (nothing between), or
     'tokens' (nothing between, each document tokenised alone, as OpenCompass does). unit: what a needle may
-    not split, a name in `cuts.UNITS`. bytes_a_token: a first guess of how much to read.
+    not split, a name in `tokens.UNITS`. bytes_a_token: a first guess of how much to read.
     Raises HaystackError when the source is empty, or too short and repeat_allowed is False.
     """
     documents = _ordered(source, order, seed, repeat)

@@ -23,7 +23,6 @@ from needlemap.models.model_files import ModelFiles, weights_fingerprint
 from needlemap.models.rendering import RENDERER, Unbounded
 from needlemap.prompts import TEXT, Prompt
 from needlemap.text import printable
-from needlemap.text.cuts import index_behind
 from needlemap.text.tokens import TokenText, join
 from needlemap.tokenizers.huggingface import MOST_TOKENS, HuggingFace, encoded, read_vocabulary
 
@@ -180,7 +179,7 @@ class Chat:
 
     def _stretch(self, data: bytes, before: Sequence[TokenText]) -> TokenText:
         """Plain text; no blank is put before it where something stands there."""
-        behind = index_behind(self.plain.index, data) if before and not self.plain.additive else None
+        behind = self.plain.index_inside(data) if before else None
         return self.plain.index(data) if behind is None else behind
 
     def _behind(self, text: str, spelt: Sequence[str]) -> TokenText:

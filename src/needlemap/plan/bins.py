@@ -14,7 +14,7 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from needlemap.text.cuts import Cuts, longest_sentence
+from needlemap.text.tokens import Cuts, longest_sentence
 
 Ints = NDArray[np.int64]
 _LONE = 0.05  # half the bin of a depth that stands alone, as a share

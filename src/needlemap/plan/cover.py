@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from needlemap.plan.bins import Bins, Ints, bin_columns, bin_edges, chain_tokens, legal_positions, make_bins
 from needlemap.settings.grid import Cell, Grid
-from needlemap.text.cuts import Cuts
+from needlemap.text.tokens import Cuts
 
 _TORN = (3, 12)  # chains a round
 _BLURS = (0.0, 0.1, 0.3)

@@ -3,7 +3,7 @@
 A server is sent text, so a model in this process is fed what a server of the same weights would make of it.
 Another vocabulary may count lengths: OpenCompass counts gpt-4's tokens whatever the model. A haystack is
 tokenised once: of a prompt only the windows around its seams are, from a safe cut before each to one behind
-it, as in `text/cuts.py`. Where that cannot be trusted, whole prompts are tokenised.
+it, as lengths are counted too. Where that cannot be trusted, whole prompts are tokenised.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import numpy as np
 
 from needlemap.errors import SettingsError
 from needlemap.models import MARK, Render
-from needlemap.prompts import TEXT, Prompt
-from needlemap.text.cuts import MARGIN, Cuts, adds_up, index_behind
-from needlemap.text.tokens import Span, Tokenizer, TokenText
+from needlemap.prompts import MARGIN, TEXT, Prompt, adds_up
+from needlemap.text.tokens import Cuts, Span, Tokenizer, TokenText
 
 if TYPE_CHECKING:
     from needlemap.prompts.placement import Frame
@@ -194,7 +193,7 @@ class Feed:
         if data not in self._between:
             text = data.decode(errors="replace").encode()
             own = self._feeder.tokenizer
-            self._between[data] = own.index(text) if own.additive else index_behind(own.index, text)
+            self._between[data] = own.index_inside(text)
         return self._between[data]
 
     def _rendered(self, rows: Rows) -> tuple[TokenText, TokenText]:

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from needlemap.errors import HaystackError, TooShort
 from needlemap.haystacks import Haystack
-from needlemap.prompts import Message, Prompt, placed, restored
-from needlemap.text.cuts import SeamCounter, SpanCounter
+from needlemap.prompts import Message, Prompt, SeamCounter, SpanCounter, placed, restored
 from needlemap.text.tokens import Span, Tokenizer
 
 if TYPE_CHECKING:

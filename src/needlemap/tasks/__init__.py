@@ -138,7 +138,7 @@ class Background:
     """A haystack that a task brings along: a source read in its own order from the start.
 
     A source that ends, as one document, is asked whole: prompts are then shorter than their length.
-    unit: what a needle may not split, a name in `cuts.UNITS`. With 'sentence' prompts have exactly the
+    unit: what a needle may not split, a name in `tokens.UNITS`. With 'sentence' prompts have exactly the
     asked length; with the others the haystack ends with a whole unit.
     """
 

@@ -141,7 +141,7 @@ def _unusable(name: str, what: str, error: BaseException) -> BaseException:
 
 
 def _pieces(text: str) -> list[str]:
-    """A text in pieces of about 64,000 characters, cut where counts add up (see `cuts.safe_cuts`)."""
+    """A text in pieces of about 64,000 characters, cut where counts add up (see `tokens.safe_cuts`)."""
     pieces, start = [], 0
     while len(text) - start > _CHUNK_BYTES:
         cut = start + _CHUNK_BYTES
