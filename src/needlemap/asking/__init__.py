@@ -87,16 +87,13 @@ class Outcome:
 
     def __add__(self, other: Outcome) -> Outcome:
         """Both, one behind the other."""
+        first = ("stopped", "hopeless", "refused_from", "refusal", "canary", "decided")
         return Outcome(
-            self.scored + other.scored,
-            dict(Counter(self.failures) + Counter(other.failures)),
-            self.stopped or other.stopped,
-            self.hopeless or other.hopeless,
-            self.refused_from or other.refused_from,
-            self.refusal or other.refusal,
-            self.canary or other.canary,
-            [*self.warnings, *other.warnings],
-            decided=self.decided or other.decided,
+            scored=self.scored + other.scored,
+            failures=dict(Counter(self.failures) + Counter(other.failures)),
+            warnings=[*self.warnings, *other.warnings],
+            aside=[*self.aside, *other.aside],
+            **{name: getattr(self, name) or getattr(other, name) for name in first},
         )
 
     @property
@@ -106,46 +103,39 @@ class Outcome:
         return self.decided or any(each is not None for each in ends)
 
 
+@dataclass
 class Runner:
-    """One run over a list of trials."""
+    """One run over a list of trials. model: None where `answers` has all. already: trials that were scored
+    before this start. answers: by `asked`, records of answers that are still to be scored: their trials are
+    not asked again. decides: whether nothing more need be asked after a record. outcome: how it went so
+    far."""
 
-    def __init__(
-        self,
-        model: Model | None,
-        scorer: Scorer,
-        settings: Settings,
-        budget: Budget,
-        keeper: Keeper,
-        watcher: Watcher,
-        already: int = 0,
-        answers: Mapping[str, Record] | None = None,
-        decides: Callable[[Record], bool] = lambda _: False,
-    ) -> None:
-        """already: trials that were scored before this start. answers: by `asked`, records of answers that
-        are still to be scored: their trials are not asked again. model: None where that is all of them.
-        decides: whether nothing more need be asked after a record."""
-        self._model, self._scorer, self._settings = model, scorer, settings
-        self._budget, self._keeper, self._watcher = budget, keeper, watcher
+    model: Model | None
+    scorer: Scorer
+    settings: Settings
+    budget: Budget
+    keeper: Keeper
+    watcher: Watcher
+    already: int = 0
+    answers: Mapping[str, Record] = field(default_factory=dict)
+    decides: Callable[[Record], bool] | None = None
+
+    def __post_init__(self) -> None:
+        model, scorer, settings, budget = self.model, self.scorer, self.settings, self.budget
         self._maker = RecordMaker(settings, scorer, Prices.of(settings))
         self._decoding = decoding_of(settings)
-        self._already, self._answers, self._decides = already, answers or {}, decides
-        self._outcome = Outcome()
+        self.outcome = Outcome()
         self._unread = dict[str, UnreadRecord]()  # what was sent and not read, by the trial's key
         self._pacer = Pacer(
             settings.concurrency * (model.replicas if model else 1),
             requests_per_minute=settings.requests_per_minute,
             tokens_per_minute=settings.tokens_per_minute,
             left_s=budget.left_s,
-            say=watcher.said,
+            say=self.watcher.said,
         )
         # A judge's server has limits of its own. An answer in hand is scored, also when the run's time is up.
         self._scoring = Pacer(left_s=lambda: budget.left_s() + _JUDGED_S) if scorer.asks else Pacer()
         self._teacher = model if scorer.weighs else None
-
-    @property
-    def outcome(self) -> Outcome:
-        """How it went so far."""
-        return self._outcome
 
     async def run(self, *walks: tuple[Sequence[Trial], Lanes], most: int = 0) -> Outcome:
         """Ask all trials of one walk after the other, as many at a time as there are lanes; `most` where a
@@ -161,8 +151,8 @@ class Runner:
                     group.create_task(self._lane(queue, lane, group))
         except* (NeedlemapError, OSError) as errors:
             raise _first(errors) from None
-        self._outcome.stopped = self._budget.stopped
-        return self._outcome
+        self.outcome.stopped = self.budget.stopped
+        return self.outcome
 
     async def _lane(self, queue: LaneQueue[Trial], lane: int, group: asyncio.TaskGroup) -> None:
         LANE.set(lane)
@@ -175,10 +165,10 @@ class Runner:
                 continue
             finish = group.create_task(self._finish(trial, answered, tried))
             finish.add_done_callback(lambda _: scoring.release())
-            if not self._scorer.asks:
+            if not self.scorer.asks:
                 await finish
-            if self._settings.pause_s and tried:
-                await asyncio.sleep(self._settings.pause_s)
+            if self.settings.pause_s and tried:
+                await asyncio.sleep(self.settings.pause_s)
 
     async def first(self, trial: Trial) -> Record | None:
         """Ask one trial before all others, and keep its record; None when a limit lets nothing be asked.
@@ -187,48 +177,48 @@ class Runner:
         """
         answered, tried = await self._ask(trial)
         if isinstance(answered, Unmeasured) and answered.failure is Failure.SKIPPED:
-            self._outcome.stopped = self._budget.stopped
+            self.outcome.stopped = self.budget.stopped
             return None
         record = await self._finish(trial, answered, tried)
-        await asyncio.sleep(self._settings.pause_s)
+        await asyncio.sleep(self.settings.pause_s)
         return record
 
     def _stop(self) -> bool:
         """Whether to ask nothing more. A limit in dollars or tokens lets pass what still fits."""
-        return self._budget.over or self._outcome.hopeless is not None or self._outcome.decided
+        return self.budget.over or self.outcome.hopeless is not None or self.outcome.decided
 
     async def _ask(self, trial: Trial) -> tuple[Answer | Unmeasured, int]:
         """The model's answer, or why there is none, and the number of attempts (0: not sent)."""
-        if trial.asked in self._answers:
-            record = self._answers[trial.asked]
+        if trial.asked in self.answers:
+            record = self.answers[trial.asked]
             return answer_of(record), record.attempts
-        refused = self._outcome.refused_from
+        refused = self.outcome.refused_from
         if refused is not None and trial.cell.length_tokens >= refused:
             return Unmeasured(Failure.TOO_LONG, f"Not sent: {refused:,} tokens were refused."), 0
         answer_tokens = 0 if self._teacher is not None else self._decoding.most_tokens
-        reserved = await self._budget.reserve(trial.prompt.asked_tokens, answer_tokens)
+        reserved = await self.budget.reserve(trial.prompt.asked_tokens, answer_tokens)
         if reserved is None:
-            return Unmeasured(Failure.SKIPPED, f"Not sent: {self._budget.stopped}"), 0
+            return Unmeasured(Failure.SKIPPED, f"Not sent: {self.budget.stopped}"), 0
         try:
             return await self._asked(trial, reserved)
         finally:
-            self._budget.settle(reserved)
+            self.budget.settle(reserved)
 
     async def _asked(self, trial: Trial, reserved: Reserved) -> tuple[Answer | Unmeasured, int]:
-        self._watcher.asked(trial)
+        self.watcher.asked(trial)
         try:
             answer, tried = await attempts(
-                lambda: self._said(trial), self._settings.retries, self._pacer, reserved.tokens
+                lambda: self._said(trial), self.settings.retries, self._pacer, reserved.tokens
             )
         except Unmeasured as failure:
-            self._budget.look_at_the_clock()
+            self.budget.look_at_the_clock()
             return failure, failure.attempts
         except Exception as error:
             return raised(error, Failure.MODEL), 1
         if answer.note:
-            self._watcher.said(answer.note)
+            self.watcher.said(answer.note)
         prompt_tokens = trial.prompt.asked_tokens if answer.prompt_tokens is None else answer.prompt_tokens
-        self._budget.spend(prompt_tokens, answer.cached_tokens or 0, answer.completion_tokens or 0)
+        self.budget.spend(prompt_tokens, answer.cached_tokens or 0, answer.completion_tokens or 0)
         return answer, tried
 
     async def _said(self, trial: Trial) -> Answer:
@@ -237,8 +227,8 @@ class Runner:
         try:
             if self._teacher is not None:
                 return await self._teacher.force(trial.prompt, trial.item.reference.answer, decoding)
-            assert self._model is not None  # whoever gives none has an answer to each trial
-            return await self._model.answer(trial.prompt, decoding)
+            assert self.model is not None  # whoever gives none has an answer to each trial
+            return await self.model.answer(trial.prompt, decoding)
         except Unmeasured as failure:
             if failure.spent is not None:
                 failure.transient &= self._lose(trial, failure.spent)
@@ -251,10 +241,10 @@ class Runner:
             attempts=1,
             prompt_tokens=sent,
             answer_tokens=spent.answer_tokens,
-            usd=self._budget.prices.usd(sent, 0, spent.answer_tokens),
+            usd=self.budget.prices.usd(sent, 0, spent.answer_tokens),
         )
         self._unread[trial.key] = self._unread.get(trial.key, NONE_UNREAD) + lost
-        return self._budget.lost(lost)
+        return self.budget.lost(lost)
 
     async def _finish(self, trial: Trial, answered: Answer | Unmeasured, tried: int) -> Record:
         """Score, record, keep."""
@@ -262,13 +252,13 @@ class Runner:
         score = answered if isinstance(answered, Unmeasured) else await self._score(trial, answered)
         record, score = self._record(trial, answer, score, tried)
         self._unread.pop(trial.key, None)
-        self._budget.judged(record.judge_usd)
-        if trial.asked in self._answers:
-            record = scored_anew(self._answers[trial.asked], record)
+        self.budget.judged(record.judge_usd)
+        if trial.asked in self.answers:
+            record = scored_anew(self.answers[trial.asked], record)
         self._note(record, score)
-        await self._keeper.append(record)
-        self._watcher.recorded(record)
-        self._outcome.decided |= self._decides(record)
+        await self.keeper.append(record)
+        self.watcher.recorded(record)
+        self.outcome.decided |= self.decides is not None and self.decides(record)
         return record
 
     def _record(
@@ -289,11 +279,11 @@ class Runner:
 
     async def _score(self, trial: Trial, answer: Answer) -> Score | Unmeasured:
         try:
-            if self._scorer.weighs and answer.forced is not None:
-                return self._scorer.weigh(answer.forced)
+            if self.scorer.weighs and answer.forced is not None:
+                return self.scorer.weigh(answer.forced)
             said = whole_answer(trial.prompt.answer_prefix, answer.text)
-            scoring = Scoring(self._scorer, said, trial.item.reference)
-            return await scoring.score(self._settings.retries, self._scoring)
+            scoring = Scoring(self.scorer, said, trial.item.reference)
+            return await scoring.score(self.settings.retries, self._scoring)
         except Unmeasured as failure:
             return failure
         except Exception as error:
@@ -301,7 +291,7 @@ class Runner:
 
     def _note(self, record: Record, score: Score | Unmeasured) -> None:
         """What a trial's end says about the run."""
-        outcome = self._outcome
+        outcome = self.outcome
         if isinstance(score, Score):
             outcome.scored += 1
             return
@@ -317,10 +307,10 @@ class Runner:
 
     def _hopeless(self, failure: Unmeasured) -> bool:
         """Whether every further request would fail in the same way."""
-        outcome = self._outcome
+        outcome = self.outcome
         if failure.failure is Failure.RATE_LIMITED and failure.transient:  # a day's allowance is used up
             return failure.hopeless or (failure.retry_after_s or 0.0) > LONGEST_WAIT_S
-        at_first = failure.failure in _HOPELESS_AT_FIRST and not (outcome.scored or self._already)
+        at_first = failure.failure in _HOPELESS_AT_FIRST and not (outcome.scored or self.already)
         return failure.failure in _HOPELESS or (at_first and outcome.failures[failure.failure] >= _FIRST)
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from time import monotonic
 
+from needlemap.records.folder import RunFolder
+from needlemap.records.loaded import closed_book_records
 from needlemap.records.record import Record, UnreadRecord
 from needlemap.settings import Settings
 from needlemap.settings.grid import duration_label
@@ -71,6 +73,11 @@ class Budget:
     def leave_out(self, seconds: float) -> None:
         """Time in which nothing could be asked does not count."""
         self._started_s += seconds
+
+    def read(self, folder: RunFolder) -> None:
+        """Count all that earlier starts of a run spent."""
+        for record in (*folder.every_record(), *closed_book_records(folder)):
+            self.add(record)
 
     def add(self, record: Record) -> None:
         """Count a record of an earlier start. One without a price is counted at today's."""

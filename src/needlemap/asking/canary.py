@@ -14,11 +14,11 @@ import asyncio
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from needlemap.asking import Runner, Watcher
+from needlemap.asking import Outcome, Runner, Watcher
 from needlemap.asking.budget import Budget
 from needlemap.asking.resume import to_be_scored
 from needlemap.errors import Failure
@@ -56,39 +56,33 @@ _REMEDIES = (
 )
 
 
-@dataclass(slots=True)
-class Found:
-    """What was found. asked: keys of the trials that were asked. stop: why to stop, and what to type.
-    warnings: what is worth a word."""
+async def send(runner: Runner, walk: Sequence[Trial], before: Iterable[Record]) -> set[str]:
+    """Ask one trial, or three; their keys. The runner's outcome says why to stop, and what to type.
 
-    asked: set[str] = field(default_factory=set)
-    stop: str | None = None
-    warnings: list[str] = field(default_factory=list)
-
-
-async def send(runner: Runner, walk: Sequence[Trial], before: Iterable[Record], settings: Settings) -> Found:
-    """Ask one trial, or three. before: records of earlier starts; one that scored is proof enough."""
-    found, small = Found(), sorted(walk, key=lambda trial: trial.cell.length_tokens)
+    before: records of earlier starts; one that scored is proof enough.
+    """
+    outcome, settings, asked = runner.outcome, runner.settings, set[str]()
+    small = sorted(walk, key=lambda trial: trial.cell.length_tokens)
     scored = [record for record in before if record.score is not None]
     if not small or any(record.score for record in scored):
-        return found
-    found.stop = first_token_twice(small[0].prompt)
+        return asked
+    outcome.canary = first_token_twice(small[0].prompt)
     zeros = [record for record in scored if record.length_tokens <= SMALL_TOKENS]
     for trial in small:
-        if found.stop or len(zeros) >= ENOUGH or (zeros and trial.cell.length_tokens > SMALL_TOKENS):
+        if outcome.canary or len(zeros) >= ENOUGH or (zeros and trial.cell.length_tokens > SMALL_TOKENS):
             break
         alone = replace(trial, shared_tokens=None if settings.mode == ALONE else 0)
         record = await runner.first(alone)
         if record is None:
             break
-        found.asked.add(trial.key)
-        found.stop = look(record, trial.prompt, settings, found.warnings)
+        asked.add(trial.key)
+        outcome.canary = look(record, trial.prompt, settings, outcome.warnings)
         if record.score != 0:
             break
         zeros.append(record)
-    if not found.stop and len(zeros) >= ENOUGH:
-        _missed(found, zeros[-1], small[0].prompt)
-    return found
+    if not outcome.canary and len(zeros) >= ENOUGH:
+        _missed(outcome, zeros[-1], small[0].prompt)
+    return asked
 
 
 def first_token_twice(prompt: Prompt) -> str | None:
@@ -156,7 +150,7 @@ def _emptied(record: Record, settings: Settings) -> str:
     return "Look at what is sent (needlemap prompts); a base model wants --model-options api=completions."
 
 
-def _missed(found: Found, record: Record, prompt: Prompt) -> None:
+def _missed(outcome: Outcome, record: Record, prompt: Prompt) -> None:
     """Say that all small trials were missed: reason to stop for a chat model, not for a base model."""
     said = (
         f"{ENOUGH} trials of up to {record.length_tokens:,} tokens all scored 0; to {record.question!r} it "
@@ -164,9 +158,9 @@ def _missed(found: Found, record: Record, prompt: Prompt) -> None:
     )
     if prompt.chat:
         advice = "Is the answer wrong, or the scorer (--scorer), or the template (needlemap prompts)?"
-        found.stop = f"{said} {advice} {_SKIP}"
+        outcome.canary = f"{said} {advice} {_SKIP}"
     else:
-        found.warnings.append(said)
+        outcome.warnings.append(said)
 
 
 def questions(experiment: Experiment) -> list[Trial]:

@@ -27,7 +27,6 @@ from needlemap.maps import prompts_of
 from needlemap.models import Model, find_backend
 from needlemap.records.families import Families, begin_families
 from needlemap.records.folder import RunFolder
-from needlemap.records.loaded import closed_book_records
 from needlemap.settings import Settings
 from needlemap.settings.grid import setting
 from needlemap.settings.suites import Chosen
@@ -204,24 +203,23 @@ class Turns:
             session.relabel()
             self.face.whole(name, session)
             return None
-        settings, path = session.experiment.settings, session.folder.path
         if self.model is None and session.asks:
-            self.model = self._make(settings)
-        others = [other for other in (*self.paths, *self._share.beside) if other != path]
-        budget = budget_beside(settings, others, self._share.started_s).part(self._share.of)
-        session = replace(session, budget=budget)
+            self.model = self._make(session.experiment.settings)
+        session = self._budgeted(session)
         self.face.begins(name, session, self.model)
-        outcome = await self._asked(name, session)
-        while not outcome.over and outcome.scored and (more := session.next()) is not None:
-            budget = budget_beside(settings, others, self._share.started_s).part(self._share.of)
-            session = replace(more, budget=budget)
+        outcome, scored = await self._asked(name, session), 0
+        while not outcome.over and outcome.scored > scored and (more := session.next()) is not None:
+            session, scored = self._budgeted(more), outcome.scored
             self.face.goes_on(name, session)
-            found = await self._asked(name, session)
-            outcome = outcome + found
-            if not found.scored:
-                break
+            outcome += await self._asked(name, session)
         self.face.ended(name, session, outcome)
         return outcome
+
+    def _budgeted(self, session: Session) -> Session:
+        """With its part of what the others leave of the limits."""
+        others = [path for path in (*self.paths, *self._share.beside) if path != session.folder.path]
+        budget = budget_beside(session.experiment.settings, others, self._share.started_s)
+        return replace(session, budget=budget.part(self._share.of))
 
     async def _asked(self, name: str, session: Session) -> Outcome:
         with self.face.watch(name, session) as watcher:
@@ -243,9 +241,8 @@ def budget_beside(settings: Settings, others: Iterable[Path], started_s: float) 
 def spent_in(settings: Settings, folders: Iterable[Path], started_s: float | None = None) -> Budget:
     """The limits of several runs, and what all their starts have spent together."""
     budget = Budget.of(settings, started_s)
-    for folder in map(RunFolder, folders):
-        for record in [*folder.every_record(), *closed_book_records(folder)]:
-            budget.add(record)
+    for folder in folders:
+        budget.read(RunFolder(folder))
     return budget
 
 

@@ -131,8 +131,7 @@ class Session:
                 await model.open(len(left), watcher.told, watcher.said)
                 self.budget.leave_out(model.waited_s)
             writer.describe(about(self.experiment, self.folder, model))
-            for record in (*self.folder.every_record(), *closed_book_records(self.folder)):
-                self.budget.add(record)
+            self.budget.read(self.folder)
             answers = to_be_scored(self.folder.every_record())
             walk = marked(self.experiment, [trial for trial in self.todo if trial.key in left])
             decides = self.policy.decides(self.experiment, self.folder, walk)
@@ -140,9 +139,8 @@ class Session:
             runner = Runner(model, scorer, settings, *kept, decides)
             if settings.canary and self.experiment.traits.remote:
                 unknown = [trial for trial in walk if trial.asked not in answers]
-                found = await send(runner, unknown, self.folder.records(), settings)
-                runner.outcome.canary, runner.outcome.warnings = found.stop, found.warnings
-                walk = [trial for trial in walk if trial.key not in found.asked]
+                sent = await send(runner, unknown, self.folder.records())
+                walk = [trial for trial in walk if trial.key not in sent]
             if not runner.outcome.over:
                 await ask(self.experiment, self.folder, model, self.budget)
                 side = getattr(
@@ -159,10 +157,8 @@ class Session:
     def spent(self) -> Budget:
         """The limits, with what earlier starts have spent of them."""
         budget = replace(self.budget)
-        if not self.done and is_replaced(self.folder, self.experiment):
-            return budget
-        for record in (*self.folder.every_record(), *closed_book_records(self.folder)):
-            budget.add(record)
+        if self.done or not is_replaced(self.folder, self.experiment):
+            budget.read(self.folder)
         return budget
 
     def most(self, trials: Iterable[Trial]) -> Reserved:
