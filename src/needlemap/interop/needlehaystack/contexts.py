@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from needlemap.errors import HaystackError, SettingsError
 from needlemap.haystacks.folder import files_like
+from needlemap.haystacks.readers import read_text
 from needlemap.text.tokens import Span, Tokenizer, TokenText
 from needlemap.tokenizers import Keyed
 from needlemap.tokenizers import load as load_tokenizer
@@ -217,11 +218,4 @@ def _repeated(state: _State, times: int, by: Keyed) -> TokenText:
 
 @lru_cache(maxsize=4)
 def _text(state: _State) -> str:
-    return "".join([_read(file) for file, _, _ in state])
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise HaystackError(f"Haystack file '{file}' cannot be read as UTF-8: {error}") from None
+    return "".join([read_text(file, marks=False) for file, _, _ in state])

@@ -8,9 +8,8 @@ compare byte for byte.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import pairwise
@@ -18,6 +17,8 @@ from pathlib import Path
 from random import Random
 
 from needlemap.errors import HaystackError, SettingsError, did_you_mean
+from needlemap.haystacks.folder import line_text
+from needlemap.haystacks.readers import read_text
 from needlemap.prompts.templates import guided, load_template
 from needlemap.text.tokens import Span, Tokenizer, TokenText, join
 from needlemap.tokenizers import Keyed
@@ -70,9 +71,11 @@ def orders(count: int, repeats: int) -> tuple[tuple[int, ...], ...]:
 
 @lru_cache(maxsize=8)
 def _tokenised(path: Path, mtime_ns: int, size: int, by: Keyed) -> Lines:  # noqa: ARG001 - the key
-    texts = tuple(by.tokenizer.index(utf8(text)) for text in _texts(path))
-    if not texts:
+    text = read_text(path, marks=False)
+    if not text:
         raise HaystackError(f"Haystack file '{path}' is empty.")
+    lines = enumerate(text.removesuffix("\n").split("\n"), 1)
+    texts = tuple(by.tokenizer.index(line_text(line, path, number).encode()) for number, line in lines)
     return Lines(texts)
 
 
@@ -89,29 +92,6 @@ def _opening(lines: Lines, repeat: int, repeats: int, tokens: int) -> TokenText:
         if total >= tokens:
             break
     return join(taken)
-
-
-def _texts(path: Path) -> Iterator[str]:
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                yield _text(line.strip(), f"{path}, line {number}")
-    except (OSError, UnicodeDecodeError) as error:
-        raise HaystackError(f"Haystack file '{path}' cannot be read as UTF-8: {error}") from None
-
-
-def _text(line: str, where: str) -> str:
-    try:
-        text = json.loads(line)["text"]
-    except ValueError as error:
-        raise HaystackError(
-            f"{where} is no JSON: {error}. Each line must be an object with 'text'."
-        ) from None
-    except (KeyError, TypeError):
-        raise HaystackError(f"{where} has no 'text'. Each line must be an object with 'text'.") from None
-    if not isinstance(text, str):
-        raise HaystackError(f"{where}: 'text' is a {type(text).__name__}, not a string.")
-    return text
 
 
 def utf8(text: str) -> bytes:
