@@ -181,9 +181,9 @@ def test_every_line_of_the_grammar_can_be_written(language: str) -> None:
     rules, scene = rules_of(language), Scene(lambda: 0.5)
     scene.kept.update(number="1", day="2", next="May")
     for first in ("document", "bakery.subject", "swap"):
-        rules[first].write(scene)
+        rules[first](scene)
     for rule in rules.values():
-        assert all(isinstance(line.write(scene), str) for line in rule.lines), rule.name
+        assert all(isinstance(line(scene), str) for line in rule.lines), rule.name
 
 
 @pytest.mark.parametrize(("spelling", "name"), [("EN", "english"), ("English", "english"), ("zh", "chinese")])
@@ -214,7 +214,7 @@ def test_it_never_ends() -> None:
 )
 def test_template_notation(template: str, written: str) -> None:
     rules = grammar(f"== fruit;\napple\n\n== line\n{template}\n")
-    assert rules["line"].write(Scene(lambda: 0.5)) == written
+    assert rules["line"](Scene(lambda: 0.5)) == written
 
 
 @pytest.mark.parametrize("broken", ["[one|two", "one] two"])

@@ -235,7 +235,7 @@ def test_no_place_in_the_generated_prose_answers_a_question(language):
     Whoever adds a city, or a fact about a country or language, has to say here which it is.
     """
     cities, lands = KNOWN[language]["cities"], KNOWN[language]["lands"]
-    named = {line.write(Scene(lambda: 0.0)) for line in rules_of(language)["city"].lines}
+    named = {line(Scene(lambda: 0.0)) for line in rules_of(language)["city"].lines}
     assert sorted(named) == sorted(city for there in cities.values() for city in there)
     facts = knowledge(language).associations
     about = {"places", "greetings", "fares", "books", "instruments"}

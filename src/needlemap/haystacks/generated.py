@@ -23,13 +23,12 @@ It draws from `random()` alone, whose stream Python promises to keep, so the byt
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from itertools import count
 from random import Random
-from typing import Protocol
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.haystacks import Document, Source
@@ -78,30 +77,28 @@ def document(language: str, seed: int, index: int) -> str:
     """Document `index` of a seed: paragraphs separated by a blank line. Needs no other document."""
     rules = rules_of(language)
     scene = Scene(Random(f"needlemap/{language}/{seed}/{index}").random)
-    rules["document"].write(scene)
-    kind = rules["kinds"].write(scene)
-    first, second = (
-        rules["topics"].lines[k].write(scene) for k in shuffled(scene, len(rules["topics"].lines))[:2]
-    )
-    rules[f"{first}.subject"].write(scene)
+    rules["document"](scene)
+    kind = rules["kinds"](scene)
+    first, second = (rules["topics"].lines[k](scene) for k in shuffled(scene, len(rules["topics"].lines))[:2])
+    rules[f"{first}.subject"](scene)
     asides = shuffled(scene, len(rules["common"].lines))
-    opening = [rules[f"{kind}.{part}"].write(scene) for part in ("title", "open")]
+    opening = [rules[f"{kind}.{part}"](scene) for part in ("title", "open")]
     body = section(rules, scene, first, asides)
-    rules["swap"].write(scene)
+    rules["swap"](scene)
     body += section(rules, scene, second, asides)
     heads = [heading(rules, scene, kind, k, len(body)) for k in range(len(body))]
-    closing = rules[f"{kind}.close"].write(scene)
+    closing = rules[f"{kind}.close"](scene)
     return "\n\n".join([*opening, *map("".join, zip(heads, body, strict=True)), closing])
 
 
 def section(rules: Mapping[str, Rule], scene: Scene, topic: str, asides: list[int]) -> list[str]:
     """Paragraphs on one topic, the first of which introduces it. Takes from `asides` those it uses."""
     topical = shuffled(scene, len(rules[topic].lines))
-    opener = [rules[f"{topic}.open"].write(scene)]
+    opener = [rules[f"{topic}.open"](scene)]
     paragraphs = []
     for _ in range(between(scene, *PARAGRAPHS)):
         paragraphs.append(
-            rules["joint"].write(scene).join(opener + paragraph(rules, scene, topic, topical, asides))
+            rules["joint"](scene).join(opener + paragraph(rules, scene, topic, topical, asides))
         )
         opener = []
     return paragraphs
@@ -115,7 +112,7 @@ def paragraph(
     for k in range(between(scene, *UNITS)):
         on_topic = topical and (k == 0 or scene.random() < TOPICAL)
         units.append(
-            rules[topic if on_topic else "common"].lines[(topical if on_topic else asides).pop()].write(scene)
+            rules[topic if on_topic else "common"].lines[(topical if on_topic else asides).pop()](scene)
         )
     return units
 
@@ -127,8 +124,8 @@ def heading(rules: Mapping[str, Rule], scene: Scene, kind: str, k: int, n: int) 
     months = rules["months"].lines
     scene.kept["number"] = str(k + 1)
     scene.kept["day"] = str(2 + 26 * k // n)
-    scene.kept["next"] = months[len(months) * k // n].write(scene)
-    return rules[f"{kind}.head"].write(scene) + rules["joint"].write(scene)
+    scene.kept["next"] = months[len(months) * k // n](scene)
+    return rules[f"{kind}.head"](scene) + rules["joint"](scene)
 
 
 def between(scene: Scene, low: int, high: int) -> int:
@@ -166,36 +163,7 @@ class Scene:
         return int(self.random() * n)
 
 
-class Piece(Protocol):
-    """A part of a template that can be written."""
-
-    def write(self, scene: Scene) -> str:
-        """Its text in this scene."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    text: str
-
-    def write(self, scene: Scene) -> str:
-        return self.text
-
-
-@dataclass(frozen=True, slots=True)
-class Sequence:
-    pieces: tuple[Piece, ...]
-
-    def write(self, scene: Scene) -> str:
-        return "".join([piece.write(scene) for piece in self.pieces])
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    options: tuple[Piece, ...]
-
-    def write(self, scene: Scene) -> str:
-        return self.options[int(scene.random() * len(self.options))].write(scene)
+Piece = Callable[[Scene], str]  # a part of a template: its text in a scene
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,64 +173,49 @@ class Rule:
     name: str
     lines: tuple[Piece, ...]
 
-    def write(self, scene: Scene) -> str:
+    def __call__(self, scene: Scene) -> str:
         k = int(scene.random() * len(self.lines))
         if scene.last.get(self.name) == k:
             k = (k + 1) % len(self.lines)
         scene.last[self.name] = k
-        return self.lines[k].write(scene)
+        return self.lines[k](scene)
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+def _literal(text: str, _scene: Scene) -> str:
+    return text
+
+
+def _sequence(pieces: Sequence[Piece], scene: Scene) -> str:
+    return "".join([piece(scene) for piece in pieces])
+
+
+def _choice(options: Sequence[Piece], scene: Scene) -> str:
+    return options[int(scene.random() * len(options))](scene)
+
+
+def _named(name: str, rules: Mapping[str, Rule], scene: Scene) -> str:
     """A rule by name if there is one, else the text kept under that name."""
-
-    name: str
-    rules: Mapping[str, Rule]
-
-    def write(self, scene: Scene) -> str:
-        rule = self.rules.get(self.name)
-        return rule.write(scene) if rule else scene.kept[self.name]
+    return rules[name](scene) if name in rules else scene.kept[name]
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
-    low: int
-    high: int
-    step: int
-    style: str
-
-    def write(self, scene: Scene) -> str:
-        steps = (self.high - self.low) // self.step + 1
-        return format(self.low + self.step * int(scene.random() * steps), self.style)
+def _number(low: int, high: int, step: int, style: str, scene: Scene) -> str:
+    steps = (high - low) // step + 1
+    return format(low + step * int(scene.random() * steps), style)
 
 
-@dataclass(frozen=True, slots=True)
-class Capital:
-    piece: Piece
-
-    def write(self, scene: Scene) -> str:
-        text = self.piece.write(scene)
-        return text[:1].upper() + text[1:]
+def _capital(piece: Piece, scene: Scene) -> str:
+    text = piece(scene)
+    return text[:1].upper() + text[1:]
 
 
-@dataclass(frozen=True, slots=True)
-class Article:
-    piece: Piece
-
-    def write(self, scene: Scene) -> str:
-        text = self.piece.write(scene)
-        return f"an {text}" if _SOUNDS_VOWEL.match(text) else f"a {text}"
+def _article(piece: Piece, scene: Scene) -> str:
+    text = piece(scene)
+    return f"an {text}" if _SOUNDS_VOWEL.match(text) else f"a {text}"
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
-    key: str
-    piece: Piece
-
-    def write(self, scene: Scene) -> str:
-        text = scene.kept[self.key] = self.piece.write(scene)
-        return text
+def _keep(key: str, piece: Piece, scene: Scene) -> str:
+    text = scene.kept[key] = piece(scene)
+    return text
 
 
 def slot(body: str, rules: Mapping[str, Rule]) -> Piece:
@@ -270,15 +223,15 @@ def slot(body: str, rules: Mapping[str, Rule]) -> Piece:
     key, assigned, value = body.partition("=")
     if assigned:
         literal = key.endswith(":")
-        return Keep(key.rstrip(":"), Literal(value) if literal else slot(value, rules))
+        return partial(_keep, key.rstrip(":"), partial(_literal, value) if literal else slot(value, rules))
     if number := _NUMBER.fullmatch(body):
         style, low, high, step = number.groups()
-        return Number(int(low), int(high), int(step or 1), style)
+        return partial(_number, int(low), int(high), int(step or 1), style)
     if body.startswith("^"):
-        return Capital(slot(body[1:], rules))
+        return partial(_capital, slot(body[1:], rules))
     if body.startswith("a:"):
-        return Article(slot(body[2:], rules))
-    return Named(body, rules)
+        return partial(_article, slot(body[2:], rules))
+    return partial(_named, body, rules)
 
 
 def template(text: str, rules: Mapping[str, Rule]) -> Piece:
@@ -299,20 +252,20 @@ def _options(marks: Iterator[str], rules: Mapping[str, Rule]) -> tuple[Piece, st
             options.append(_joined(pieces))
             pieces = []
         if mark == "]":
-            return Choice(tuple(options)), mark
+            return partial(_choice, tuple(options)), mark
         if mark != "|":
             pieces.append(_piece(mark, marks, rules))
-    return (Choice((*options, _joined(pieces))) if options else _joined(pieces)), ""
+    return (partial(_choice, (*options, _joined(pieces))) if options else _joined(pieces)), ""
 
 
 def _piece(mark: str, marks: Iterator[str], rules: Mapping[str, Rule]) -> Piece:
     if mark == "[":
         return _options(marks, rules)[0]
-    return slot(mark[1:-1], rules) if mark.startswith("{") else Literal(mark)
+    return slot(mark[1:-1], rules) if mark.startswith("{") else partial(_literal, mark)
 
 
 def _joined(pieces: list[Piece]) -> Piece:
-    return pieces[0] if len(pieces) == 1 and isinstance(pieces[0], Literal) else Sequence(tuple(pieces))
+    return pieces[0] if len(pieces) == 1 else partial(_sequence, tuple(pieces))
 
 
 def grammar(text: str) -> Mapping[str, Rule]:

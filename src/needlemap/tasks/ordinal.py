@@ -117,7 +117,7 @@ def rules() -> Mapping[str, Rule]:
 def parts() -> tuple[tuple[str, ...], ...]:
     """All formats, styles and topics."""
     empty = Scene(Random(0).random)
-    return tuple(tuple(line.write(empty) for line in rules()[part].lines) for part in _PARTS)
+    return tuple(tuple(line(empty) for line in rules()[part].lines) for part in _PARTS)
 
 
 def request(random: Random) -> Request:
@@ -160,16 +160,16 @@ class _Deck:
         self._rule = rule
         self._left: list[Piece] = []
 
-    def write(self, scene: Scene) -> str:
+    def __call__(self, scene: Scene) -> str:
         self._left = self._left or list(self._rule.lines)
-        return self._left.pop(scene.below(len(self._left))).write(scene)
+        return self._left.pop(scene.below(len(self._left)))(scene)
 
 
 def _sentence(piece: Piece, topic: str, scene: Scene) -> str:
     """A sentence with things, a place and an act of the topic."""
     for slot, rule in (("thing", "thing"), ("other", "thing"), ("place", "place"), ("act", "act")):
-        scene.kept[slot] = rules()[f"{topic}.{rule}"].write(scene)
-    return piece.write(scene)
+        scene.kept[slot] = rules()[f"{topic}.{rule}"](scene)
+    return piece(scene)
 
 
 @dataclass(frozen=True, slots=True)
