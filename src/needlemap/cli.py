@@ -44,16 +44,14 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-Version = typer.Option("--version", is_eager=True, callback=_version, help="Print the version and leave.")
-Debug = typer.Option(
-    "--debug", help="Also show where your own functions and plug-ins raised; with any command."
-)
-
-
 @app.callback()
 def common(
-    version: Annotated[bool, Version] = False,  # noqa: ARG001 - its callback does it
-    debug: Annotated[bool, Debug] = False,
+    version: Annotated[  # noqa: ARG001 - its callback does it
+        bool, flag("Print the version and leave.", "--version", is_eager=True, callback=_version)
+    ] = False,
+    debug: Annotated[
+        bool, flag("Also show where your own functions and plug-ins raised; with any command.", "--debug")
+    ] = False,
 ) -> None:
     """What stands before any command."""
     if debug:
@@ -76,7 +74,7 @@ def run(
     if auto:
         from needlemap.commands.difficulty import auto_command
 
-        return auto_command(_only(each), typed, replicas)
+        return auto_command(each, typed, replicas)
     from needlemap.commands.run import run_command
 
     return run_command(each, typed, replicas)
@@ -139,7 +137,7 @@ def prompts(
     """Write all prompts of a run as JSON Lines. Nothing is asked."""
     from needlemap.commands.plan import prompts_command
 
-    prompts_command(_only(_each(preset, flags, difficulty)), out)
+    prompts_command(_each(preset, flags, difficulty), out)
 
 
 @app.command()
@@ -267,13 +265,6 @@ def _each(
     from needlemap.commands.difficulty import at_difficulty
 
     return {name: at_difficulty(chosen, flags, difficulty) for name, chosen in each.items()}
-
-
-def _only(each: dict[str, Chosen]) -> Chosen:
-    """What is asked of the only model. Raises SettingsError for several."""
-    from needlemap.settings.suites import only_model
-
-    return only_model(each)
 
 
 def show_tracebacks() -> None:

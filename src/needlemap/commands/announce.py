@@ -195,6 +195,14 @@ class Ending:
         finally:
             self._task = None
 
+    def finish(self, coroutine: Coroutine[Any, Any, T], path: Path) -> T | None:
+        """Its result; None where it was interrupted, which is said, and how its folder goes on."""
+        try:
+            return self.run(coroutine)
+        except KeyboardInterrupt:
+            show(f"\nneedlemap: interrupted. To go on: the same command with -o {path}", file=sys.stderr)
+            return None
+
     async def _noted(self, coroutine: Coroutine[Any, Any, T]) -> T:
         self._task = asyncio.current_task()
         return await coroutine
@@ -228,11 +236,6 @@ def interrupted(settings: Settings, path: Path, code: int) -> int:
     kept = f"What was scored is kept; to go on: the same command with -o {path}" if settings.save else ""
     show(f"needlemap: interrupted. {kept}".rstrip(), file=sys.stderr)
     return code
-
-
-def say_interrupted(path: Path) -> None:
-    """That a folder's asking was interrupted, and how it goes on."""
-    show(f"\nneedlemap: interrupted. To go on: the same command with -o {path}", file=sys.stderr)
 
 
 def say_stopped(why: str, path: Path) -> None:

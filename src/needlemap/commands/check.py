@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +15,7 @@ from rich.table import Table
 from needlemap.asking import Outcome
 from needlemap.asking.check import ANY, Asked, Asking, Check, built, spent
 from needlemap.asking.session import Session
-from needlemap.commands.announce import say_interrupted, say_stopped, show_json, terminable
+from needlemap.commands.announce import say_stopped, show_json, terminable
 from needlemap.commands.arguments import CheckFlags
 from needlemap.models import Model
 from needlemap.models.servers import context_told
@@ -23,7 +23,6 @@ from needlemap.plan import shared_tokens, walk_order
 from needlemap.probes import PROBES
 from needlemap.probes.base import UNITS, Finding
 from needlemap.prompts import Prompt
-from needlemap.records.families import Families
 from needlemap.reports.closing import Tally
 from needlemap.reports.live import Lines, ShowingFace, View
 from needlemap.reports.verdict import Case, write_junit
@@ -48,13 +47,11 @@ def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
         show(f"note: the model's vocabulary is not known here: lengths count {ANY}'s tokens", file=sys.stderr)
     with terminable() as ending, CheckFace(check.folder) as face:
         asking = Asking(check, face, tell)
-        try:
-            findings = ending.run(asking.run())
-        except KeyboardInterrupt:
-            say_interrupted(path)
-            told(check, check.findings(), typed)
-            return ending.code
+        found = ending.finish(asking.run(), path)
+    findings = check.findings() if found is None else found
     told(check, findings, typed)
+    if found is None:
+        return ending.code
     say_stopped(asking.stopped, path)
     if asking.stopped:
         show("\n".join(["left untested:", *(f"  {line}" for line in asking.untested())]), file=sys.stderr)
@@ -111,12 +108,9 @@ def plan_check(asked: Asked, as_json: bool) -> int:
     if as_json:
         show_json({"ways": rows, "total": total})
         return PASSED
-    table = Table(box=None, pad_edge=False)
-    for name in ("way", "prompts", "sent", "computed"):
-        table.add_column(name, justify="left" if name == "way" else "right")
-    for row in [*rows, {"way": "total", **total}]:
-        table.add_row(row["way"], f"{row['prompts']:,}", short(row["sent"]), short(row["computed"]))
-    Console().print(table)
+    every = [*rows, {"way": "total", **total}]
+    told = [(row["way"], f"{row['prompts']:,}", short(row["sent"]), short(row["computed"])) for row in every]
+    show_table(("way", "prompts", "sent", "computed"), told)
     show("computed: by a server that caches prefixes; one that caches none computes all that is sent")
     return PASSED
 
@@ -128,11 +122,28 @@ def _computed(prompts: Sequence[Prompt]) -> int:
     return sum(prompt.asked_tokens for prompt in prompts) - shared
 
 
-class CheckFace(ShowingFace):
-    """Tells on the terminal which way of asking is under way."""
+def show_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[str] = ()) -> None:
+    """Print a table of 80 columns at least. left: what stands on the left beside the first column."""
+    table = Table(box=None, pad_edge=False)
+    for name in head:
+        on_left = name == head[0] or name in left
+        table.add_column(name, justify="left" if on_left else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(width=max(80, Console().width)).print(table)
 
-    def __init__(self, families: Families) -> None:
-        super().__init__(families)
+
+class FailuresFace(ShowingFace):
+    """Tells on the terminal what could not be measured."""
+
+    def ended(self, name: str, session: Session, outcome: Outcome) -> None:
+        """Each kind, and how often."""
+        for kind, count in sorted(outcome.failures.items()):
+            show(f"{name}: not measured: {count} {kind}", file=sys.stderr, flush=True)
+
+
+class CheckFace(FailuresFace):
+    """Tells also which way of asking is under way."""
 
     def begins(self, name: str, session: Session, model: Model | None) -> None:
         """Its name and its size."""
@@ -147,11 +158,6 @@ class CheckFace(ShowingFace):
             return View()
         return Lines(Tally(len(session.experiment.trials), session.done, session.budget.state))
 
-    def ended(self, name: str, session: Session, outcome: Outcome) -> None:
-        """What could not be measured."""
-        for kind, count in sorted(outcome.failures.items()):
-            show(f"{name}: not measured: {count} {kind}", file=sys.stderr, flush=True)
-
 
 def tell(finding: Finding) -> None:
     """A probe has found something: say so at once."""
@@ -165,13 +171,13 @@ def show_findings(check: Check, findings: Sequence[Finding], as_json: bool) -> N
         rows = [{**asdict(each), "replay": _replay(path, each)} for each in findings]
         show_json({"check": str(path), "code": verdict_code(findings), "probes": rows})
         return
-    table = Table(box=None, pad_edge=False)
-    for name in ("probe", "verdict", "n", "effect", "tokens", "found"):
-        table.add_column(name, justify="right" if name in ("n", "tokens") else "left", overflow="fold")
-    for each in findings:
-        effect = each.effect.label if each.effect else "-"
-        table.add_row(each.probe, each.state, f"{each.n:,}", effect, short(each.tokens), each.said)
-    Console(width=max(80, Console().width)).print(table)
+    effects = [each.effect.label if each.effect else "-" for each in findings]
+    told = [
+        (each.probe, each.state, f"{each.n:,}", effect, short(each.tokens), each.said)
+        for each, effect in zip(findings, effects, strict=True)
+    ]
+    head = ("probe", "verdict", "n", "effect", "tokens", "found")
+    show_table(head, told, left=("verdict", "effect", "found"))
     for each in findings:
         if each.state == "pass":
             continue

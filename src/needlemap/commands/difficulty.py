@@ -33,7 +33,7 @@ from needlemap.reports.labels import score_label
 from needlemap.settings import Settings
 from needlemap.settings.reading import checked
 from needlemap.settings.registry import find, find_kind, installed
-from needlemap.settings.suites import Chosen
+from needlemap.settings.suites import Chosen, only_model
 from needlemap.tasks import Task
 from needlemap.text import show
 from needlemap.trials.build import prepare
@@ -143,8 +143,9 @@ def at_difficulty(chosen: Chosen, flags: Mapping[str, Any], named: str) -> Chose
     return replace(chosen, families=found)
 
 
-def auto_command(chosen: Chosen, typed: RunFlags, replicas: ReplicaFlags) -> int:
+def auto_command(named: Mapping[str, Chosen], typed: RunFlags, replicas: ReplicaFlags) -> int:
     """Find a difficulty for each family, freeze it, and measure the model at it; the exit code."""
+    chosen = only_model(named)
     settings = chosen.first
     shown = replace(typed, out=None, difficulty=None, trust_run=False)
     if shown != RunFlags() or not settings.save:

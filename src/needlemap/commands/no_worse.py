@@ -14,22 +14,18 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from needlemap.asking.ab import MOST, PAIRS, YARDSTICK, Ab, Asked, Asking, Settle
 from needlemap.commands.announce import (
     Ending,
     case_of,
     code_of,
-    say_interrupted,
     say_stopped,
     show_json,
     terminable,
     worst_code,
 )
 from needlemap.commands.arguments import AbFlags, CompareFlags
-from needlemap.commands.check import CheckFace
+from needlemap.commands.check import FailuresFace, show_table
 from needlemap.errors import SettingsError
 from needlemap.files import make_folder
 from needlemap.interop.imported import load_any
@@ -38,10 +34,9 @@ from needlemap.maps.comparison import Comparison
 from needlemap.models.servers import PORT, served_model, started
 from needlemap.records.ab import AGAIN, Arm
 from needlemap.records.families import families_of
-from needlemap.reports.arms import CELL_HEAD, FAMILY_HEAD, ArmsReport, Row
+from needlemap.reports.arms import CELL_HEAD, FAMILY_HEAD, ArmsReport
 from needlemap.reports.changes import margin_label
 from needlemap.reports.comparison import answers_text, comparison_json, comparison_text, names_text
-from needlemap.reports.live import View
 from needlemap.reports.paired import MARGIN, Both, Names, compare_runs
 from needlemap.reports.verdict import Case, State, judge_runs, write_junit
 from needlemap.settings.prices import Prices, summed
@@ -123,15 +118,12 @@ def _asked(asked: Asked, typed: AbFlags, ending: Ending) -> int:
     path, quiet = ab.folder.path, bool(asked.flags.get("quiet"))
     if not quiet:
         show("\n".join([most_line(ab), *_many_depths(ab)]), file=sys.stderr, flush=True)
-    with AbFace(ab.folder) as face:
+    with FailuresFace(ab.folder) as face:
         asking = Asking(ab, face, Progress(quiet))
-        try:
-            found = ending.run(asking.run())
-        except KeyboardInterrupt:
-            say_interrupted(path)
-            told(ab, ab.trios(), typed)
-            return ending.code
-    report = told(ab, found, typed)
+        found = ending.finish(asking.run(), path)
+    report = told(ab, ab.trios() if found is None else found, typed)
+    if found is None:
+        return ending.code
     say_stopped(asking.stopped, path)
     return code_of(report.code(), typed.on_undecided)
 
@@ -185,7 +177,8 @@ def plan_ab(asked: Asked, as_json: bool) -> int:
         (family, ", ".join(f"{length:,}" for length in found.grid.lengths), f"{len(found.grid.depths)}")
         for family, found in ab.ways[asked.arms[0].name].items()
     ]
-    _table(("family", "lengths, one a haystack", "depths"), rows)
+    show()
+    show_table(("family", "lengths, one a haystack", "depths"), rows)
     show("\n".join([most_line(ab), *_many_depths(ab)]))
     return 0
 
@@ -213,32 +206,12 @@ def show_report(report: ArmsReport, path: Path, code: int | None = None) -> None
         return
     show("\n".join(report.lines()))
     if report.judged.these.n:
-        _table(FAMILY_HEAD, report.family_rows())
-        _table(CELL_HEAD, report.cell_rows())
+        for head, rows in ((FAMILY_HEAD, report.family_rows()), (CELL_HEAD, report.cell_rows())):
+            show()
+            show_table(head, rows)
     if worst:
         show("\n".join(["", "the worst prompts:", *worst, f"see the first: {again}"]))
     show(f"\nab: {path}\npage: needlemap report {path} -o ab.html", file=sys.stderr)
-
-
-def _table(head: Sequence[str], rows: Sequence[Row]) -> None:
-    table = Table(box=None, pad_edge=False)
-    for at, name in enumerate(head):
-        table.add_column(name, justify="right" if at else "left")
-    for row in rows:
-        table.add_row(*row)
-    show()
-    Console(width=max(80, Console().width)).print(table)
-
-
-class AbFace(CheckFace):
-    """Says what could not be measured, and nothing of each block."""
-
-    def begins(self, *_: object) -> None:
-        """Nothing: blocks are many."""
-
-    def view(self, *_: object) -> View:
-        """No lines of its own."""
-        return View()
 
 
 class Progress:

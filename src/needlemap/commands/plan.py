@@ -29,7 +29,7 @@ from needlemap.settings import Settings
 from needlemap.settings.grid import make_grid, percent
 from needlemap.settings.prices import Prices
 from needlemap.settings.registry import installed
-from needlemap.settings.suites import MARK, Chosen
+from needlemap.settings.suites import MARK, Chosen, only_model
 from needlemap.text import counted, dollars, short, show, show_data
 from needlemap.tokenizers import BUNDLED
 from needlemap.trials import Trial
@@ -190,8 +190,9 @@ def _long(seconds: float) -> str:
     return f"{seconds / 3600:,.1f} h" if seconds < 72 * 3600 else f"{seconds / 86_400:,.1f} days"
 
 
-def prompts_command(chosen: Chosen, out: Path | None) -> None:
+def prompts_command(each: Mapping[str, Chosen], out: Path | None) -> None:
     """Write all prompts, family by family in the order a run would ask them."""
+    chosen = only_model(each)
     tell_rules(chosen)
     if out is None:
         _write(show_data, chosen)

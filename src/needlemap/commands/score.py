@@ -37,7 +37,7 @@ from needlemap.settings.grid import percent
 from needlemap.settings.prices import Prices
 from needlemap.settings.reading import checked
 from needlemap.tasks import Reference
-from needlemap.text import show, show_data
+from needlemap.text import counted, show, show_data
 from needlemap.trials import Keys, Trial
 from needlemap.trials.build import Experiment, prepare
 
@@ -49,7 +49,7 @@ _RETRIES = 6  # of a judge's connection
 
 def score_command(path: Path, scorer: str, options: list[str], out: Path | None) -> int:
     """Score a file or a run's folder; 1 if something could not be scored."""
-    chosen = parsed("scorer_options", options) if options else {}
+    chosen = parsed("scorer_options", options)
     return _run(path, scorer, chosen, out) if path.is_dir() else _file(path, scorer, chosen, out)
 
 
@@ -60,19 +60,13 @@ def _run(path: Path, scorer: str, options: dict[str, Any], out: Path | None) -> 
     before = folder.about()["scorer"]
     records = asyncio.run(rescore(folder, experiment, out or path))
     scored = sum(record.scored for record in records)
-    answers = "1 answer" if scored == 1 else f"{scored:,} answers"
-    say = f"{answers} scored anew" if records else "nothing is left to score"
+    say = f"{counted(scored, 'answer')} scored anew" if records else "nothing is left to score"
     show("\n".join([f"{say}, scorer {scorer}; nothing was asked", *judge_lines(records)]), file=sys.stderr)
     if out is None and before != folder.about()["scorer"]:
-        show(_from_now_on(path, before), file=sys.stderr)
+        now = f"report, compare and a resume of {path} go by these scores from now on."
+        show(f"{now} To go back: {how_to_score(str(path), before)}", file=sys.stderr)
     show_result(experiment.settings, RunFolder(out or path))
     return 0 if scored == len(records) else 1
-
-
-def _from_now_on(path: Path, before: dict[str, Any]) -> str:
-    """What a run shows once it is scored otherwise, and how it was scored before."""
-    back = how_to_score(str(path), before)
-    return f"report, compare and a resume of {path} go by these scores from now on. To go back: {back}"
 
 
 def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) -> int:
@@ -204,23 +198,16 @@ async def rescore(folder: RunFolder, experiment: Experiment, out: Path) -> list[
 def latest_asked(
     records: Iterable[Record], trials: Iterable[Trial], keys: Keys
 ) -> list[tuple[Trial, Record]]:
-    """Each trial that was asked, with its last record that holds an answer, else its last.
-
-    Records of earlier versions have no `asked`: they are told by their place and their prompt's hash.
-    """
-    trials = list(trials)
-    by_asked = {trial.asked: trial for trial in trials}
+    """Each trial that was asked, with its last record that holds an answer, else its last. They are told by
+    their place and their prompt's hash: records of earlier versions have no `asked`."""
     by_place = {
-        (cell.length_tokens, cell.depth, repeat): trial
+        (cell.length_tokens, cell.depth, repeat, trial.second): trial
         for trial in trials
         for repeat, cell in trial.places
-        if not trial.second
     }
     found: dict[str, tuple[Trial, Record]] = {}
     for record in records:
-        trial = by_asked.get(record.asked) or by_place.get(
-            (record.length_tokens, record.depth, record.repeat)
-        )
+        trial = by_place.get((record.length_tokens, record.depth, record.repeat, record.second))
         if trial is None or record.prompt is None or record.prompt.sha256 != trial.prompt.sha256:
             raise NeedlemapError(
                 f"The prompt of length {record.length_tokens}, depth {percent(record.depth):g} and repeat "
