@@ -39,61 +39,61 @@ def rows(frame: Frame) -> list[tuple[str, str]]:
 
 
 def test_chat_messages_stand_around_the_context():
-    frame = make_frame(template(CHAT), "Who?", TOKENIZER)
+    frame = make_frame(template(CHAT), "Who?", TOKENIZER.index)
     assert rows(frame) == [("system", "Be brief."), ("user", "Read: <...> Asked: Who?")]
     assert frame.outside_tokens == TOKENIZER.count(b"Be brief.")
 
 
 def test_the_question_may_come_first():
-    frame = make_frame(template(CHAT), "Who?", TOKENIZER, question_first=True)
+    frame = make_frame(template(CHAT), "Who?", TOKENIZER.index, question_first=True)
     assert rows(frame) == [("user", "Asked: Who? Read: <...>")]
     assert (frame.outside_tokens, frame.after) == (0, ())
 
 
 def test_a_plain_text_is_one_run():
-    frame = make_frame(template(PLAIN), "Who?", TOKENIZER)
+    frame = make_frame(template(PLAIN), "Who?", TOKENIZER.index)
     assert rows(frame) == [(TEXT, "<...>\nQ: Who?\nA:")]
 
 
 def test_the_guide_goes_into_the_question():
-    frame = make_frame(template(CHAT), "Who? Answer in a word.", TOKENIZER, guide=True)
+    frame = make_frame(template(CHAT), "Who? Answer in a word.", TOKENIZER.index, guide=True)
     assert rows(frame)[1][1].endswith("Who? Think. Answer in a word.")
 
 
 def test_an_answer_prefix_is_an_assistants_message_in_chat_and_the_end_of_a_plain_text():
-    chat = make_frame(template(CHAT), "Who?", TOKENIZER, answer_prefix="It is")
+    chat = make_frame(template(CHAT), "Who?", TOKENIZER.index, answer_prefix="It is")
     assert rows(chat)[-1] == ("assistant", "It is")
     assert chat.outside_tokens == TOKENIZER.count(b"Be brief.") + TOKENIZER.count(b"It is")
-    plain = make_frame(template(PLAIN), "Who?", TOKENIZER, answer_prefix=" It is")
+    plain = make_frame(template(PLAIN), "Who?", TOKENIZER.index, answer_prefix=" It is")
     assert rows(plain) == [(TEXT, "<...>\nQ: Who?\nA: It is")]
 
 
 def test_the_templates_own_answer_prefix_serves_where_none_is_given():
     made = template(PLAIN | {"answer_prefix": " Well,"})
-    assert rows(make_frame(made, "Who?", TOKENIZER))[0][1].endswith("A: Well,")
-    assert rows(make_frame(made, "Who?", TOKENIZER, answer_prefix=" No,"))[0][1].endswith("A: No,")
+    assert rows(make_frame(made, "Who?", TOKENIZER.index))[0][1].endswith("A: Well,")
+    assert rows(make_frame(made, "Who?", TOKENIZER.index, answer_prefix=" No,"))[0][1].endswith("A: No,")
 
 
 def test_a_salt_is_the_very_first_text():
-    assert rows(make_frame(template(CHAT), "Who?", TOKENIZER, salt="Document 7\n"))[0] == (
+    assert rows(make_frame(template(CHAT), "Who?", TOKENIZER.index, salt="Document 7\n"))[0] == (
         "system",
         "Document 7\nBe brief.",
     )
-    assert rows(make_frame(template(PLAIN), "Who?", TOKENIZER, salt="Document 7\n"))[0][1].startswith(
+    assert rows(make_frame(template(PLAIN), "Who?", TOKENIZER.index, salt="Document 7\n"))[0][1].startswith(
         "Document 7\n<...>"
     )
 
 
 def test_braces_and_special_tokens_in_a_question_are_text():
-    frame = make_frame(template(PLAIN), "{haystack} <|endoftext|>?", TOKENIZER)
+    frame = make_frame(template(PLAIN), "{haystack} <|endoftext|>?", TOKENIZER.index)
     assert rows(frame) == [(TEXT, "<...>\nQ: {haystack} <|endoftext|>?\nA:")]
 
 
 def test_a_guide_or_a_question_first_without_words_for_it_is_an_error():
     with pytest.raises(SettingsError, match=r"Template 'mine.yaml' has no 'guide'"):
-        make_frame(template(PLAIN), "Who?", TOKENIZER, guide=True)
+        make_frame(template(PLAIN), "Who?", TOKENIZER.index, guide=True)
     with pytest.raises(SettingsError, match="has no 'text_question_first' for --question-position start"):
-        make_frame(template(PLAIN), "Who?", TOKENIZER, question_first=True)
+        make_frame(template(PLAIN), "Who?", TOKENIZER.index, question_first=True)
 
 
 def test_a_model_that_is_fed_ids_renders_the_messages_itself():
@@ -103,7 +103,9 @@ def test_a_model_that_is_fed_ids_renders_the_messages_itself():
         seen.extend(messages)
         return TOKENIZER.index(b"<head>"), TOKENIZER.index(b"<tail>")
 
-    frame = make_frame(load_template("chat-en"), "Who?", TOKENIZER, answer_prefix="It is", render=render)
+    frame = make_frame(
+        load_template("chat-en"), "Who?", TOKENIZER.index, answer_prefix="It is", render=render
+    )
     assert [role for role, _ in seen] == ["system", "user", "assistant"]
     assert seen[1][1].count(MARK) == 1
     assert seen[1][1].endswith("Who?")

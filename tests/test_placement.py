@@ -106,7 +106,12 @@ def framed(
     tokenizer: Tokenizer, template: str, question: str, guide: bool, first: bool, prefix: str
 ) -> Frame:
     return make_frame(
-        load_template(template), question, tokenizer, guide=guide, question_first=first, answer_prefix=prefix
+        load_template(template),
+        question,
+        tokenizer.index,
+        guide=guide,
+        question_first=first,
+        answer_prefix=prefix,
     )
 
 

@@ -41,7 +41,7 @@ class Side:
         longest = max(cell.length_tokens for cell in self.cells)
         self.haystack: Haystack = assemble(Folder(folder), self.tokenizer, longest, joined="text")
         self._builder = PromptBuilder(self.haystack, self.tokenizer, reserve_tokens=RESERVE_TOKENS)
-        self._frame = make_frame(parse_template(TEMPLATE, "benchmark"), QUESTION, self.tokenizer)
+        self._frame = make_frame(parse_template(TEMPLATE, "benchmark"), QUESTION, self.tokenizer.index)
 
     def place(self) -> list[Prompt]:
         """Every prompt as spans: needle placed, length exact."""

@@ -142,10 +142,11 @@ def _title(plan: Reckoned) -> str:
     settings = plan.chosen.first
     if plan.total is not None:
         return f"suite {plan.chosen.suite} · {settings.model} · mode {settings.mode}\n"
-    axes = counted(plan.lengths, "length"), counted(plan.depths, "depth")
+    first, grid = plan.first, plan.first.grid
+    axes = counted(len(grid.lengths), "length"), counted(len(grid.depths), "depth")
     return (
-        f"{settings.model} · {plan.task} · {' x '.join(axes)} x {settings.repeats} · "
-        f"tokenizer {plan.tokenizer} · lanes: {plan.rows['single'].lanes}\n"
+        f"{settings.model} · {first.task.name} · {' x '.join(axes)} x {settings.repeats} · "
+        f"tokenizer {first.tokenizer.name} · lanes: {plan.rows['single'].lanes}\n"
     )
 
 

@@ -29,8 +29,8 @@ _SUMMED = (
 class Reckoned:
     """A plan. rows: what each mode comes to, or where there are several families each of them. total: all
     families, one behind the other. told: what a user should know of the settings. bound: haystack tokens that
-    no choice of depths can go below; None for prompts that exist already, and for several families. lengths,
-    depths: how many; task, tokenizer: of the first family. fed: whether another vocabulary is fed.
+    no choice of depths can go below; None for prompts that exist already, and for several families. first:
+    the first family's prompts.
     """
 
     chosen: Chosen
@@ -39,11 +39,7 @@ class Reckoned:
     total: Summary | None
     told: tuple[str, ...]
     bound: int | None
-    lengths: int
-    depths: int
-    task: str
-    tokenizer: str
-    fed: bool
+    first: Experiment
 
     def plain(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -67,8 +63,8 @@ class Reckoned:
 
     def fed_notes(self) -> list[str]:
         """Whose tokens a plan counts, where that is not who lengths are of."""
-        said = f"lengths are tokens of {self.tokenizer}; those of the plan are the model's own"
-        return [said] if self.fed else []
+        said = f"lengths are tokens of {self.first.tokenizer.name}; those of the plan are the model's own"
+        return [said] if self.first.tokens_fed is not None else []
 
     def notes(self) -> list[str]:
         """What the table does not say of itself."""
@@ -111,19 +107,18 @@ def reckon(chosen: Chosen, terms: Terms) -> Reckoned:
     terms.check()
     rows: dict[str, Summary] = {}
     told = [chosen.told] if chosen.told else []
-    about: tuple[int, int, str, str, bool] | None = None
-    bound = None
+    first = bound = None
     for name, settings in chosen.families.items():
         experiment = prepare(settings if chosen.suite else _in_mode(settings, "single"))
         told += [note for note in notes_on(experiment) if note not in told]
-        about = about or _about(experiment)
+        first = first or experiment
         if chosen.suite:
             rows[name] = _summary(experiment, terms, yardstick(experiment, terms))
         else:
             rows, bound = _by_mode(experiment, settings, terms)
-    assert about is not None  # a run has a family
+    assert first is not None  # a run has a family
     total = sum_of(list(rows.values())) if chosen.suite else None
-    return Reckoned(chosen, terms, rows, total, tuple(told), bound, *about)
+    return Reckoned(chosen, terms, rows, total, tuple(told), bound, first)
 
 
 def _by_mode(single: Experiment, settings: Settings, terms: Terms) -> tuple[dict[str, Summary], int | None]:
@@ -136,12 +131,6 @@ def _by_mode(single: Experiment, settings: Settings, terms: Terms) -> tuple[dict
         rows[mode] = _summary(experiment, terms, found)
         bound = _bound(experiment) if mode == "bins" else bound
     return rows, bound
-
-
-def _about(experiment: Experiment) -> tuple[int, int, str, str, bool]:
-    """Lengths, depths, task, tokenizer, and whether the model is fed another vocabulary's tokens."""
-    axes = len(experiment.grid.lengths), len(experiment.grid.depths)
-    return *axes, experiment.task.name, experiment.tokenizer.name, experiment.tokens_fed is not None
 
 
 def notes_on(experiment: Experiment) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -107,8 +108,7 @@ class Feed:
         self._plain = None if feeder.spelt(haystack.data) else haystack
         same = self._own.data == haystack.data
         self.windowed = same and adds_up(feeder.tokenizer, self._own, self._cuts)
-        self._around: dict[Rows, tuple[TokenText, TokenText]] = {}
-        self._between: dict[bytes, TokenText | None] = {}
+        self._rendered, self._window = cache(feeder.render), cache(self._tokenised)
 
     def fed(self, prompt: Prompt) -> Prompt:
         """The prompt with what the model sees of it, if that is known."""
@@ -189,17 +189,8 @@ class Feed:
         start, stop = int(self._cuts.safe_after[first]), int(self._cuts.safe_before[last])
         return Span(self._own, start, stop) if start < stop else None
 
-    def _window(self, data: bytes) -> TokenText | None:
-        if data not in self._between:
-            text = data.decode(errors="replace").encode()
-            own = self._feeder.tokenizer
-            self._between[data] = own.index_inside(text)
-        return self._between[data]
-
-    def _rendered(self, rows: Rows) -> tuple[TokenText, TokenText]:
-        if rows not in self._around:
-            self._around[rows] = self._feeder.render(rows)
-        return self._around[rows]
+    def _tokenised(self, data: bytes) -> TokenText | None:
+        return self._feeder.tokenizer.index_inside(data.decode(errors="replace").encode())
 
 
 def rows_of(prompt: Prompt) -> Rows:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -81,12 +82,12 @@ class PromptBuilder:
         ids: bool = False,
         ends: bool = False,
     ) -> None:
-        self.haystack, self._tokenizer = haystack, tokenizer
+        self.haystack = haystack
         self._whole, self._ends = counts == "prompt", ends
         self._reserve, self._reserved_by = reserve_tokens, reserved_by
         self._seams = SpanCounter() if ids else SeamCounter(tokenizer, haystack.text, haystack.cuts)
-        self._spans: dict[str, Span] = {}
-        self._mark = tokenizer.index(_BROKEN_OFF.encode()).span()
+        self._index = cache(tokenizer.index)
+        self._mark = self._span(_BROKEN_OFF)
         self._first = int(np.argmax(haystack.cuts.character > 0))  # where the first character ends
         self._units = haystack.cuts.ends() if units else None
         self._exact_lengths = not units
@@ -244,9 +245,7 @@ class PromptBuilder:
 
     def _span(self, text: str) -> Span:
         """A short text, tokenised once."""
-        if text not in self._spans:
-            self._spans[text] = self._tokenizer.index(text.encode()).span()
-        return self._spans[text]
+        return self._index(text.encode()).span()
 
     def _prompt(self, wanted: Wanted, positions: list[int], stop: int, pad: str = "") -> Prompt:
         frame, context = wanted.frame, self._context(wanted.needles, positions, stop, pad)

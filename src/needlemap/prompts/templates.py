@@ -5,18 +5,19 @@ Wording is data (`templates/*.yaml`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from string import Formatter
-from typing import Any, Protocol
+from typing import Any
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import TEMPLATES
 from needlemap.models import MARK, Render
 from needlemap.prompts import TEXT, Message
 from needlemap.prompts.placement import Frame
-from needlemap.text.tokens import Span, Tokenizer, TokenText
+from needlemap.text.tokens import Span, TokenText
 
+Index = Callable[[bytes], TokenText]  # tokenises a whole text
 _PLACEHOLDERS = ("haystack", "question")
 _KEYS = (
     "messages",
@@ -168,32 +169,10 @@ def _parse(text: str, what: str) -> list[tuple[str, str | None]]:
     return [(literal, name) for literal, name, _, _ in found]
 
 
-class Indexer(Protocol):
-    """Whatever tokenises a text."""
-
-    def index(self, data: bytes) -> TokenText:
-        """Tokenise a whole text."""
-        ...
-
-
-class Remembering:
-    """A tokenizer that tokenises a text once: what many frames have in common is one text to all of them."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._known: dict[bytes, TokenText] = {}
-
-    def index(self, data: bytes) -> TokenText:
-        """The text as tokenised when it was first met."""
-        if data not in self._known:
-            self._known[data] = self._tokenizer.index(data)
-        return self._known[data]
-
-
 def make_frame(
     template: Template,
     question: str,
-    tokenizer: Indexer,
+    index: Index,
     *,
     guide: bool = False,
     question_first: bool = False,
@@ -205,7 +184,7 @@ def make_frame(
 ) -> Frame:
     """The frame of a question. answer_prefix (else the template's own) begins the answer for the model.
 
-    prologue, epilogue: texts right before and behind the haystack.
+    index: tokenises a text. prologue, epilogue: texts right before and behind the haystack.
     salt: a first line that makes the prompt unlike all others, so that no cache knows it. render: for models
     fed with ids: makes the token texts around the context, chat template included.
     Raises SettingsError for a guide, or a question at the start, that the template has no words for.
@@ -227,15 +206,13 @@ def make_frame(
         return _rendered(render, [*rows, *([("assistant", prefix)] if prefix else [])])
     if prefix and parts[context].role == TEXT:
         after += prefix
-    messages = [
-        Message(part.role, _spans(text, tokenizer)) for part, (text, _) in zip(parts, texts, strict=True)
-    ]
+    messages = [Message(part.role, _spans(text, index)) for part, (text, _) in zip(parts, texts, strict=True)]
     if prefix and parts[context].role != TEXT:
-        messages.append(Message("assistant", _spans(prefix, tokenizer)))
+        messages.append(Message("assistant", _spans(prefix, index)))
     outside = sum(
         len(span) for place, message in enumerate(messages) if place != context for span in message.spans
     )
-    return Frame(tuple(messages), context, _spans(before, tokenizer), _spans(after, tokenizer), outside)
+    return Frame(tuple(messages), context, _spans(before, index), _spans(after, index), outside)
 
 
 def _check(template: Template, guide: bool, question_first: bool) -> None:
@@ -265,5 +242,5 @@ def _around(part: Part, question: str) -> tuple[str, str | None]:
     return before, after if found else None
 
 
-def _spans(text: str, tokenizer: Indexer) -> tuple[Span, ...]:
-    return (tokenizer.index(text.encode()).span(),) if text else ()
+def _spans(text: str, index: Index) -> tuple[Span, ...]:
+    return (index(text.encode()).span(),) if text else ()

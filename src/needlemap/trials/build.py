@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from math import log, log2, sqrt
 from typing import Any
 
@@ -18,7 +19,7 @@ from needlemap.errors import SettingsError
 from needlemap.models import MARK, Traits
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.prompts.feeding import Feed, Feeder
-from needlemap.prompts.templates import Remembering
+from needlemap.prompts.templates import Index
 from needlemap.settings import Settings, lender_of
 from needlemap.settings.grid import Cell, Grid
 from needlemap.tasks import Task, Whole
@@ -104,13 +105,13 @@ def prepare_haystacks(resolved: Resolved, each: Sequence[tuple[int, Grid]]) -> E
 def _prepare_built(resolved: Resolved, each: Sequence[tuple[int, Grid]]) -> Experiment:
     haystacks: list[tuple[str, str]] = []
     trials: list[Trial] = []
-    known, ground = Remembering(resolved.tokenizer), None
+    index, ground = cache(resolved.tokenizer.index), None
     for number, grid in each:
         part = resolved if grid is resolved.grid else replace(resolved, grid=grid)
         ground = Ground.of(part, number, ground if part is resolved else None)
         haystack = ground.builder.haystack
         haystacks.append((haystack.name, haystack.sha256))
-        trials.extend(Repeat(part, ground, number, known).trials())
+        trials.extend(Repeat(part, ground, number, index).trials())
     return Experiment.of(resolved, trials, _notes(resolved), haystacks=tuple(haystacks))
 
 
@@ -121,11 +122,11 @@ def _prepare_ready(resolved: Resolved, task: Task) -> Experiment:
     """
     settings, keys, wholes = resolved.settings, resolved.keys, task.prompts()
     _refuse_mode(settings)
-    given, known = settings.answer_prefix, Remembering(resolved.tokenizer)
+    given, index = settings.answer_prefix, cache(resolved.tokenizer.index)
     feeder = resolved.feeder or resolved.reader
     prompts = [
         whole_prompt(
-            whole, resolved.traits, known, whole.item.answer_prefix if given == TASKS_OWN else given, feeder
+            whole, resolved.traits, index, whole.item.answer_prefix if given == TASKS_OWN else given, feeder
         )
         for whole in wholes
     ]
@@ -231,7 +232,7 @@ def _far(sizes: Sequence[int]) -> SettingsError:
 
 
 def whole_prompt(
-    whole: Whole, traits: Traits, known: Remembering, prefix: str = "", feeder: Feeder | None = None
+    whole: Whole, traits: Traits, index: Index, prefix: str = "", feeder: Feeder | None = None
 ) -> Prompt:
     """A prompt as it is asked. Raises SettingsError for a conversation and a model that takes one text."""
     rows = list(whole.messages)
@@ -249,7 +250,7 @@ def whole_prompt(
         head, tail = traits.render([*rows[:-1], (role, text + MARK)])
         messages: tuple[Message, ...] = (Message(TEXT, (*_parted(head, question), tail.span())),)
     else:
-        texts = [(role, known.index(text.encode())) for role, text in rows]
+        texts = [(role, index(text.encode())) for role, text in rows]
         messages = tuple(Message(role, _parted(text, question)) for role, text in texts)
     sizes = [sum(map(len, message.spans)) for message in messages]
     longest = sizes.index(max(sizes))

@@ -11,7 +11,7 @@ from needlemap.plan.cover import in_bin, places
 from needlemap.prompts import Prompt
 from needlemap.prompts.feeding import Feed
 from needlemap.prompts.placement import Frame, PromptBuilder
-from needlemap.prompts.templates import Remembering, make_frame
+from needlemap.prompts.templates import Index, make_frame
 from needlemap.scorers import Scorer
 from needlemap.settings import Settings
 from needlemap.settings.grid import Cell
@@ -66,9 +66,9 @@ class _Built:
 class Repeat:
     """One repeat of every cell: one haystack, one draw of values. frames: made so far, by their texts."""
 
-    def __init__(self, resolved: Resolved, ground: Ground, number: int, known: Remembering) -> None:
+    def __init__(self, resolved: Resolved, ground: Ground, number: int, index: Index) -> None:
         self._resolved, self._builder, self._held = resolved, ground.builder, ground.held
-        self._number, self._known, self._feed = number, known, ground.feed
+        self._number, self._index, self._feed = number, index, ground.feed
         self._frames: dict[tuple[str, ...], Frame] = {}
 
     def trials(self) -> Iterator[Trial]:
@@ -153,7 +153,7 @@ class Repeat:
             frame = make_frame(
                 self._resolved.template,
                 item.question,
-                self._known,
+                self._index,
                 guide=settings.guide,
                 question_first=settings.question_position == "start",
                 answer_prefix=prefix,
