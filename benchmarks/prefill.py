@@ -21,8 +21,8 @@ import numpy as np
 
 from machine import machine
 from needlemap.plan import cut, ordered
-from needlemap.plan.bins import chain_tokens, lower_bound
-from needlemap.plan.cover import make_bins_of, places
+from needlemap.plan.bins import bin_edges, chain_tokens, lower_bound, make_bins
+from needlemap.plan.cover import places
 from needlemap.plan.summary import Walked, any_order, summarise
 from needlemap.settings.grid import make_grid
 from needlemap.settings.reading import configure
@@ -91,7 +91,7 @@ def count(lengths: str, depths: str) -> Counted:
     experiment = prepare(configure(None, {**grid, "mode": "bins"}))
     prepare_s = perf_counter() - start
     sizes = sizes_of(experiment)
-    least = lower_bound(make_bins_of(experiment.grid, sizes, None))
+    least = lower_bound(make_bins(sizes, bin_edges(experiment.grid.depths)))
     bound = sum(sizes) * len(experiment.grid.depths) / least
     return Counted(experiment.tokens_asked, factors, caching, bound, planning_s(experiment, sizes), prepare_s)
 
@@ -128,7 +128,7 @@ def plan_alone(lengths: str, depths: str) -> Counted:
     start = perf_counter()
     found = places("bins", grid, sizes, cuts)
     plan_s = perf_counter() - start
-    bins = make_bins_of(grid, sizes, None)
+    bins = make_bins(sizes, bin_edges(grid.depths))
     chosen = np.array([position for _, position in found]).reshape(bins.low.shape)
     asked = sum(sizes) * len(grid.depths)
     factor = asked / chain_tokens(chosen, bins.sizes)

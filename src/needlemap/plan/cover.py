@@ -259,12 +259,6 @@ def in_bin(grid: Grid, depth: float, realised: float, tolerance: float | None = 
     return low <= realised <= high
 
 
-def make_bins_of(grid: Grid, sizes: Sequence[int], tolerance_percent: float | None) -> Bins:
-    """The depth bins of a grid whose lengths hold these many haystack tokens."""
-    tolerance = None if tolerance_percent is None else tolerance_percent / 100
-    return make_bins(sizes, bin_edges(grid.depths, tolerance))
-
-
 def _bins(grid: Grid, sizes: Sequence[int], tolerance: float | None) -> Bins:
     """Bins that hold for haystacks a few tokens shorter or longer than guessed."""
     edges = bin_edges(grid.depths, tolerance)

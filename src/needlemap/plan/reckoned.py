@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
-from needlemap.plan.bins import lower_bound
-from needlemap.plan.cover import make_bins_of
+from needlemap.plan.bins import bin_edges, lower_bound, make_bins
 from needlemap.plan.summary import WORTH, Summary, Terms, Walked, any_order, summarise
 from needlemap.settings import Settings
 from needlemap.settings.prices import price_source, summed
@@ -186,16 +185,15 @@ def _in_mode(settings: Settings, mode: str) -> Settings:
 
 def _bound(experiment: Experiment) -> int:
     """Haystack tokens that no choice of positions inside the depth bins can go below, over all repeats."""
-    settings, total = experiment.settings, 0
+    grid, total = experiment.grid, 0
+    edges = bin_edges(grid.depths, experiment.tolerance)
     sized: dict[int, dict[int, int]] = defaultdict(dict)
     for trial in experiment.trials:
         for repeat, cell in trial.places:
             sized[repeat][cell.length_tokens] = trial.prompt.haystack_tokens
     for sizes in sized.values():
-        total += lower_bound(
-            make_bins_of(experiment.grid, [sizes[n] for n in experiment.grid.lengths], settings.bin_tolerance)
-        )
-        if settings.order == "listed":
+        total += lower_bound(make_bins([sizes[length] for length in grid.lengths], edges))
+        if experiment.settings.order == "listed":
             return total
     return total
 

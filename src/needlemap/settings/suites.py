@@ -160,13 +160,9 @@ class Suite:
 
         subject: of several models the one that is meant, with settings of its own.
         """
-        for name in marked("family"):
+        stay = [name for name in marked("stays") if all(name in own for own in self.families.values())]
+        for name in (*marked("family"), *stay):
             if name in flags:
-                raise SettingsError(
-                    f"Each family of suite '{self.name}' has its own {name}: leave --{name} out."
-                )
-        for name in marked("stays"):
-            if name in flags and all(name in own for own in self.families.values()):
                 raise SettingsError(
                     f"Each family of suite '{self.name}' has its own {name}: leave --{name} out."
                 )
@@ -189,9 +185,8 @@ class Suite:
         own = dict(self.families[family])
         preset, mine = own.pop("preset", None), f"family '{family}' of suite '{self.name}'"
         between = {self._place: self.settings, mine: own}
-        given = {
-            name: value for name, value in flags.items() if name not in marked("stays") or name not in own
-        }
+        stay = own.keys() & marked("stays")
+        given = {name: value for name, value in flags.items() if name not in stay}
         try:
             reading = read_settings(preset, given, between, subject)
         except SettingsError as error:
