@@ -30,8 +30,7 @@ from needlemap.interop.imported import load_any
 from needlemap.models import Model
 from needlemap.records.families import Families, check_origin, families_of, fresh_folder
 from needlemap.records.folder import RunFolder
-from needlemap.reports.closing import Tally
-from needlemap.reports.live import Lines, NotebookMap, ShowingFace, View, in_notebook, map_maker
+from needlemap.reports.live import MapView, NotebookMap, ShowingFace, in_notebook
 from needlemap.reports.paired import compare_runs
 from needlemap.reports.runs import Compared, Run, curves_of
 from needlemap.scorers import MARK, name_function
@@ -146,14 +145,9 @@ class _Progress(ShowingFace):
         if name and not session.experiment.settings.quiet:
             show(name, file=sys.stderr, flush=True)
 
-    def view(self, name: str, session: Session) -> View:
+    def map_view(self, session: Session) -> type[MapView] | None:
         """The map in a notebook, else lines."""
-        if session.experiment.settings.quiet:
-            return View()
-        tally = Tally(len(session.experiment.trials), session.done, session.budget.state)
-        if in_notebook():
-            return NotebookMap(tally, list(session.folder.records()), map_maker(session))
-        return Lines(tally)
+        return NotebookMap if in_notebook() else None
 
     def ended(self, name: str, session: Session, outcome: Outcome) -> None:
         """Raises NeedlemapError when every request would fail."""

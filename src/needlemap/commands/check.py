@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import sys
+from needlemap.text import short, show
+from itertools import pairwise
+from needlemap.models import Model
+from needlemap.asking.check import ANY, Asked, Asking, Check, built, spent
+from needlemap.settings.grid import duration_label, tokens
+from needlemap.plan import shared_tokens, walk_order
+from needlemap.reports.verdict import Case, write_junit
+from needlemap.prompts import Prompt
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import pairwise
-from pathlib import Path
-from typing import Any
-
-from rich.console import Console
-from rich.table import Table
-
 from needlemap.asking import Outcome
-from needlemap.asking.check import ANY, Asked, Asking, Check, built, spent
 from needlemap.asking.session import Session
 from needlemap.commands.announce import say_stopped, show_json, terminable
+from needlemap.probes.base import Finding, UNITS
 from needlemap.commands.arguments import CheckFlags
-from needlemap.models import Model
-from needlemap.models.servers import context_told
-from needlemap.plan import shared_tokens, walk_order
+from pathlib import Path
 from needlemap.probes import PROBES
-from needlemap.probes.base import UNITS, Finding
-from needlemap.prompts import Prompt
-from needlemap.reports.closing import Tally
-from needlemap.reports.live import Lines, ShowingFace, View
-from needlemap.reports.verdict import Case, write_junit
-from needlemap.settings.grid import duration_label, tokens
-from needlemap.text import short, show
+from typing import Any
+from rich.table import Table
+from needlemap.reports.live import ShowingFace
+from needlemap.models.servers import context_told
+from rich.console import Console
+
 
 PASSED, FAILED, UNDECIDED = 0, 1, 4
 
@@ -152,11 +150,6 @@ class CheckFace(FailuresFace):
             count, length = len(session.unanswered), max(session.experiment.grid.lengths)
             show(f"{name}: {count} prompts of {length:,} tokens", file=sys.stderr, flush=True)
 
-    def view(self, name: str, session: Session) -> View:
-        """Lines, where a way takes long."""
-        if session.experiment.settings.quiet:
-            return View()
-        return Lines(Tally(len(session.experiment.trials), session.done, session.budget.state))
 
 
 def tell(finding: Finding) -> None:

@@ -49,8 +49,8 @@ from needlemap.models import Model
 from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import load_run
-from needlemap.reports.closing import Tally, ended_lines, judge_lines, usage_lines
-from needlemap.reports.live import Lines, LiveMap, ShowingFace, View, map_maker
+from needlemap.reports.closing import ended_lines, judge_lines, usage_lines
+from needlemap.reports.live import LiveMap, MapView, ShowingFace
 from needlemap.reports.results import asked_line, fields_of, length_line, results
 from needlemap.reports.summary import model_lines
 from needlemap.reports.verdict import Judged, Sequential, check_threshold, judge, judge_runs, write_junit
@@ -268,14 +268,9 @@ class Terminal(ShowingFace):
             notes(model)
         self._noted = True
 
-    def view(self, name: str, session: Session) -> View:
+    def map_view(self, session: Session) -> type[MapView] | None:
         """The map that fills in, or lines."""
-        if self.settings.quiet:
-            return View()
-        tally = Tally(len(session.experiment.trials), session.done, session.budget.state)
-        if session.policy.seeks or not sys.stderr.isatty():
-            return Lines(tally)
-        return LiveMap(tally, list(session.folder.records()), map_maker(session))
+        return LiveMap if sys.stderr.isatty() and not session.policy.seeks else None
 
     def goes_on(self, name: str, session: Session) -> None:
         """Say what is known by now, and what is asked next."""

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -37,32 +36,31 @@ if TYPE_CHECKING:
     from needlemap.reports.page.live import LivePage
 
 
-_PLAIN_EVERY_S = 10.0
-_REDRAW_EVERY_S, _PICTURE_EVERY_S = 0.5, 2.0
 _FAILURE_LINES = 3
 _LINES_AROUND = 14  # around the depth rows: the map's own lines, the last failure, replicas, the tally
 
 
-class ShowingFace(Face):
+class ShowingFace(Face, ExitStack):
     """Entered before a run and left after it. live: also serve the page, as long as something is asked."""
 
     def __init__(self, families: Families, live: bool = False) -> None:
+        super().__init__()
         self.families = families
         self._live = live
         self._page: LivePage | None = None
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
 
     def view(self, name: str, session: Session) -> View:
-        """What shows a family's trials as they end."""
-        return View()
+        """What shows a family's trials as they end: lines or a map; nothing where it is to be quiet."""
+        if session.experiment.settings.quiet:
+            return View()
+        tally = Tally(len(session.experiment.trials), session.done, session.budget.state)
+        drawn = self.map_view(session)
+        if drawn is None:
+            return Lines(tally)
+        return drawn(tally, list(session.folder.records()), about(session.experiment, session.folder))
+
+    def map_view(self, session: Session) -> type[MapView] | None:
+        """Which map fills in, if one does."""
 
     @contextmanager
     def watch(self, name: str, session: Session) -> Iterator[Watcher]:
@@ -83,7 +81,7 @@ class ShowingFace(Face):
         from needlemap.reports.page.live import LivePage  # late: a run without it needs no server
 
         if self._page is None:
-            self._page = self._stack.enter_context(LivePage(self.families, name, session))
+            self._page = self.enter_context(LivePage(self.families, name, session))
         else:
             self._page.begin(name, session)
         return self._page
@@ -103,19 +101,11 @@ class SavingContexts(Watcher):
             write_whole(self._folder / name, trial.prompt.context_text.encode())
 
 
-class View(Watcher):
+class View(Watcher, ExitStack):
     """A watcher that is entered before a run and left after it; this one shows nothing."""
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-
-class Together(View):
+class Together(Watcher):
     """Several watchers as one."""
 
     def __init__(self, *watchers: Watcher) -> None:
@@ -142,40 +132,64 @@ class Together(View):
             watcher.told(standing)
 
 
-class Lines(View):
-    """A line every ten seconds, for logs; and each kind of failure once."""
+class TallyView(View):
+    """A view that counts, and is drawn anew as trials end, every so many seconds at most."""
+
+    every_s = 10.0
 
     def __init__(self, tally: Tally) -> None:
-        self._tally = tally
-        self._last = time.monotonic()
-        self._seen: set[str] = set()
-        self._standing = ""
+        super().__init__()
+        self.tally, self.standing, self._drawn = tally, "", time.monotonic()
 
     def recorded(self, record: Record) -> None:
-        """Print when it is time to."""
-        self._tally.add(record)
-        if record.failure and record.failure not in self._seen:
-            self._seen.add(record.failure)
-            show(f"{record.failure}: {record.error}", file=sys.stderr, flush=True)
-        if time.monotonic() - self._last >= _PLAIN_EVERY_S:
-            self._last = time.monotonic()
-            show(self._tally.line(), file=sys.stderr, flush=True)
+        """Count it, say why it failed, draw when it is time to."""
+        self.tally.add(record)
+        if record.failure:
+            self.failed(record.failure, f"{record.failure}: {record.error}")
+        if time.monotonic() - self._drawn >= self.every_s:
+            self._drawn = time.monotonic()
+            self.draw()
 
     def told(self, standing: str) -> None:
-        """Print it when it changes."""
-        if standing != self._standing:
-            self._standing = standing
-            show(standing, file=sys.stderr, flush=True)
+        """Show it when it changes."""
+        if standing != self.standing:
+            self.standing = standing
+            self.stands()
 
     def said(self, event: str) -> None:
         """Print at once."""
         show(event, file=sys.stderr, flush=True)
 
+    def failed(self, kind: str, why: str) -> None:
+        """A trial failed."""
 
-def map_maker(session: Session) -> Callable[[list[Record]], Map]:
-    """What makes the map of records so far."""
-    known = about(session.experiment, session.folder)
-    return lambda records: Loaded("", known, tuple(records)).map
+    def stands(self) -> None:
+        """How the replicas stand has changed."""
+
+    def draw(self) -> None:
+        """Show what is known by now."""
+
+
+class Lines(TallyView):
+    """A line every ten seconds, for logs; and each kind of failure once."""
+
+    def __init__(self, tally: Tally) -> None:
+        super().__init__(tally)
+        self._seen: set[str] = set()
+
+    def failed(self, kind: str, why: str) -> None:
+        """Print it if it is new."""
+        if kind not in self._seen:
+            self._seen.add(kind)
+            self.said(why)
+
+    def stands(self) -> None:
+        """Print it."""
+        self.said(self.standing)
+
+    def draw(self) -> None:
+        """Print the tally."""
+        self.said(self.tally.line())
 
 
 def in_notebook() -> bool:
@@ -184,104 +198,83 @@ def in_notebook() -> bool:
     return hasattr(ipython.get_ipython() if ipython else None, "kernel")
 
 
-class NotebookMap(View):
-    """The map filling in as a picture in a notebook's cell; at the end its line stays, and what failed.
+class MapView(TallyView):
+    """A view that draws the map of the records so far. before: those that were there. known: of run.json."""
 
-    make: a map of the records so far.
-    """
+    def __init__(self, tally: Tally, before: list[Record], known: Mapping[str, Any]) -> None:
+        super().__init__(tally)
+        self._records, self._known, self.failures = list(before), known, dict[str, str]()
 
-    def __init__(self, tally: Tally, before: list[Record], make: Callable[[list[Record]], Map]) -> None:
-        self._tally, self._records, self._make = tally, list(before), make
-        self._drawn, self._told = 0.0, dict[str, str]()
+    def recorded(self, record: Record) -> None:
+        """Keep it for the map."""
+        self._records.append(record)
+        super().recorded(record)
+
+    def failed(self, kind: str, why: str) -> None:
+        """Keep the last one of each kind, the last of all at the end."""
+        self.failures.pop(kind, None)
+        self.failures[kind] = why
+
+    @property
+    def map(self) -> Map:
+        """The map by now."""
+        return Loaded("", self._known, tuple(self._records)).map
+
+
+class NotebookMap(MapView):
+    """The map filling in as a picture in a notebook's cell; at the end its line stays, and what failed."""
+
+    every_s = 2.0
 
     def __enter__(self) -> Self:
         display = import_module("IPython.display").display
-        self._handle = display(self._shown(picture=True), raw=True, display_id=True)
+        self._handle = display(self._shown(), raw=True, display_id=True)
+        self.callback(self.draw, over=True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._handle.update(self._shown(picture=False), raw=True)
+    def draw(self, over: bool = False) -> None:
+        """The picture anew, or without one where the run is over."""
+        self._handle.update(self._shown(over), raw=True)
 
-    def recorded(self, record: Record) -> None:
-        """Draw anew, every two seconds at most."""
-        self._tally.add(record)
-        self._records.append(record)
-        if record.failure:
-            self._told[record.failure] = f"{record.failure}: {record.error}"
-        if time.monotonic() - self._drawn >= _PICTURE_EVERY_S:
-            self._handle.update(self._shown(picture=True), raw=True)
-
-    def told(self, standing: str) -> None:
-        """Keep it for the next picture."""
-        self._told["standing"] = standing
-
-    def said(self, event: str) -> None:
-        """Print at once."""
-        show(event, file=sys.stderr, flush=True)
-
-    def _shown(self, *, picture: bool) -> dict[str, str]:
+    def _shown(self, over: bool = False) -> dict[str, str]:
         """All of it as HTML that loads nothing, and as text."""
         from needlemap.reports.figures.figure import Figure, Shown, draw
 
-        self._drawn = time.monotonic()
-        words = printable("\n".join([*filter(None, self._told.values()), self._tally.line(over=not picture)]))
-        drawn = draw(Figure((Shown(self._make(self._records)),))).svg if picture else ""
+        lines = [*self.failures.values(), self.standing, self.tally.line(over=over)]
+        words = printable("\n".join(filter(None, lines)))
+        drawn = "" if over else draw(Figure((Shown(self.map),))).svg
         return {"text/html": f"<pre>{escape(words)}</pre>{drawn}", "text/plain": words}
 
 
-class LiveMap(View):
-    """The map filling in, and why the last trial failed. make: a map of the records so far."""
+class LiveMap(MapView):
+    """The map filling in, and why the last trial failed."""
 
-    def __init__(self, tally: Tally, before: list[Record], make: Callable[[list[Record]], Map]) -> None:
-        self._tally, self._records, self._make = tally, list(before), make
-        self._console = Console(stderr=True)
-        self._live = Live(console=self._console, auto_refresh=False, transient=True)
-        self._drawn = 0.0
-        self._failure = self._standing = ""
+    every_s = 0.5
 
     def __enter__(self) -> Self:
-        self._live.__enter__()
-        self._draw()
+        self._console = Console(stderr=True)
+        live = Live(console=self._console, auto_refresh=False, transient=True)
+        self._live = self.enter_context(live)
+        self.draw()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._live.__exit__(kind, error, trace)
-
-    def recorded(self, record: Record) -> None:
-        """Redraw, twice a second at most."""
-        self._tally.add(record)
-        self._records.append(record)
-        if record.failure:
-            self._failure = f"{record.failure}: {record.error}"
-        if time.monotonic() - self._drawn >= _REDRAW_EVERY_S:
-            self._draw()
-
-    def told(self, standing: str) -> None:
-        """Redraw when it changes."""
-        if standing != self._standing:
-            self._standing = standing
-            self._draw()
+    def stands(self) -> None:
+        """Redraw."""
+        self.draw()
 
     def said(self, event: str) -> None:
         """Print above the map."""
         self._live.console.print(Text(event), soft_wrap=True)
 
-    def _draw(self) -> None:
-        self._drawn = time.monotonic()
+    def draw(self) -> None:
+        """The map, then lines below it."""
         rows = max(1, self._console.height - _LINES_AROUND)
-        parts = [terminal_map(self._make(self._records), max_rows=rows)]
-        if self._failure:
-            lines = broken(self._failure, self._console.width)
+        parts = [terminal_map(self.map, max_rows=rows)]
+        if self.failures:
+            lines = broken(list(self.failures.values())[-1], self._console.width)
             more = " …" if len(lines) > _FAILURE_LINES else ""
             parts.append(Text("\n".join(lines[:_FAILURE_LINES]) + more, style="red"))
-        if self._standing:
-            parts.append(Text(self._standing, no_wrap=True, overflow="ellipsis"))
-        parts.append(Text(self._tally.line(), style="bold"))
+        if self.standing:
+            parts.append(Text(self.standing, no_wrap=True, overflow="ellipsis"))
+        parts.append(Text(self.tally.line(), style="bold"))
         self._live.update(Group(*parts), refresh=True)

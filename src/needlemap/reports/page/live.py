@@ -13,14 +13,13 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from threading import BoundedSemaphore, Event, Lock, Thread
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -278,46 +277,39 @@ class _Handler(BaseHTTPRequestHandler):
 GRACE_S = 2.0  # for which an open page may fetch the end
 
 
-class LivePage(Watcher):
+class LivePage(Watcher, ExitStack):
     """Says its address on standard error when it is entered; left, it lets an open page fetch the end.
 
     It shows the family that is asked, and beside it those that were begun before.
     """
 
     def __init__(self, families: Families, name: str, session: Session) -> None:
+        super().__init__()
         self._families = families
         self._feed = Feed(self._payload, *self._turn(name, session))
-        self._server: PageServer | None = None
 
     def begin(self, name: str, session: Session) -> None:
         """Show another family."""
         self._feed.begin(*self._turn(name, session))
 
     def __enter__(self) -> Self:
-        self._server = PageServer(self._feed, _document)
-        show(f"live: {self._server.url}", file=sys.stderr, flush=True)
+        server = PageServer(self._feed, _document)
+        self.callback(server.close)
+        self.callback(self._wait)
+        show(f"live: {server.url}", file=sys.stderr, flush=True)
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._feed.end()
-        try:
-            self._wait()
-        except KeyboardInterrupt:  # who presses Ctrl-C now wants no page: the run's own end stands
-            pass
-        finally:
-            if self._server is not None:
-                self._server.close()
 
     def recorded(self, record: Record) -> None:
         """Keep it for the page."""
         self._feed.add(record)
 
     def _wait(self) -> None:
+        """Till an open page has the end. Who presses Ctrl-C now wants no page: the run's own end stands."""
+        self._feed.end()
         until = time.monotonic() + GRACE_S
-        while self._feed.seen and not self._feed.delivered and time.monotonic() < until:
-            time.sleep(0.02)
+        with suppress(KeyboardInterrupt):
+            while self._feed.seen and not self._feed.delivered and time.monotonic() < until:
+                time.sleep(0.02)
 
     def _turn(self, name: str, session: Session) -> tuple[Tally, list[Record]]:
         """A family's tally and the records that it has; the others are read now."""
