@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import sys
-from needlemap.text import short, show
-from itertools import pairwise
-from needlemap.models import Model
-from needlemap.asking.check import ANY, Asked, Asking, Check, built, spent
-from needlemap.settings.grid import duration_label, tokens
-from needlemap.plan import shared_tokens, walk_order
-from needlemap.reports.verdict import Case, write_junit
-from needlemap.prompts import Prompt
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
 from needlemap.asking import Outcome
+from needlemap.asking.check import ANY, Asked, Asking, Check, built, spent
 from needlemap.asking.session import Session
 from needlemap.commands.announce import say_stopped, show_json, terminable
-from needlemap.probes.base import Finding, UNITS
 from needlemap.commands.arguments import CheckFlags
-from pathlib import Path
-from needlemap.probes import PROBES
-from typing import Any
-from rich.table import Table
-from needlemap.reports.live import ShowingFace
+from needlemap.models import Model
 from needlemap.models.servers import context_told
-from rich.console import Console
-
+from needlemap.plan import shared_tokens, walk_order
+from needlemap.probes import PROBES
+from needlemap.probes.base import UNITS, Finding
+from needlemap.prompts import Prompt
+from needlemap.reports.live import ShowingFace
+from needlemap.reports.verdict import Case, write_junit
+from needlemap.settings.grid import duration_label, tokens
+from needlemap.text import short, show
 
 PASSED, FAILED, UNDECIDED = 0, 1, 4
 
@@ -149,7 +150,6 @@ class CheckFace(FailuresFace):
         if not settings.quiet:
             count, length = len(session.unanswered), max(session.experiment.grid.lengths)
             show(f"{name}: {count} prompts of {length:,} tokens", file=sys.stderr, flush=True)
-
 
 
 def tell(finding: Finding) -> None:

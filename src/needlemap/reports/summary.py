@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
@@ -228,6 +228,30 @@ def scores_of(read: Mapping[str, Loaded | None]) -> FamilyScores:
     return FamilyScores(cubes if len(cubes) == len(read) else [])
 
 
+@dataclass(frozen=True, slots=True)
+class ScoreRow:
+    """A line of a table by length: a family, a mean or a whole run. after: what stands behind its scores."""
+
+    name: str
+    scores: Mapping[int, float]
+    overall: float | None
+    after: str = ""
+
+    def line(self, lengths: Sequence[int], wide: int) -> str:
+        """It as text. wide: letters of the longest name."""
+        scores = [*map(self.scores.get, lengths), self.overall]
+        cells = (score_label(score).rjust(_WIDTH) for score in scores)
+        return printable(" ".join([self.name.ljust(wide), *cells]) + self.after)
+
+
+def _table(what: str, rows: Sequence[ScoreRow], lengths: Sequence[int], after: str = "") -> list[str]:
+    """A head, then a line a row; lengths across."""
+    wide = max(len(what), *(len(row.name) for row in rows))
+    heads = [label.rjust(_WIDTH) for label in length_labels(lengths).values()]
+    head = " ".join([what.ljust(wide), *heads, "   all"]) + after
+    return [head, *(row.line(lengths, wide) for row in rows)]
+
+
 def family_lines(
     suite: str, read: Mapping[str, Loaded | None], rules: tuple[str, ...] = FAMILY_RULES
 ) -> list[str]:
@@ -236,69 +260,47 @@ def family_lines(
     lengths = sorted({length for map in maps for length in map.lengths})
     if not lengths:
         return [f"suite {suite}: nothing was asked yet"]
-    wide = max(len("family"), *map(len, read))
-    labels = length_labels(lengths)
-    heads = [labels[length].rjust(_WIDTH) for length in lengths]
-    lines = [
-        f"suite {suite} · {', '.join(dict.fromkeys(map.model for map in maps))}",
-        " ".join(["family".ljust(wide), *heads, "   all", "    n"]),
-        *(_row(name, run.map if run else None, lengths, wide) for name, run in read.items()),
-        *_mean_lines(scores_of(read), lengths, wide, rules),
+    scores = scores_of(read)
+    means = scores.means()
+    mean = ScoreRow("mean", {length: mean.score for length, mean in means.items()}, mean_of(means))
+    rows = [_family_row(name, run.map if run else None) for name, run in read.items()]
+    title = f"suite {suite} · {', '.join(dict.fromkeys(map.model for map in maps))}"
+    table = _table("family", [*rows, mean], lengths, "     n")
+    return [
+        printable(title, line=True),
+        *table,
+        *(mean_length_lines(scores, means, rules) if means else [NO_MEAN]),
     ]
-    return [printable(line, line=True) if at == 0 else printable(line) for at, line in enumerate(lines)]
+
+
+def _family_row(name: str, map: Map | None) -> ScoreRow:
+    if map is None:
+        return ScoreRow(name, {}, None, "     0  not begun")
+    missing = f"  {map.missing} missing" if map.missing else ""
+    return ScoreRow(name, _scores(map), map.overall, f" {map.n:5,}{missing}")
+
+
+def _scores(map: Map) -> dict[int, float]:
+    return {length: mean.score for length, mean in map.margins.items()}
 
 
 def model_lines(paths: Sequence[Path]) -> list[str]:
     """A row a run: its model, score by length, of several families their mean; lengths that any has."""
-    read = [(families, read_families(families)) for families in map(families_of, paths)]
-    rows = [_model_row(families, found) for families, found in read]
-    lengths = sorted({length for _, scores, _, _ in rows for length in scores})
-    wide = max(len("model"), *(len(name) for name, *_ in rows))
-    labels = length_labels(lengths)
-    heads = " ".join(["model".ljust(wide), *(labels[length].rjust(_WIDTH) for length in lengths), "   all"])
-    return [heads, *(_told_model(row, lengths, wide) for row in rows)]
+    rows = [_model_row(families, read_families(families)) for families in map(families_of, paths)]
+    return _table("model", rows, sorted({length for row in rows for length in row.scores}))
 
 
-_ModelRow = tuple[str, dict[int, float], float | None, int]
-
-
-def _model_row(families: Families, read: Mapping[str, Loaded | None]) -> _ModelRow:
+def _model_row(families: Families, read: Mapping[str, Loaded | None]) -> ScoreRow:
     """Its name, its scores, their mean, and how many trials are missing."""
     begun = [run for run in read.values() if run is not None]
     name = begun[0].map.model if begun else str(families.path)
     missing = sum(run.map.missing for run in begun)
+    after = f"  {missing:,} missing" if missing else ""
     if families.is_plain:
-        map = begun[0].map
-        return name, {length: mean.score for length, mean in map.margins.items()}, map.overall, missing
+        return ScoreRow(name, _scores(begun[0].map), begun[0].map.overall, after)
     scores = scores_of(read)
-    mean = scores.overall()
-    by_length = {length: mean.score for length, mean in scores.means().items()}
-    return name, by_length, None if mean is None else mean.score, missing
-
-
-def _told_model(row: _ModelRow, lengths: Sequence[int], wide: int) -> str:
-    name, scores, overall, missing = row
-    cells = [score_label(scores.get(length)).rjust(_WIDTH) for length in lengths]
-    end = f"  {missing:,} missing" if missing else ""
-    return printable(" ".join([name.ljust(wide), *cells, score_label(overall).rjust(_WIDTH)]) + end)
-
-
-def _row(name: str, map: Map | None, lengths: Sequence[int], wide: int) -> str:
-    margins = map.margins if map else {}
-    scores = [score_label(margins[length].score) if length in margins else "-" for length in lengths]
-    overall, n, missing = (map.overall, map.n, map.missing) if map else (None, 0, 0)
-    end = f"  {missing} missing" if missing else "" if map else "  not begun"
-    cells = [*(text.rjust(_WIDTH) for text in scores), score_label(overall).rjust(_WIDTH), f"{n:5,}"]
-    return " ".join([name.ljust(wide), *cells]) + end
-
-
-def _mean_lines(mean: FamilyScores, lengths: Sequence[int], wide: int, rules: tuple[str, ...]) -> list[str]:
-    """The mean over families, where each of them has a score, and how far it holds."""
-    means = mean.means()
-    texts = [score_label(means[length].score if length in means else None) for length in lengths]
-    cells = [text.rjust(_WIDTH) for text in (*texts, score_label(mean_of(means)))]
-    lines = [" ".join(["mean".ljust(wide), *cells])]
-    return [*lines, *(mean_length_lines(mean, means, rules) if means else [NO_MEAN])]
+    mean, by_length = scores.overall(), {length: mean.score for length, mean in scores.means().items()}
+    return ScoreRow(name, by_length, None if mean is None else mean.score, after)
 
 
 def mean_of(means: Mapping[int, Mean]) -> float | None:
