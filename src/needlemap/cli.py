@@ -14,7 +14,7 @@ import typer
 
 from needlemap import __version__
 from needlemap.commands import arguments, complete_kinds, complete_scorers, completion_of
-from needlemap.commands.arguments import flag, run_argument, with_flags
+from needlemap.commands.arguments import option, run_argument, with_flags
 from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.secrets import hidden
 from needlemap.settings import marked, settings_of
@@ -47,10 +47,10 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def common(
     version: Annotated[  # noqa: ARG001 - its callback does it
-        bool, flag("Print the version and leave.", "--version", is_eager=True, callback=_version)
+        bool, option("Print the version and leave.", "--version", is_eager=True, callback=_version)
     ] = False,
     debug: Annotated[
-        bool, flag("Also show where your own functions and plug-ins raised; with any command.", "--debug")
+        bool, option("Also show where your own functions and plug-ins raised; with any command.", "--debug")
     ] = False,
 ) -> None:
     """What stands before any command."""
@@ -105,24 +105,11 @@ def ab(typed: arguments.AbFlags, preset: arguments.Preset = None, **flags: Any) 
 @app.command(cls=GroupedCommand)
 @settings_flags
 @with_flags
-def plan(
-    preset: arguments.Preset = None,
-    difficulty: arguments.DifficultyFile = None,
-    workers: Annotated[int | None, flag("Lanes; by default as many as --concurrency.")] = None,
-    tokens_per_second: Annotated[float | None, flag("Prefill speed of one worker, of short prompts.")] = None,
-    model_config: Annotated[Path | None, flag("A config.json, for floating-point operations.")] = None,
-    cache_tokens: Annotated[int | None, flag("A server's prefix cache to simulate.")] = None,
-    cache_block: Annotated[int, flag("Its block size in tokens.")] = 16,
-    json: arguments.Json = False,
-    **flags: Any,
-) -> None:
+def plan(typed: arguments.PlanFlags, preset: arguments.Preset = None, **flags: Any) -> None:
     """Show what a run would ask and cost. Nothing is asked, and no key is needed."""
     from needlemap.commands.plan import plan_command
-    from needlemap.plan.summary import Shape, Terms
 
-    shape = Shape.of_config(model_config) if model_config else None
-    terms = Terms(workers, tokens_per_second, shape, cache_tokens, cache_block)
-    plan_command(_each(preset, flags, difficulty), terms, json)
+    plan_command(_each(preset, flags, typed.difficulty), typed)
 
 
 @app.command(cls=GroupedCommand)
@@ -130,7 +117,7 @@ def plan(
 @with_flags
 def prompts(
     preset: arguments.Preset = None,
-    out: Annotated[Path | None, flag("The file to write.", "-o", "--out")] = None,
+    out: Annotated[Path | None, option("The file to write.", "-o", "--out")] = None,
     difficulty: arguments.DifficultyFile = None,
     **flags: Any,
 ) -> None:
@@ -151,11 +138,11 @@ def score(
     ],
     scorer: Annotated[
         str,
-        flag("levenshtein, keyword, substring, exact, judge, ...", autocompletion=complete_scorers),
+        option("levenshtein, keyword, substring, exact, judge, ...", autocompletion=complete_scorers),
     ],
-    scorer_options: Annotated[list[str] | None, flag("The scorer's own options, KEY=VALUE.")] = None,
+    scorer_options: Annotated[list[str] | None, option("The scorer's own options, KEY=VALUE.")] = None,
     out: Annotated[
-        Path | None, flag("Where scored lines go, or the new run's folder.", "-o", "--out")
+        Path | None, option("Where scored lines go, or the new run's folder.", "-o", "--out")
     ] = None,
     trust_run: arguments.TrustRun = False,
 ) -> int:
@@ -185,10 +172,12 @@ def report(
 @with_flags
 def import_(
     files: Annotated[list[Path], typer.Argument(metavar="FOLDER|FILE...", help="Results of another tool.")],
-    out: Annotated[Path, flag("The new run's folder; of several runs, the folder of these.", "-o", "--out")],
-    model: Annotated[str, flag("The model's name, where files do not tell it.")] = "",
-    scale: Annotated[str, flag("LOWEST:HIGHEST score, where files do not show it.")] = "",
-    tokenizer: Annotated[str, flag("Whose tokens lengths count, to be shown.")] = "",
+    out: Annotated[
+        Path, option("The new run's folder; of several runs, the folder of these.", "-o", "--out")
+    ],
+    model: Annotated[str, option("The model's name, where files do not tell it.")] = "",
+    scale: Annotated[str, option("LOWEST:HIGHEST score, where files do not show it.")] = "",
+    tokenizer: Annotated[str, option("Whose tokens lengths count, to be shown.")] = "",
     dataset_length: arguments.DatasetLength = "",
     metric: arguments.Metric = "",
 ) -> int:

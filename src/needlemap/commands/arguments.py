@@ -6,10 +6,10 @@ Arguments that several commands take have names of their own. Settings are flags
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -17,38 +17,57 @@ from needlemap.commands import complete_palettes, complete_presets, complete_run
 from needlemap.errors import SettingsError
 
 
-def flag(words: str, *names: str, **more: Any) -> Any:
-    """A flag with its help. names: those that are not the field's own."""
+def option(words: str, *names: str, **more: Any) -> Any:
+    """What a flag is, for `Annotated`: its help, its names where they are not made of the field's."""
     return typer.Option(*names, help=words, **more)
 
 
-def _copies(words: str, *names: str, **more: Any) -> Any:
+def flag(default: Any, words: str, *names: str, **more: Any) -> Any:
+    """A field that is a flag of one command alone."""
+    return field(default=default, metadata={"option": option(words, *names, **more)})
+
+
+def _copies(default: Any, words: str, *names: str, **more: Any) -> Any:
     """A flag that says who asks, shown in a group of its own."""
-    return flag(words, *names, rich_help_panel="Replicas", **more)
+    return flag(default, words, *names, rich_help_panel="Replicas", **more)
 
 
 def with_flags(command: Callable[..., int | None]) -> Callable[..., None]:
     """A command whose parameters of classes become their fields' flags; what it returns is the exit code."""
     own = inspect.signature(command, eval_str=True).parameters.values()
     typed: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}
-    made = [flag for each in own for flag in (_flags(typed[each.name]) if each.name in typed else [each])]
+    flags = [made for each in own for made in (_flags(typed[each.name]) if each.name in typed else [each])]
 
     def run(**values: Any) -> None:
         for name, kind in typed.items():
-            values[name] = kind(**{each.name: values.pop(each.name) for each in _flags(kind)})
+            values[name] = kind(**{each.name: values.pop(each.name) for each in fields(kind)})
         raise typer.Exit(command(**values) or 0)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
-    made = [each if each.kind is each.VAR_KEYWORD else each.replace(kind=each.KEYWORD_ONLY) for each in made]
-    run.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in made}
+    run.__signature__ = inspect.Signature([_named(each) for each in flags])  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in flags}
     return run
 
 
-def _flags(kind: Any) -> list[inspect.Parameter]:
+def _flags(kind: Any) -> Iterator[inspect.Parameter]:
     """A class's fields as parameters."""
-    hints, own = get_type_hints(kind, include_extras=True), inspect.signature(kind).parameters.values()
-    return [each.replace(annotation=hints[each.name]) for each in own]
+    hints = get_type_hints(kind, include_extras=True)
+    for each in fields(kind):
+        said, hint = each.metadata.get("option"), hints[each.name]
+        hint = hint if said is None else Annotated[hint, said]
+        yield inspect.Parameter(
+            each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=hint
+        )
+
+
+def _named(flag: inspect.Parameter) -> inspect.Parameter:
+    """A parameter to be given by name. What is false without its flag has none that denies it."""
+    if flag.kind is flag.VAR_KEYWORD:
+        return flag
+    kind, said = get_args(flag.annotation)
+    if kind is bool and said.default is ...:
+        said.default = f"--{flag.name.replace('_', '-')}"  # where typer keeps the first name
+    return flag.replace(kind=flag.KEYWORD_ONLY)
 
 
 def _fail_or_pass(typed: str) -> str:
@@ -65,26 +84,24 @@ Preset = Annotated[
         autocompletion=complete_presets,
     ),
 ]
-Out = Annotated[Path | None, flag("The folder for the run. A run that is there goes on.", "-o", "--out")]
-AsMap = Annotated[bool, flag("Draw the map where there is no terminal, too.", "--map")]
-Json = Annotated[bool, flag("Print one JSON document on standard output instead.", "--json")]
+Out = Annotated[Path | None, option("The folder for the run. A run that is there goes on.", "-o", "--out")]
+AsMap = Annotated[bool, option("Draw the map where there is no terminal, too.")]
+Json = Annotated[bool, option("Print one JSON document on standard output instead.")]
 DifficultyFile = Annotated[
     str | None,
-    flag("Ask at the difficulty that run --difficulty auto found.", "--difficulty", metavar="FILE|RUN"),
+    option("Ask at the difficulty that run --difficulty auto found.", "--difficulty", metavar="FILE|RUN"),
 ]
-TrustRun = Annotated[
-    bool, flag("Go on with a run from another machine, and open what its run.json names.", "--trust-run")
-]
-PlanOnly = Annotated[bool, flag("Print what would be asked, and ask nothing.", "--plan")]
+TrustRun = Annotated[bool, option("Go on with a run from another machine, and open what its run.json names.")]
+PlanOnly = Annotated[bool, option("Print what would be asked, and ask nothing.")]
 OnUndecided = Annotated[
-    str, flag("Where nobody can tell: 'fail' exits with 4, 'pass' with 0.", callback=_fail_or_pass)
+    str, option("Where nobody can tell: 'fail' exits with 4, 'pass' with 0.", callback=_fail_or_pass)
 ]
-JUnit = Annotated[Path | None, flag("Also write the verdicts as JUnit XML, for CI.", metavar="FILE")]
+JUnit = Annotated[Path | None, option("Also write the verdicts as JUnit XML, for CI.", metavar="FILE")]
 DatasetLength = Annotated[
-    str, flag("For a figure's title as OpenCompass's, as 200K.", "--dataset-length", "--dataset_length")
+    str, option("For a figure's title as OpenCompass's, as 200K.", "--dataset-length", "--dataset_length")
 ]
 Metric = Annotated[
-    str, flag("Which score of an Inspect or lm-evaluation-harness log counts (default: first).")
+    str, option("Which score of an Inspect or lm-evaluation-harness log counts (default: first).")
 ]
 
 
@@ -98,31 +115,25 @@ class RunFlags:
     """Of `run`. fail_under: in percent, the mean to judge it by; None for no verdict."""
 
     out: Out = None
-    live: Annotated[
-        bool,
-        flag(
-            "Also serve the report's page to a browser of this machine while the run goes on.",
-            "--live/--no-live",
-        ),
-    ] = False
-    difficulty: Annotated[
-        str | None,
-        flag(
-            "auto: make the task harder until the model scores 60 to 95, and keep that difficulty; FILE or "
-            "RUN: one that was kept.",
-            metavar="auto|FILE|RUN",
-        ),
-    ] = None
+    live: bool = flag(
+        False,
+        "Also serve the report's page to a browser of this machine while the run goes on.",
+        "--live/--no-live",
+    )
+    difficulty: str | None = flag(
+        None,
+        "auto: make the task harder until the model scores 60 to 95, and keep that difficulty; FILE or "
+        "RUN: one that was kept.",
+        metavar="auto|FILE|RUN",
+    )
     trust_run: TrustRun = False
     json: Json = False
-    fail_under: Annotated[
-        float | None,
-        flag(
-            "Exit with 0 when the mean is surely at least this, 1 when it is surely below, 4 when nobody can "
-            "tell (by its 95 % interval).",
-            metavar="PERCENT",
-        ),
-    ] = None
+    fail_under: float | None = flag(
+        None,
+        "Exit with 0 when the mean is surely at least this, 1 when it is surely below, 4 when nobody can "
+        "tell (by its 95 % interval).",
+        metavar="PERCENT",
+    )
     map: AsMap = False
     junit: JUnit = None
     on_undecided: OnUndecided = "fail"
@@ -133,35 +144,22 @@ class ReplicaFlags:
     """Of `run`: copies of the model, and where they are; None, False and () where nothing is said. None
     changes an answer."""
 
-    workers: Annotated[int | None, _copies("Copies on this machine, a GPU each if there are any.", min=1)] = (
-        None
+    workers: int | None = _copies(None, "Copies on this machine, a GPU each if there are any.", min=1)
+    slurm: bool = _copies(False, "Copies as jobs of Slurm.")
+    partition: str | None = _copies(None, "Slurm's partition.", "-p", "--partition")
+    qos: str | None = _copies(None, "Slurm's QOS; auto: the site's choice.", "-q", "--qos")
+    max_num_workers: int | None = _copies(
+        None, "Copies at a time, at most, on Slurm (default 32) or a cluster.", min=1
     )
-    slurm: Annotated[bool, _copies("Copies as jobs of Slurm.", "--slurm")] = False
-    partition: Annotated[str | None, _copies("Slurm's partition.", "-p", "--partition")] = None
-    qos: Annotated[str | None, _copies("Slurm's QOS; auto: the site's choice.", "-q", "--qos")] = None
-    max_num_workers: Annotated[
-        int | None, _copies("Copies at a time, at most, on Slurm (default 32) or a cluster.", min=1)
-    ] = None
-    gpus_per_worker: Annotated[
-        int | None, _copies("GPUs of each (default: 1 here; none asked of Slurm).", min=0)
-    ] = None
-    time: Annotated[str | None, _copies("Slurm's time limit, as 4:00:00 (default: the partition's).")] = None
-    slurm_arg: Annotated[
-        list[str] | None, _copies("Any further option of sbatch; repeat.", metavar="KEY=VALUE")
-    ] = None
-    cluster: Annotated[
-        str | None,
-        _copies("Copies on the workers of a Dask cluster that is there.", metavar="tls://HOST:PORT"),
-    ] = None
-    cluster_trusted: Annotated[
-        bool, _copies("tcp:// too: not encrypted, and who reaches it runs code.", "--cluster-trusted")
-    ] = False
-    dashboard: Annotated[
-        bool, _copies("Serve Dask's own page on 127.0.0.1:8787 (needs bokeh).", "--dashboard")
-    ] = False
-    dry_run: Annotated[
-        bool, _copies("Print what would start the copies, and start nothing.", "--dry-run")
-    ] = False
+    gpus_per_worker: int | None = _copies(None, "GPUs of each (default: 1 here; none asked of Slurm).", min=0)
+    time: str | None = _copies(None, "Slurm's time limit, as 4:00:00 (default: the partition's).")
+    slurm_arg: list[str] | None = _copies(None, "Any further option of sbatch; repeat.", metavar="KEY=VALUE")
+    cluster: str | None = _copies(
+        None, "Copies on the workers of a Dask cluster that is there.", metavar="tls://HOST:PORT"
+    )
+    cluster_trusted: bool = _copies(False, "tcp:// too: not encrypted, and who reaches it runs code.")
+    dashboard: bool = _copies(False, "Serve Dask's own page on 127.0.0.1:8787 (needs bokeh).")
+    dry_run: bool = _copies(False, "Print what would start the copies, and start nothing.")
 
     def __post_init__(self) -> None:
         """Raises SettingsError for flags that do not fit."""
@@ -206,11 +204,11 @@ def _typed(name: str) -> str:
 class CheckFlags:
     """Of `check`, beside the model's and its limits."""
 
-    max_length: Annotated[str | None, flag("The longest prompt, a promise; else 128k or less.")] = None
-    minutes: Annotated[float | None, flag("Stop asking after so long.")] = None
-    load: Annotated[int, flag("Prompts at a time where there is load.", min=2)] = 8
-    reference: Annotated[str, flag("The same weights: hf/PATH, or a server.", metavar="MODEL|URL")] = ""
-    probe: Annotated[list[str] | None, flag("Only this probe; repeat the flag.")] = None
+    max_length: str | None = flag(None, "The longest prompt, a promise; else 128k or less.")
+    minutes: float | None = flag(None, "Stop asking after so long.")
+    load: int = flag(8, "Prompts at a time where there is load.", min=2)
+    reference: str = flag("", "The same weights: hf/PATH, or a server.", metavar="MODEL|URL")
+    probe: list[str] | None = flag(None, "Only this probe; repeat the flag.")
     out: Out = None
     plan: PlanOnly = False
     json: Json = False
@@ -222,24 +220,18 @@ class CheckFlags:
 class AbFlags:
     """Of `ab`, beside the models' and their limits."""
 
-    arm: Annotated[
-        list[str] | None, flag("An arm; the reference first, then the other.", metavar="NAME=URL|MODEL")
-    ] = None
-    arm_command: Annotated[
-        list[str] | None,
-        flag("An arm whose server is started, '... {port} ...', and ended.", metavar="NAME=COMMAND"),
-    ] = None
-    margin: Annotated[float, flag("The loss in points that does not matter, fixed beforehand.")] = 2.0
-    until: Annotated[
-        str | None,
-        flag(
-            "Ask until there is a verdict, 20,000 pairs at most; or so many pairs.", metavar="decided|PAIRS"
-        ),
-    ] = None
+    arm: list[str] | None = flag(
+        None, "An arm; the reference first, then the other.", metavar="NAME=URL|MODEL"
+    )
+    arm_command: list[str] | None = flag(
+        None, "An arm whose server is started, '... {port} ...', and ended.", metavar="NAME=COMMAND"
+    )
+    margin: float = flag(2.0, "The loss in points that does not matter, fixed beforehand.")
+    until: str | None = flag(
+        None, "Ask until there is a verdict, 20,000 pairs at most; or so many pairs.", metavar="decided|PAIRS"
+    )
     on_undecided: OnUndecided = "fail"
-    weigh: Annotated[
-        bool, flag("Also ask both arms how likely they find the reference's answers.", "--weigh")
-    ] = False
+    weigh: bool = flag(False, "Also ask both arms how likely they find the reference's answers.")
     difficulty: DifficultyFile = None
     out: Out = None
     plan: PlanOnly = False
@@ -249,35 +241,42 @@ class AbFlags:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanFlags:
+    """Of `plan`."""
+
+    difficulty: DifficultyFile = None
+    workers: int | None = flag(None, "Lanes; by default as many as --concurrency.")
+    tokens_per_second: float | None = flag(None, "Prefill speed of one worker, of short prompts.")
+    model_config: Path | None = flag(None, "A config.json, for floating-point operations.")
+    cache_tokens: int | None = flag(None, "A server's prefix cache to simulate.")
+    cache_block: int = flag(16, "Its block size in tokens.")
+    json: Json = False
+
+
+@dataclass(frozen=True, slots=True)
 class ReportFlags:
     """Of `report`; '' where nothing was typed."""
 
-    out: Annotated[Path | None, flag(".png, .svg, .pdf, .html, .md, .csv or .parquet.", "-o", "--out")] = None
-    format: Annotated[
-        str,
-        flag("Of a table: cells, trials, opencompass. golden: one run, frozen small for tests, in a folder."),
-    ] = "cells"
-    title: Annotated[str | None, flag("Instead of the title made from the run.")] = None
-    palette: Annotated[
-        str | None,
-        flag(
-            "Colours: viridis (the default), cividis, grey, or red-amber-green: amber.",
-            autocompletion=complete_palettes,
-        ),
-    ] = None
-    width: Annotated[str, flag("Of a printed figure: 3.25in, 8.4cm, column, text, page.")] = ""
-    style: Annotated[str, flag("Of a figure: as opencompass or needlehaystack draws it.")] = ""
-    curves: Annotated[bool, flag("A figure of scores by length.", "--curves")] = False
+    out: Path | None = flag(None, ".png, .svg, .pdf, .html, .md, .csv or .parquet.", "-o", "--out")
+    format: str = flag(
+        "cells",
+        "Of a table: cells, trials, opencompass. golden: one run, frozen small for tests, in a folder.",
+    )
+    title: str | None = flag(None, "Instead of the title made from the run.")
+    palette: str | None = flag(
+        None,
+        "Colours: viridis (the default), cividis, grey, or red-amber-green: amber.",
+        autocompletion=complete_palettes,
+    )
+    width: str = flag("", "Of a printed figure: 3.25in, 8.4cm, column, text, page.")
+    style: str = flag("", "Of a figure: as opencompass or needlehaystack draws it.")
+    curves: bool = flag(False, "A figure of scores by length.")
     map: AsMap = False
-    rules: Annotated[str, flag("Of effective length: absolute:90,auc. See docs.")] = ""
-    log: Annotated[
-        list[str] | None, flag("wandb:PROJECT, tensorboard:FOLDER; repeatable.", metavar="WHERE")
-    ] = None
-    step: Annotated[int, flag("For --log: the training step that the model is of.")] = 0
+    rules: str = flag("", "Of effective length: absolute:90,auc. See docs.")
+    log: list[str] | None = flag(None, "wandb:PROJECT, tensorboard:FOLDER; repeatable.", metavar="WHERE")
+    step: int = flag(0, "For --log: the training step that the model is of.")
     dataset_length: DatasetLength = ""
-    smooth: Annotated[
-        bool, flag("Also a smoothed map, where it foretells better than raw cells.", "--smooth")
-    ] = False
+    smooth: bool = flag(False, "Also a smoothed map, where it foretells better than raw cells.")
     metric: Metric = ""
     json: Json = False
 
@@ -286,26 +285,21 @@ class ReportFlags:
 class CompareFlags:
     """Of `compare`. margin, fail_if_worse: in points; fail_if_answers_differ: in percent."""
 
-    margin: Annotated[float | None, flag("The loss in points that does not matter (2 if not given).")] = None
-    fail_if_worse: Annotated[
-        float | None, flag("As --margin, and exit with 1 where B is worse, 4 where undecided.")
-    ] = None
+    margin: float | None = flag(None, "The loss in points that does not matter (2 if not given).")
+    fail_if_worse: float | None = flag(
+        None, "As --margin, and exit with 1 where B is worse, 4 where undecided."
+    )
     on_undecided: OnUndecided = "fail"
-    answers: Annotated[
-        bool, flag("Also which answers differ: the first ones, by length, by depth.", "--answers")
-    ] = False
-    fail_if_answers_differ: Annotated[
-        float | None,
-        flag(
-            "Exit with 1 where more of B's answers than this differ from A's: 0 for a refactoring.",
-            metavar="PERCENT",
-        ),
-    ] = None
-    label: Annotated[
-        list[str] | None,
-        flag("What to call a run, as f16 and q4; give it twice. Then B is not A made again."),
-    ] = None
-    sequential: Annotated[bool, flag("A verdict that holds however often you look.", "--sequential")] = False
+    answers: bool = flag(False, "Also which answers differ: the first ones, by length, by depth.")
+    fail_if_answers_differ: float | None = flag(
+        None,
+        "Exit with 1 where more of B's answers than this differ from A's: 0 for a refactoring.",
+        metavar="PERCENT",
+    )
+    label: list[str] | None = flag(
+        None, "What to call a run, as f16 and q4; give it twice. Then B is not A made again."
+    )
+    sequential: bool = flag(False, "A verdict that holds however often you look.")
     metric: Metric = ""
     json: Json = False
     junit: JUnit = None
@@ -315,17 +309,13 @@ class CompareFlags:
 class ReplayFlags:
     """Of `replay`. model, key_env: the run's own, typed again, as a stranger's run.json may name any."""
 
-    length: Annotated[str | None, flag("The cell's length in tokens.")] = None
-    depth: Annotated[float | None, flag("The cell's depth in percent.")] = None
-    repeat: Annotated[int, flag("Which repeat.")] = 0
-    probe: Annotated[str | None, flag("Of a check: the probe that found something.")] = None
-    arm: Annotated[str | None, flag("Of an ab: the arm, with --worst.", "--arm")] = None
-    worst: Annotated[
-        bool, flag("Of a check's --probe or an ab's --arm: the prompt that shows it.", "--worst")
-    ] = False
-    ask: Annotated[bool, flag("Also ask it again and show both answers.", "--ask")] = False
+    length: str | None = flag(None, "The cell's length in tokens.")
+    depth: float | None = flag(None, "The cell's depth in percent.")
+    repeat: int = flag(0, "Which repeat.")
+    probe: str | None = flag(None, "Of a check: the probe that found something.")
+    arm: str | None = flag(None, "Of an ab: the arm, with --worst.")
+    worst: bool = flag(False, "Of a check's --probe or an ab's --arm: the prompt that shows it.")
+    ask: bool = flag(False, "Also ask it again and show both answers.")
     trust_run: TrustRun = False
-    model: Annotated[str | None, flag("The run's model again: --ask wants it of a python/ function.")] = None
-    key_env: Annotated[
-        str | None, flag("The variable of the key, where a run of elsewhere names an odd one.")
-    ] = None
+    model: str | None = flag(None, "The run's model again: --ask wants it of a python/ function.")
+    key_env: str | None = flag(None, "The variable of the key, where a run of elsewhere names an odd one.")

@@ -18,12 +18,13 @@ import numpy as np
 from needlemap.asking.policy import rehearsed
 from needlemap.commands import KINDS
 from needlemap.commands.announce import show_json, tell_notes, tell_rules
+from needlemap.commands.arguments import PlanFlags
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import PRESETS, SUITES, TEMPLATES, refuse_link
 from needlemap.maps.seek import PLACES
 from needlemap.plan import ordered
 from needlemap.plan.reckoned import Reckoned, plans_fields, reckon, sum_of
-from needlemap.plan.summary import Summary, Terms
+from needlemap.plan.summary import Shape, Summary, Terms
 from needlemap.reports.labels import tokens_label
 from needlemap.settings import Settings
 from needlemap.settings.grid import make_grid, percent
@@ -39,13 +40,15 @@ RUNS = "runs"
 _SOMETIMES = ("decoys", "choices", "none", "like", "owners")  # what only some references have
 
 
-def plan_command(each: Mapping[str, Chosen], terms: Terms, as_json: bool) -> None:
+def plan_command(each: Mapping[str, Chosen], typed: PlanFlags) -> None:
     """Print the plan of each model, and of several their sum."""
+    shape = Shape.of_config(typed.model_config) if typed.model_config else None
+    terms = Terms(typed.workers, typed.tokens_per_second, shape, typed.cache_tokens, typed.cache_block)
     if any(chosen.first.seek is not None for chosen in each.values()):
-        _show_seek(each.values(), as_json)
+        _show_seek(each.values(), typed.json)
         return
     plans = {chosen.first.label or chosen.first.model: reckon(chosen, terms) for chosen in each.values()}
-    if as_json:
+    if typed.json:
         show_json(plans_fields(list(plans.values())))
         return
     for at, plan in enumerate(plans.values()):
