@@ -18,16 +18,16 @@ def test_every_built_in_template_loads_and_can_guide_and_ask_first(name):
     assert template.guide
     assert template.question_first
     for parts in (template.parts, template.question_first):
-        pieces = [piece for part in parts for piece in part.pieces]
-        order = [piece for piece in pieces if piece.startswith("\0")]
-        assert order == ["\0haystack", "\0question"] if parts is template.parts else order[::-1]
+        text = "".join(part.text for part in parts)
+        assert (text.index("{haystack}") < text.index("{question}")) == (parts is template.parts)
 
 
 def test_a_file_of_ones_own(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("text: '{haystack} 请问：{question}{{}}'\nguide: 想一想。\n", encoding="utf-8")
     template = load_template(str(file))
-    assert template.parts[0].pieces == ("\0haystack", " 请问：", "\0question", "{", "}")
+    assert template.parts[0].filled("A.", "B?") == "A. 请问：B?{}"
+    assert template.parts[0].around("B?") == ("", " 请问：B?{}")
     assert (template.chat, template.guide, template.answer_prefix) == (False, "想一想。", "")
 
 

@@ -64,8 +64,7 @@ def train_tokenizer(texts: Sequence[str], vocabulary: int) -> Tokenizer:
     digits = pre_tokenizers.Digits(individual_digits=True)
     made.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
     made.decoder = decoders.ByteLevel()
-    frame = load_template("text-en").parts[0].pieces[1:]
-    around = "".join(ITEM["question"] if piece == "\0question" else piece for piece in frame)
+    _, around = load_template("text-en").parts[0].around(ITEM["question"])
     shown = [f" {ITEM['needle']}{around}".format(city=city, number=10) for city in CITIES]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=vocabulary, initial_alphabet=alphabet, show_progress=False)
@@ -94,7 +93,8 @@ class Samples:
         self._digits = [self.encode(str(digit))[0] for digit in range(10)]
         self._before, _, self._behind = ITEM["needle"].partition(" {city}")
         self._behind = self._behind.removesuffix("{number}.")
-        _, heading, _, between = load_template("text-en").parts[0].pieces
+        _, behind = load_template("text-en").parts[0].around("\0")
+        heading, _, between = (behind or "").partition("\0")
         asked, _, close = ITEM["question"].partition(" {city}")
         heading, _, label = heading.rpartition("\n")
         self._heading = self.encode(f"{heading}\n")

@@ -33,10 +33,22 @@ _ROLES = ("system", "user", "assistant")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A message with its haystack and question left open: literal texts and placeholder names, in order."""
+    """A message. text: as it is written, with {haystack} and {question}."""
 
     role: str
-    pieces: tuple[str, ...]  # 'haystack' and 'question' stand as "\0haystack" and "\0question"
+    text: str
+
+    def filled(self, haystack: str, question: str) -> str:
+        """The text with both."""
+        return fill(self.text, {"haystack": haystack, "question": question}, "A template")
+
+    def around(self, question: str) -> tuple[str, str | None]:
+        """The texts before and after the haystack; None as the second where it holds no haystack."""
+        sides = [""]
+        for literal, name in _parse(self.text, "A template"):
+            sides[-1] += literal + (question if name == "question" else "")
+            sides += [""] if name == "haystack" else []
+        return sides[0], sides[1] if len(sides) > 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +132,19 @@ def fill(text: str, values: dict[str, str], what: str) -> str:
 
 def _parts(data: Any, name: str) -> tuple[Part, ...]:
     if isinstance(data, str):
-        parts: tuple[Part, ...] = (Part(TEXT, _pieces(data, name)),)
+        parts: tuple[Part, ...] = (Part(TEXT, data),)
     elif isinstance(data, list):
         parts = tuple(_part(row, name) for row in data)
     else:
         raise SettingsError(f"Template '{name}': 'messages' must be a list, 'text' a text, got {data!r}.")
-    found = [piece[1:] for part in parts for piece in part.pieces if piece.startswith("\0")]
+    pieces = (piece for part in parts for piece in _parse(part.text, f"Template '{name}'"))
+    found = [placeholder for _, placeholder in pieces if placeholder is not None]
+    for placeholder in found:
+        if placeholder not in _PLACEHOLDERS:
+            hint = did_you_mean(placeholder, _PLACEHOLDERS)
+            raise SettingsError(f"Template '{name}': unknown placeholder {{{placeholder}}}. {hint}")
     for placeholder in _PLACEHOLDERS:
-        if found.count(placeholder) != 1:
-            times = found.count(placeholder)
+        if (times := found.count(placeholder)) != 1:
             raise SettingsError(
                 f"Template '{name}' must hold {{{placeholder}}} exactly once, it holds it {times} times."
             )
@@ -141,20 +157,7 @@ def _part(row: Any, name: str) -> Part:
     role = row["role"]
     if role not in _ROLES:
         raise SettingsError(f"Template '{name}': unknown role '{role}'. {did_you_mean(str(role), _ROLES)}")
-    return Part(role, _pieces(str(row["text"]), name))
-
-
-def _pieces(text: str, name: str) -> tuple[str, ...]:
-    pieces = []
-    for literal, placeholder in _parse(text, f"Template '{name}'"):
-        if literal:
-            pieces.append(literal)
-        if placeholder is not None:
-            if placeholder not in _PLACEHOLDERS:
-                hint = did_you_mean(placeholder, _PLACEHOLDERS)
-                raise SettingsError(f"Template '{name}': unknown placeholder {{{placeholder}}}. {hint}")
-            pieces.append("\0" + placeholder)
-    return tuple(pieces)
+    return Part(role, str(row["text"]))
 
 
 def _parse(text: str, what: str) -> list[tuple[str, str | None]]:
@@ -192,7 +195,7 @@ def make_frame(
     _check(template, guide, question_first)
     parts = template.question_first if question_first else template.parts
     asked = guided(question, template.guide, template.guide_marker) if guide else question
-    texts = [_around(part, asked) for part in parts]
+    texts = [part.around(asked) for part in parts]
     texts[0] = (salt + texts[0][0], texts[0][1])
     context = next(place for place, (_, after) in enumerate(texts) if after is not None)
     before, after = texts[context]
@@ -227,19 +230,6 @@ def _rendered(render: Render, rows: Sequence[tuple[str, str]]) -> Frame:
     """A frame whose messages are already one run of token ids."""
     head, tail = render(rows)
     return Frame((Message(TEXT, ()),), 0, (head.span(),), (tail.span(),), 0)
-
-
-def _around(part: Part, question: str) -> tuple[str, str | None]:
-    """A part's text before and after the haystack; None as the second where it holds no haystack."""
-    before, after, found = "", "", False
-    for piece in part.pieces:
-        if piece == "\0haystack":
-            found = True
-        elif found:
-            after += question if piece == "\0question" else piece
-        else:
-            before += question if piece == "\0question" else piece
-    return before, after if found else None
 
 
 def _spans(text: str, index: Index) -> tuple[Span, ...]:

@@ -239,25 +239,25 @@ class Implied:
 def implied(raw: Iterable[str]) -> Implied | None:
     """What older names bring where no preset is named; None where they bring nothing. Raises SettingsError
     for names of both tools."""
-    found: dict[str, Raw] = {}
-    names: dict[str, list[str]] = {}
     rows = [BY_NAME[name] for name in raw if name in BY_NAME]
     own = {row.name for row in rows if row.tool == _O}
     mistyped = tuple(sorted(own)) if own <= _MISTYPED else ()
+    names: dict[str, list[str]] = {}
+    found: Raw = {}
     for row in (row for row in rows if row.name not in mistyped):
         for settings, rules in RULES.get(row.tool, {}).items():
-            if any(row.ours.startswith(setting) for setting in settings):
-                found.setdefault(row.tool, {}).update(rules)
+            if row.ours.startswith(settings):
+                found |= rules
                 names.setdefault(row.tool, []).append(row.name)
-    if len(found) > 1:
+    if len(names) > 1:
         both = " and ".join(f"{', '.join(those)} ({tool})" for tool, those in names.items())
         raise SettingsError(
             f"Names of two tools, which count and place differently: {both}. Name a preset "
             f"(needlemap list presets), or write needlemap's names (docs/coming-from.md)."
         )
-    if mistyped and not found:
+    if mistyped and not names:
         return Implied(_O, mistyped, {})
-    return next((Implied(tool, tuple(names[tool]), rules) for tool, rules in found.items()), None)
+    return next((Implied(tool, tuple(those), found) for tool, those in names.items()), None)
 
 
 def _adds(found: Any, given: Any) -> bool:

@@ -27,7 +27,7 @@ from needlemap.tasks.single import WORDING
 from needlemap.text.tokens import Span, TokenText
 from needlemap.trials import Trial, ask_twice, share_prompts
 from needlemap.trials.leaks import given_away, refuse_given_away, refuse_unheard
-from needlemap.trials.repeat import TASKS_OWN, Ground, Repeat, scored_words
+from needlemap.trials.repeat import TASKS_OWN, Repeat, scored_words
 from needlemap.trials.resolve import Resolved, resolve
 
 _LONGER = {"hf": "allow_beyond=true", "lmdeploy": "session_len={}"}  # options that take longer prompts
@@ -105,13 +105,13 @@ def prepare_haystacks(resolved: Resolved, each: Sequence[tuple[int, Grid]]) -> E
 def _prepare_built(resolved: Resolved, each: Sequence[tuple[int, Grid]]) -> Experiment:
     haystacks: list[tuple[str, str]] = []
     trials: list[Trial] = []
-    index, ground = cache(resolved.tokenizer.index), None
+    index, repeat = cache(resolved.tokenizer.index), None
     for number, grid in each:
         part = resolved if grid is resolved.grid else replace(resolved, grid=grid)
-        ground = Ground.of(part, number, ground if part is resolved else None)
-        haystack = ground.builder.haystack
+        repeat = Repeat.of(part, number, index, repeat if part is resolved else None)
+        haystack = repeat.builder.haystack
         haystacks.append((haystack.name, haystack.sha256))
-        trials.extend(Repeat(part, ground, number, index).trials())
+        trials.extend(repeat.trials())
     return Experiment.of(resolved, trials, _notes(resolved), haystacks=tuple(haystacks))
 
 

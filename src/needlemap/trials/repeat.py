@@ -16,33 +16,11 @@ from needlemap.scorers import Scorer
 from needlemap.settings import Settings
 from needlemap.settings.grid import Cell
 from needlemap.tasks import Background, Draw, Item, holds_nothing
-from needlemap.trials import Trial
+from needlemap.trials import Keys, Trial
 from needlemap.trials.leaks import Held, collided, collisions, hidden_words
 from needlemap.trials.resolve import Resolved, make_builder
 
 TASKS_OWN = "{task}"  # as setting answer_prefix: the beginning that the task has for its answers
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """What a repeat's prompts stand on: a haystack, the builder over it, and what it holds. feed: makes the
-    ids that the model sees."""
-
-    background: Background | None
-    builder: PromptBuilder
-    held: Held
-    feed: Feed | None
-
-    @classmethod
-    def of(cls, resolved: Resolved, number: int, before: Ground | None) -> Ground:
-        """The ground of a repeat: the one before again where nothing in it would change."""
-        background = resolved.task.background(number, resolved.settings.seed)
-        same = before is not None and before.background == background
-        if before is not None and same and (background is not None or resolved.settings.order == "listed"):
-            return before
-        builder = make_builder(resolved, number, background)
-        text = builder.haystack.text
-        return cls(background, builder, Held(text), _feed(resolved, builder.haystack))
 
 
 def _feed(resolved: Resolved, haystack: Haystack) -> Feed | None:
@@ -55,78 +33,86 @@ def _feed(resolved: Resolved, haystack: Haystack) -> Feed | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Built:
-    """A cell's prompt, and what it hides and asks."""
-
-    cell: Cell
-    item: Item
-    prompt: Prompt
-
-
 class Repeat:
-    """One repeat of every cell: one haystack, one draw of values. frames: made so far, by their texts."""
+    """One repeat of every cell: one haystack, one draw of values. builder: makes prompts over the haystack.
+    held: what that holds. feed: makes the ids that the model sees. frames: made so far, by their texts."""
 
-    def __init__(self, resolved: Resolved, ground: Ground, number: int, index: Index) -> None:
-        self._resolved, self._builder, self._held = resolved, ground.builder, ground.held
-        self._number, self._index, self._feed = number, index, ground.feed
-        self._frames: dict[tuple[str, ...], Frame] = {}
+    resolved: Resolved
+    number: int
+    index: Index
+    background: Background | None
+    builder: PromptBuilder
+    held: Held
+    feed: Feed | None
+    frames: dict[tuple[str, ...], Frame]
+
+    @classmethod
+    def of(cls, resolved: Resolved, number: int, index: Index, before: Repeat | None) -> Repeat:
+        """A repeat, over the haystack of the one before where nothing in it would change."""
+        background = resolved.task.background(number, resolved.settings.seed)
+        same = before is not None and before.background == background
+        if before is not None and same and (background is not None or resolved.settings.order == "listed"):
+            return replace(before, resolved=resolved, number=number, frames={})
+        builder = make_builder(resolved, number, background)
+        held, feed = Held(builder.haystack.text), _feed(resolved, builder.haystack)
+        return cls(resolved, number, index, background, builder, held, feed, {})
 
     def trials(self) -> Iterator[Trial]:
         """The trials, lengths outermost."""
-        built = [self._built(cell, position) for cell, position in self._places()]
-        keys, first = self._resolved.keys, self._builder.haystack.repeated_from
-        for each, held in zip(built, self._collisions(built), strict=True):
-            repeated = first is not None and each.prompt.haystack_tokens > first
-            yield Trial.of(keys, each.cell, self._number, each.item, each.prompt, held, repeated)
+        keys, first = self.resolved.keys, self.builder.haystack.repeated_from
+        trials = [self._trial(keys, cell, position) for cell, position in self._places()]
+        for trial, held in zip(trials, self._collisions(trials), strict=True):
+            repeated = first is not None and trial.prompt.haystack_tokens > first
+            yield replace(trial, collisions=held, haystack_repeated=repeated)
 
-    def _collisions(self, built: Sequence[_Built]) -> Iterator[tuple[str, ...]]:
+    def _collisions(self, trials: Sequence[Trial]) -> Iterator[tuple[str, ...]]:
         """Of each prompt the words looked for in its answer that its haystack already holds.
 
         Raises SettingsError for one, where the settings do not only warn.
         """
-        haystack, scorer = self._builder.haystack, self._resolved.scorer
-        hidden = [hidden_words(each.item, scored_words(scorer)) for each in built]
-        most = max(each.prompt.haystack_tokens for each in built)
-        found = collisions(self._held, most, (word for row in hidden for word in row))
-        for each, row in zip(built, hidden, strict=True):
+        haystack, scorer = self.builder.haystack, self.resolved.scorer
+        hidden = [hidden_words(each.item, scored_words(scorer)) for each in trials]
+        most = max(each.prompt.haystack_tokens for each in trials)
+        found = collisions(self.held, most, (word for row in hidden for word in row))
+        for each, row in zip(trials, hidden, strict=True):
             end = int(haystack.text.offsets[each.prompt.haystack_tokens])
             held = tuple(word for word in row if found.get(word, end) < end)
-            if held and self._resolved.settings.collisions != "warn":
+            if held and self.resolved.settings.collisions != "warn":
                 raise collided(haystack.name, held[0], found[held[0]])
             yield held
 
-    def _built(self, cell: Cell, position: int | None) -> _Built:
-        """The prompt of a cell; in mode 'bins' at its own depth where no shared position fits."""
-        settings = self._resolved.settings
-        held = self._held.within(cell.length_tokens)
-        item = self._resolved.task.item(self._draw(cell, self._number, held))
+    def _trial(self, keys: Keys, cell: Cell, position: int | None) -> Trial:
+        """The trial of a cell; in mode 'bins' at its own depth where no shared position fits."""
+        settings = self.resolved.settings
+        held = self.held.within(cell.length_tokens)
+        item = self.resolved.task.item(self._draw(cell, self.number, held))
         frame = self._frame(item, cell)
-        prompt = self._builder.build(frame, item.needles, cell.length_tokens, position)
+        prompt = self.builder.build(frame, item.needles, cell.length_tokens, position)
         if settings.mode == "bins" and not self._in_bin(prompt):
-            prompt = self._builder.build(frame, item.needles, cell.length_tokens)
-        prefix = self._answer_prefix(item) or self._resolved.template.answer_prefix
+            prompt = self.builder.build(frame, item.needles, cell.length_tokens)
+        prefix = self._answer_prefix(item) or self.resolved.template.answer_prefix
         prompt = replace(prompt, question=item.question, answer_prefix=prefix)
-        prompt = self._feed.fed(prompt) if self._feed else prompt
-        return _Built(cell, item, prompt)
+        prompt = self.feed.fed(prompt) if self.feed else prompt
+        return Trial.of(keys, cell, self.number, item, prompt)
 
     def _draw(self, cell: Cell, number: int, holds: Callable[[str], bool]) -> Draw:
-        settings = self._resolved.settings
+        settings = self.resolved.settings
         room = cell.length_tokens - settings.reserve
         return Draw(cell, number, settings.seed, holds, self._tokens, room)
 
     def _tokens(self, text: str) -> int:
-        return self._resolved.tokenizer.count(text.encode())
+        return self.resolved.tokenizer.count(text.encode())
 
     def _answer_prefix(self, item: Item) -> str:
         """The answer's beginning that the settings ask for: a text, or the task's own."""
-        given = self._resolved.settings.answer_prefix
+        given = self.resolved.settings.answer_prefix
         return item.answer_prefix if given == TASKS_OWN else given
 
     def _in_bin(self, prompt: Prompt) -> bool:
         if not prompt.needles:
             return True
         needle = prompt.needles[0]
-        return in_bin(self._resolved.grid, needle.meant, needle.realised, self._resolved.tolerance)
+        return in_bin(self.resolved.grid, needle.meant, needle.realised, self.resolved.tolerance)
 
     def _places(self) -> list[tuple[Cell, int | None]]:
         """The cells to ask, with the first needle's position where the mode chooses it.
@@ -134,36 +120,36 @@ class Repeat:
         A lattice's cells follow from haystack sizes, so they are those of the first draw in every repeat,
         whatever its haystack holds.
         """
-        resolved = self._resolved
+        resolved = self.resolved
         mode, grid = resolved.settings.mode, resolved.grid
         sizes = []
         for length in grid.lengths:
             cell = Cell(length, grid.depths[0])
-            number = 0 if mode == "lattice" else self._number
+            number = 0 if mode == "lattice" else self.number
             item = resolved.task.item(self._draw(cell, number, holds_nothing))
-            sizes.append(self._builder.haystack_tokens(self._frame(item, cell), item.needles, length))
-        return places(mode, grid, sizes, self._builder.haystack.cuts, resolved.tolerance)
+            sizes.append(self.builder.haystack_tokens(self._frame(item, cell), item.needles, length))
+        return places(mode, grid, sizes, self.builder.haystack.cuts, resolved.tolerance)
 
     def _frame(self, item: Item, cell: Cell) -> Frame:
         """The frame of an item's texts, made once; in mode 'cold' one of its own for each trial."""
-        settings, prefix = self._resolved.settings, self._answer_prefix(item)
-        salt = _salt(settings, cell, self._number) if settings.mode == "cold" else ""
+        settings, prefix = self.resolved.settings, self._answer_prefix(item)
+        salt = _salt(settings, cell, self.number) if settings.mode == "cold" else ""
         texts = (item.question, item.prologue, item.epilogue, prefix, salt)
-        if texts not in self._frames:
+        if texts not in self.frames:
             frame = make_frame(
-                self._resolved.template,
+                self.resolved.template,
                 item.question,
-                self._index,
+                self.index,
                 guide=settings.guide,
                 question_first=settings.question_position == "start",
                 answer_prefix=prefix,
                 prologue=item.prologue,
                 epilogue=item.epilogue,
                 salt=salt,
-                render=None if self._resolved.feeder else self._resolved.traits.render,
+                render=None if self.resolved.feeder else self.resolved.traits.render,
             )
-            self._frames[texts] = self._feed.framed(frame) if self._feed else frame
-        return self._frames[texts]
+            self.frames[texts] = self.feed.framed(frame) if self.feed else frame
+        return self.frames[texts]
 
 
 def scored_words(scorer: Scorer) -> list[str]:

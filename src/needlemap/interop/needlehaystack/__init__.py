@@ -86,10 +86,10 @@ class LLMNeedleHaystackTester(Parameters):
 
     def get_prompt(self, context: str) -> Any:
         """The template's messages, each a mapping of role and content."""
-        values = {"\0haystack": context, "\0question": self.retrieval_question}
         parts = load_template(self.template).parts
-        filled = [(part.role, "".join(values.get(piece, piece) for piece in part.pieces)) for part in parts]
-        return [{"role": role, "content": text} for role, text in filled]
+        return [
+            {"role": part.role, "content": part.filled(context, self.retrieval_question)} for part in parts
+        ]
 
     async def get_response_from_model(self, prompt: Any) -> str:
         """The model's answer to messages, or to one text. After a passing failure it is called again."""

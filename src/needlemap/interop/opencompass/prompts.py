@@ -188,8 +188,7 @@ class Wording:
 def _own(language: str) -> Wording:
     """needlemap's chat template as one text."""
     template = load_template(LANGUAGES[language])
-    text = "\n\n".join("".join(part.pieces) for part in template.parts)
-    prompt = text.replace("\0haystack", "{context}").replace("\0question", "{question}")
+    prompt = "\n\n".join(part.filled("{context}", "{question}") for part in template.parts)
     return Wording(prompt, template.guide, guided_suffix=guided("", template.guide))
 
 
