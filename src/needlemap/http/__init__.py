@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Reader = Callable[[dict[str, Any], float], Answer]
 
-NO_KEY = "none"  # local servers want none: nothing is sent
+NO_KEY = "none"  # said of a server that wants none: nothing is sent
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~\w-]+", re.ASCII)
 CONNECT_S = 20.0  # for a connection, at most: an address that nobody answers at is not waited for
 LARGEST_BYTES = 64 * 2**20  # of a reply's body, unpacked
@@ -76,13 +76,11 @@ def check_address(url: str, variable: str = "OPENAI_API_KEY") -> None:
 
 
 def key_of(variable: str, base_url: str, host: str, *, required: bool = False) -> str:
-    """The key in the environment; a placeholder for a server elsewhere than at the provider's own host."""
+    """The key in the environment; '' for a server elsewhere than at the provider's own host without one."""
     key = from_environment(variable)
-    if key:
-        return key
-    if required or at_home(base_url, host):
+    if not key and (required or at_home(base_url, host)):
         raise SettingsError(f"No key for {urlsplit(base_url).hostname}. Type: export {variable}=YOUR-KEY")
-    return NO_KEY
+    return "" if key == NO_KEY else key
 
 
 def from_environment(variable: str) -> str:

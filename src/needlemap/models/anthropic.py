@@ -1,7 +1,4 @@
-"""Anthropic's Messages API, for its prompt cache: its OpenAI-compatible endpoint has none.
-
-Replies are not streamed, and never retried here.
-"""
+"""Anthropic's Messages API, for its prompt cache: its OpenAI-compatible endpoint has none."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ from typing import Any
 from pydantic_core import to_json
 
 from needlemap.errors import Failure, Unmeasured
-from needlemap.http import NO_KEY, Door, base_url_of, custom_headers, faults, from_environment, key_of
-from needlemap.models import Answer, Decoding, Model, Traits
-from needlemap.models.servers import check_request, count, sent_tokens, texts_of, understood
+from needlemap.http import base_url_of, faults, from_environment
+from needlemap.models import Answer, Decoding, Traits
+from needlemap.models.servers import ServedModel, check_request, count, sent_tokens, texts_of, understood
 from needlemap.prompts import TEXT, Message, Prompt
 
 HOST = "api.anthropic.com"
@@ -26,21 +23,21 @@ LEAST_THINKING = 1024  # tokens, by the API
 FINISH = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length"}
 
 
-class AnthropicModel(Model):
+class AnthropicModel(ServedModel):
     """`anthropic/NAME`. cache: ask for prompt caching where the prompt says that a shared prefix ends.
 
     base_url: default $ANTHROPIC_BASE_URL, else Anthropic itself. key_env: the variable that holds the key.
     """
 
     unread = ("logprobs",)
+    host, variables = HOST, "ANTHROPIC"
 
     def __init__(
         self, name: str, *, base_url: str | None = None, cache: bool = True, key_env: str = KEY
     ) -> None:
-        self.name, self.cache = name, cache
-        self.base_url = base_url_of(base_url, "ANTHROPIC_BASE_URL", f"https://{HOST}").removesuffix("/v1")
-        key = key_of(key_env, self.base_url, HOST, required=key_env != KEY)
-        self._server = Door(self.base_url, headers(key))
+        url = base_url_of(base_url, "ANTHROPIC_BASE_URL", f"https://{HOST}").removesuffix("/v1")
+        super().__init__(name, url, key_env)
+        self.cache = cache
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
@@ -53,31 +50,18 @@ class AnthropicModel(Model):
         body = to_json(self._fields(prompt, decoding))
         return await self._server.ask("/v1/messages", body, decoding.timeout_s, partial(understood, read))
 
-    async def close(self) -> None:
-        """Release connections."""
-        await self._server.close()
+    def headers(self, key: str) -> dict[str, str]:
+        """A key or a token, and the API's version. Raises SettingsError."""
+        token = from_environment("ANTHROPIC_AUTH_TOKEN")
+        authorization = f"Bearer {token}" if token else ""
+        return {"anthropic-version": VERSION, "x-api-key": key, "authorization": authorization}
 
     def _fields(self, prompt: Prompt, decoding: Decoding) -> dict[str, Any]:
         system, said = messages(prompt, self.cache)
-        fields: dict[str, Any] = {
-            "model": self.name,
-            "messages": said,
-            "max_tokens": decoding.most_tokens,
-        }
+        fields: dict[str, Any] = {"model": self.name, "messages": said, "max_tokens": decoding.most_tokens}
         cool = {} if decoding.temperature is None else {"temperature": decoding.temperature}
         given = cool | thinking(decoding) | dict(decoding.request)
         return fields | ({"system": system} if system else {}) | given
-
-
-def headers(key: str) -> dict[str, str]:
-    """What goes with each request, by the names of Anthropic's own client. Raises SettingsError."""
-    token = from_environment("ANTHROPIC_AUTH_TOKEN")
-    sent = {
-        "anthropic-version": VERSION,
-        "x-api-key": "" if key == NO_KEY else key,
-        "authorization": f"Bearer {token}" if token else "",
-    }
-    return {name: value for name, value in sent.items() if value} | custom_headers("ANTHROPIC_CUSTOM_HEADERS")
 
 
 def thinking(decoding: Decoding) -> dict[str, Any]:
@@ -147,11 +131,9 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
     usage = usage if isinstance(usage, dict) else {}
     if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
         raise faults.unreadable("The reply holds no text", str(body))
-    finish, model = body.get("stop_reason"), body.get("model")
-    texts, thoughts = (
-        texts_of([block for block in content if block.get("type") == "text"]),
-        _thoughts(content),
-    )
+    finish = body.get("stop_reason")
+    texts = texts_of([block for block in content if block.get("type") == "text"])
+    thoughts = _thoughts(content)
     if content and not texts and not thoughts:
         raise faults.unreadable("The reply holds no text", str(body))
     return Answer(
@@ -161,7 +143,7 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
         count(usage, "cache_read_input_tokens"),
         count(usage, "output_tokens"),
         usage,
-        model if isinstance(model, str) else None,
+        body.get("model"),
         latency_s,
         thinking="".join(thoughts) or None,
         thinking_tokens=count(usage, "output_tokens_details", "thinking_tokens"),

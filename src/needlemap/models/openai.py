@@ -17,20 +17,11 @@ import numpy as np
 from pydantic_core import to_json
 
 from needlemap.errors import Failure, Unmeasured
-from needlemap.http import (
-    NO_KEY,
-    Door,
-    at_home,
-    base_url_of,
-    custom_headers,
-    faults,
-    from_environment,
-    key_of,
-)
-from needlemap.models import Answer, Decoding, Logprobs, Model, Traits, touch
+from needlemap.http import at_home, base_url_of, faults, from_environment
+from needlemap.models import Answer, Decoding, Logprobs, Traits, touch
 from needlemap.models.decoding import told_apart
 from needlemap.models.likelihood import WANTED, Weighing, rows_of
-from needlemap.models.servers import check_request, count, texts_of, understood
+from needlemap.models.servers import ServedModel, check_request, count, texts_of, understood
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.text.tokens import Span, TokenText
 from needlemap.tokenizers import bundled_for
@@ -49,7 +40,7 @@ _GROWTH[:32] = 5
 _GROWTH[list(b'\b\t\n\f\r"\\')] = 1
 
 
-class OpenAIModel(Model):
+class OpenAIModel(ServedModel):
     """`openai/NAME`. api: 'chat', or 'completions' for base models, which get the prompt's text.
 
     base_url: default $OPENAI_BASE_URL, else OpenAI itself. key_env: the variable that holds the key.
@@ -57,6 +48,8 @@ class OpenAIModel(Model):
     first user message. max_tokens_field: default 'max_completion_tokens' at OpenAI, 'max_tokens' elsewhere,
     and the other one as soon as the server says that it wants that.
     """
+
+    host, variables = HOST, "OPENAI"
 
     def __init__(
         self,
@@ -68,21 +61,16 @@ class OpenAIModel(Model):
         max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | None = None,
         key_env: str = KEY,
     ) -> None:
-        self.name, self.api, self.system_role = name, api, system_role
         url = base_url_of(base_url, "OPENAI_BASE_URL", f"https://{HOST}/v1")
         newer = at_home(url, HOST) and api == "chat"  # OpenAI's own completions know only the older field
         self.max_tokens_field = max_tokens_field or MAX_TOKENS_FIELDS[newer]
         self._field_given = max_tokens_field is not None
-        self._server = Door(url, headers(key_of(key_env, url, HOST, required=key_env != KEY)), "/v1")
+        super().__init__(name, url, key_env, "/v1")
+        self.api, self.system_role = api, system_role
         self._json = Escaper()
         self._missed = False  # whether log-probabilities were asked for in vain, and that was told
         self._read = partial(understood, read)
         self._weighing = Weighing(name, self._server, read)
-
-    @property
-    def base_url(self) -> str:
-        """Where it is asked; with /v1 as soon as the server turns out to want that."""
-        return self._server.base_url
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
@@ -133,9 +121,13 @@ class OpenAIModel(Model):
         fields = to_json(self._fields(decoding))
         return b'{"model":%b,%b,%b' % (to_json(self.name), self._asked(prompt), fields[1:])
 
-    async def close(self) -> None:
-        """Release connections."""
-        await self._server.close()
+    def headers(self, key: str) -> dict[str, str]:
+        """A key, and whose account it is. Raises SettingsError."""
+        return {
+            "authorization": f"Bearer {key}" if key else "",
+            "openai-organization": from_environment("OPENAI_ORG_ID"),
+            "openai-project": from_environment("OPENAI_PROJECT_ID"),
+        }
 
     def _asked(self, prompt: Prompt) -> bytes:
         """The field that holds the prompt."""
@@ -159,16 +151,6 @@ class OpenAIModel(Model):
         return {**fields, **decoding.request}
 
 
-def headers(key: str) -> dict[str, str]:
-    """What goes with each request, by the names of OpenAI's own client. Raises SettingsError."""
-    sent = {
-        "authorization": "" if key == NO_KEY else f"Bearer {key}",
-        "openai-organization": from_environment("OPENAI_ORG_ID"),
-        "openai-project": from_environment("OPENAI_PROJECT_ID"),
-    }
-    return {name: value for name, value in sent.items() if value} | custom_headers("OPENAI_CUSTOM_HEADERS")
-
-
 def spans_of(said: Sequence[Message]) -> list[Span]:
     """Messages as one text, a blank line between them."""
     return [
@@ -190,25 +172,26 @@ def spoken(prompt: Prompt, system_role: str = "system") -> list[Message]:
 def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
     """The answer in a reply of either endpoint. Raises Unmeasured when it holds none."""
     choice = _choice(body)
+    message = choice.get("message") or {"content": choice.get("text")}
+    message = message if isinstance(message, dict) else {}
     usage = body.get("usage")
     usage = usage if isinstance(usage, dict) else {}
-    finish = choice.get("finish_reason")
-    written = usage.get("completion_tokens")
-    text = _text(choice, finish, body)
+    finish, written = choice.get("finish_reason"), usage.get("completion_tokens")
+    text, refusal = _text(message, finish, body), _refusal(message)
     if not text and finish == "length" and isinstance(written, int) and written <= 0:
         # LMDeploy's way to refuse a prompt longer than its session_len: status 200 and no text
         raise Unmeasured(Failure.TOO_LONG, "The server wrote no token and says 'length': prompt too long.")
-    model, prompt_tokens = body.get("model"), count(usage, "prompt_tokens")
+    prompt_tokens = count(usage, "prompt_tokens")
     return Answer(
         text,
-        "refusal" if _refusal(choice) else finish,
+        "refusal" if refusal else finish,
         prompt_tokens,
         _cached(usage, body),
         written,
         usage,
-        model if isinstance(model, str) else None,
+        body.get("model"),
         latency_s,
-        thinking=_thinking(choice),
+        thinking=_thinking(message),
         thinking_tokens=_thinking_tokens(usage),
         logprobs=Logprobs.of(rows_of(body), "generated", prompt_tokens),
     )
@@ -221,44 +204,35 @@ def _choice(body: Mapping[str, Any]) -> dict[str, Any]:
     return choices[0]
 
 
-def _message(choice: dict[str, Any]) -> dict[str, Any]:
-    message = choice.get("message") or {"content": choice.get("text")}
-    return message if isinstance(message, dict) else {}
-
-
-def _text(choice: dict[str, Any], finish: str | None, body: Mapping[str, Any]) -> str:
-    message = _message(choice)
+def _text(message: Mapping[str, Any], finish: str | None, body: Mapping[str, Any]) -> str:
     content = message.get("content", None if message else 0)
     if isinstance(content, list):  # parts, as Mistral's thinking models send them
         texts = texts_of(content)
-        content = "".join(texts) if texts or not content or _thinking(choice) else 0
-    for said in (content, _refusal(choice)):
+        content = "".join(texts) if texts or not content or _thinking(message) else 0
+    for said in (content, _refusal(message)):
         if isinstance(said, str) and said:
             return said
-    if content == "" or (content is None and finish in ("length", "content_filter")):
-        return ""  # nothing said, cut off while still thinking, or withheld: the model's answer
-    if content is None and _thinking(choice):
-        return ""  # it thought, and said nothing
+    if content == "" or (content is None and (finish in ("length", "content_filter") or _thinking(message))):
+        return ""  # nothing said, cut off, withheld, or only thought: the model's answer
     raise faults.unreadable("The reply holds no text", str(body))
 
 
-def _refusal(choice: dict[str, Any]) -> str:
+def _refusal(message: Mapping[str, Any]) -> str:
     """OpenAI's refusal, said instead of an answer."""
-    said = _message(choice).get("refusal")
-    return said if isinstance(said, str) and not _message(choice).get("content") else ""
+    said = message.get("refusal")
+    return said if isinstance(said, str) and not message.get("content") else ""
 
 
-def _thinking(choice: dict[str, Any]) -> str | None:
+def _thinking(message: Mapping[str, Any]) -> str | None:
     """Thinking that the server keeps apart, in each server's dialect; None where it sends none."""
-    message = _message(choice)
     for name in ("reasoning_content", "reasoning"):  # DeepSeek, SGLang, older vLLM; newer vLLM, OpenRouter
         said = message.get(name)
         if isinstance(said, str) and said:
             return said
     parts = message.get("content")
-    if not isinstance(parts, list):
-        return None
-    thoughts = [part.get("thinking") for part in parts if isinstance(part, dict)]
+    thoughts = (
+        [part.get("thinking") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    )
     return "".join(map(_flat, thoughts)) or None
 
 

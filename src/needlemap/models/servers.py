@@ -20,8 +20,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Spent, Unmeasured
 from needlemap.files import open_inside, open_regular
-from needlemap.http import VERSIONED, WaitingDoor, bearer, check_address, faults
-from needlemap.models import Answer, tokens
+from needlemap.http import VERSIONED, Door, WaitingDoor, bearer, check_address, custom_headers, faults, key_of
+from needlemap.models import Answer, Model, tokens
 from needlemap.secrets import scrub
 
 if TYPE_CHECKING:
@@ -34,6 +34,35 @@ PORT = "{port}"
 STARTS_S = 1_800.0  # in which a server must be there: large weights load slowly
 _LOOK_S, _ENDS_S = 0.25, 15.0
 _SAID = 600  # characters of a log that an error shows
+
+
+class ServedModel(Model):
+    """A model behind a provider's API, or behind a server that speaks as it does. Replies are not streamed.
+
+    host: the provider's own. variables: how the names of its variables in the environment begin.
+    """
+
+    host = variables = ""
+
+    def __init__(self, name: str, base_url: str, key_env: str, version: str = "") -> None:
+        self.name = name
+        key = key_of(key_env, base_url, self.host, required=key_env != f"{self.variables}_API_KEY")
+        sent = {header: value for header, value in self.headers(key).items() if value}
+        sent |= custom_headers(f"{self.variables}_CUSTOM_HEADERS")
+        self._server = Door(base_url, sent, version)
+
+    @property
+    def base_url(self) -> str:
+        """Where it is asked; with what the address lacked as soon as the server turns out to want that."""
+        return self._server.base_url
+
+    def headers(self, key: str) -> dict[str, str]:
+        """What goes with each request, by the names of the provider's own client. Raises SettingsError."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Release connections."""
+        await self._server.close()
 
 
 def understood(read: Reader, body: dict[str, Any], took_s: float) -> Answer:
