@@ -15,6 +15,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -157,12 +158,10 @@ def retry_after_s(headers: Mapping[str, str], now_s: float | None = None) -> flo
     >>> retry_after_s({"retry-after-ms": "1500"}), retry_after_s({"retry-after": "3"}), retry_after_s({})
     (1.5, 3.0, None)
     """
-    milliseconds, after = headers.get("retry-after-ms"), headers.get("retry-after")
-    for text, unit_s in ((milliseconds, 0.001), (after, 1.0)):
-        seconds = _number(text)
-        if seconds is not None and seconds > 0:
-            return seconds * unit_s
-    return _until(after, time() if now_s is None else now_s) if after else None
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None and milliseconds > 0:
+        return milliseconds / 1000
+    return seconds(headers.get("retry-after"), time() if now_s is None else now_s) or None
 
 
 def _number(text: str | None) -> float | None:
@@ -171,14 +170,6 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
-
-
-def _until(date: str, now_s: float) -> float | None:
-    try:
-        seconds = parsedate_to_datetime(date).timestamp() - now_s
-        return seconds if seconds > 0 else None
-    except (ValueError, TypeError, OverflowError):
-        return None
 
 
 def message_of(body: str) -> str:
@@ -251,10 +242,10 @@ def seconds(text: str | None, now_s: float) -> float | None:
     plain = _number(text)
     if plain is not None:
         return max(0.0, plain)
-    try:
-        return max(0.0, datetime.fromisoformat(text).timestamp() - now_s)
-    except (ValueError, OverflowError):
-        return None
+    for read in (datetime.fromisoformat, parsedate_to_datetime):
+        with suppress(ValueError, TypeError, OverflowError):
+            return max(0.0, read(text).timestamp() - now_s)
+    return None
 
 
 def _quotas(headers: Mapping[str, str], kind: str, now_s: float) -> Iterator[Quota]:

@@ -165,15 +165,10 @@ class Judge(Scorer):
         try:
             return await self._judge.answer(prompt, self.decoding)
         except Unmeasured as error:
-            failure = Unmeasured(
-                error.failure,
-                f"Judge '{self.model}': {error}",
-                transient=error.transient,
-                retry_after_s=error.retry_after_s,
-            )
-            failure.outage, failure.allowance = error.outage, error.allowance
-            failure.usd = summed([*costs, self._lost_usd(prompt, error.spent)])
-            raise failure from None
+            error.args = (f"Judge '{self.model}': {error}",)
+            error.usd = summed([*costs, self._lost_usd(prompt, error.spent)])
+            error.status = error.spent = None  # the tested model's server has refused nothing
+            raise
 
 
 def _most_tokens(prompt: Prompt) -> int:

@@ -13,7 +13,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
@@ -166,12 +166,11 @@ def job_states(jobs: Sequence[str]) -> dict[str, JobState]:
         return dict.fromkeys(jobs, JobState(Phase.UNKNOWN))
     found: dict[str, JobState] = {}
     for array in arrays(jobs):  # one by one: Slurm refuses a list that holds a job it has forgotten
-        queued = ask("squeue", "-h", "-r", "-t", "all", "-o", "%i|%T|%r", "-j", array)
-        found |= _queued(queued or "")
+        found |= _listed(ask("squeue", "-h", "-r", "-t", "all", "-o", "%i|%T|%r", "-j", array))
     missing = [job for job in jobs if job not in found]
     if missing:
         listed = ask("sacct", "-n", "-X", "-P", "--format=JobID,State", "-j", ",".join(arrays(missing)))
-        found |= accounted(listed or "")
+        found |= accounted(listed)
     return {job: found.get(job, _GONE) for job in jobs}
 
 
@@ -214,13 +213,12 @@ def sbatch_options() -> set[str]:
     return set(re.findall(r"--([a-z][a-z0-9-]+)", ask("sbatch", "--help") or ""))
 
 
-def _queued(text: str) -> Mapping[str, JobState]:
-    rows = [line.split("|", 2) for line in text.splitlines()]
-    return {job: state_of(word, reason) for job, word, reason in rows}
+def _listed(text: str | None) -> dict[str, JobState]:
+    """States by lines of a job, its state and maybe why it waits."""
+    rows = [line.split("|", 2) for line in (text or "").splitlines()]
+    return {job: state_of(*words) for job, *words in rows}
 
 
-def accounted(text: str) -> dict[str, JobState]:
+def accounted(text: str | None) -> dict[str, JobState]:
     """Only ends: what the controller has forgotten does not run, whatever the accounting believes."""
-    rows = [line.split("|", 1) for line in text.splitlines()]
-    states = {job: state_of(word) for job, word in rows}
-    return {job: state for job, state in states.items() if state.phase is Phase.ENDED}
+    return {job: state for job, state in _listed(text).items() if state.phase is Phase.ENDED}
