@@ -12,7 +12,7 @@ import pytest
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import Answer, Decoding
-from needlemap.models.python import PythonModel
+from needlemap.models.baseline import PythonModel
 from needlemap.prompts import TEXT, Prompt
 
 CHAT = Prompt.plain([("system", "Be brief."), ("user", "Who?")])

@@ -1,7 +1,7 @@
-"""What retrieval without a language model finds: the floor, and a check of the instrument itself.
+"""Models that are plain code: what retrieval without a language model finds, and a function of one's own.
 
-`baseline/bm25` answers with the sentence of the context that best matches the question, `baseline/random`
-with a sentence drawn by the prompt's hash.
+Retrieval is the floor, and a check of the instrument itself. `baseline/bm25` answers with the sentence of the
+context that best matches the question, `baseline/random` with a sentence drawn by the prompt's hash.
 
 Okapi BM25 (Robertson et al. 1994, "Okapi at TREC-3", NIST SP 500-225): a sentence is a document. Terms are
 lower-cased words, stop words included, and, in scripts without spaces, pairs of neighbouring characters. The
@@ -24,8 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
+from needlemap.http import faults
 from needlemap.models import Answer, Decoding, Model, Traits
 from needlemap.prompts import Prompt
+from needlemap.scorers import call_beside, load_function, source_hash
+from needlemap.secrets import raised_by
 from needlemap.text.tokens import Span
 
 NAMES = ("bm25", "random")
@@ -205,3 +208,53 @@ def _alone(places: NDArray[np.int64], kinds: NDArray[np.uint8], size: int, kind:
     padded = np.concatenate(([_END], kinds, [_END]))
     alone: NDArray[np.int64] = places[(padded[places] != kind) & (padded[places + size + 1] != kind)]
     return alone
+
+
+class PythonModel(Model):
+    """`python/module:function`, called with [{"role": ..., "content": ...}, ...], or a plain prompt's text.
+
+    It returns a str or an Answer, and may be async. The current directory can be imported from. A plain
+    function that runs out of time is left running in its thread, since Python cannot stop one; the program's
+    end does not wait for it.
+    """
+
+    unread = ("temperature", "thinking_tokens", "request", "logprobs")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._function = load_function(name)
+
+    @classmethod
+    def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
+        """Chat messages; lengths count cl100k_base tokens unless told otherwise."""
+        return Traits(tokenizer="cl100k_base", weights=source_hash(name))
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        """Call once. Raises Unmeasured if the function raises, runs out of time or returns something else."""
+        start = perf_counter()
+        try:
+            async with asyncio.timeout(decoding.timeout_s) as clock:
+                said = await call_beside(self._function, question(prompt))
+        except Unmeasured:
+            raise
+        except Exception as error:
+            if isinstance(error, TimeoutError) and clock.expired():
+                raise faults.timed_out(decoding.timeout_s) from None
+            failure = Failure.MEMORY if isinstance(error, MemoryError) else Failure.MODEL
+            raise Unmeasured(failure, f"{self.name}: {raised_by(error)}") from error
+        return self._answer(said, perf_counter() - start)
+
+    def _answer(self, said: object, latency_s: float) -> Answer:
+        if isinstance(said, str):
+            said = Answer(said)
+        if isinstance(said, Answer):
+            return replace(said, latency_s=said.latency_s or latency_s)
+        problem = f"{self.name} must return a str or a needlemap Answer, it returned {type(said).__name__}"
+        raise faults.unreadable(problem, repr(said))
+
+
+def question(prompt: Prompt) -> list[dict[str, str]] | str:
+    """What the function is called with."""
+    if not prompt.chat:
+        return prompt.messages[0].content
+    return [{"role": message.role, "content": message.content} for message in prompt.messages]

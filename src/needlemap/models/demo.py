@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
-from needlemap.models import MARK, Answer, Decoding, Render, Traits
+from needlemap.models import MARK, Answer, Decoding, Traits
 from needlemap.models.model_files import weights_fingerprint
 from needlemap.models.walk import Engine, Ids, WalkingModel
 from needlemap.prompts import TEXT, Prompt
@@ -82,12 +82,6 @@ class Weights:
     def head_width(self) -> int:
         """Numbers in one head's query, key or value."""
         return int(self.embedding.shape[1]) // self.heads
-
-    @property
-    def parameters(self) -> int:
-        """How many numbers were trained."""
-        layers = [getattr(layer, name).size for layer in self.layers for name in Layer.__dataclass_fields__]
-        return int(self.embedding.size + self.last_norm.size + sum(layers))
 
 
 class NumpyEngine(Engine):
@@ -244,8 +238,8 @@ class DemoModel(WalkingModel):
         check_name(name)
         folder = Path(options.get("folder", DATA))
         path = tokenizer_in(folder)
-        weights = weights_fingerprint(folder)
-        return Traits(False, path, render_with(path), teacher=True, serial=True, weights=weights, request=())
+        render, weights = partial(rendered, load(path)), weights_fingerprint(folder)
+        return Traits(False, path, render, teacher=True, serial=True, weights=weights, request=())
 
     def answer_ids(self, prompt: Prompt, answer: str) -> Ids:
         """An answer of one line, behind a blank."""
@@ -293,12 +287,8 @@ def stop_tokens(vocabulary: tokenizers.Tokenizer) -> tuple[int, ...]:
     return tuple(number for number in range(size) if "\n" in vocabulary.decode([number]))
 
 
-def render_with(tokenizer: str) -> Render:
+def rendered(tokenizer: Tokenizer, rows: Sequence[tuple[str, str]]) -> tuple[TokenText, TokenText]:
     """The tokens around a context, of one plain text and nothing more: the model has no special token."""
-    return partial(_rendered, load(tokenizer))
-
-
-def _rendered(tokenizer: Tokenizer, rows: Sequence[tuple[str, str]]) -> tuple[TokenText, TokenText]:
     if rows[0][0] != TEXT:
         raise SettingsError("demo/retriever takes one plain text, no chat. Use --template text-en.")
     head, _, tail = "".join(text for _, text in rows).partition(MARK)

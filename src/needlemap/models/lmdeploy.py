@@ -102,7 +102,9 @@ class LMDeployModel(Model):
         self._package = library()
         self._pipeline = open_pipeline(name, engine, options, trust_remote_code=trust_remote_code)
         self._engine = self._pipeline.async_engine
-        self.notes = self._notes(engine)
+        if self._engine.backend != engine:
+            note = "TurboMind does not run this model here, LMDeploy's PyTorch engine does."
+            self.notes = (f"lmdeploy/{name}: {note}",)
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
@@ -197,13 +199,6 @@ class LMDeployModel(Model):
                 f"{prompt_tokens:,} prompt and {answer_tokens:,} answer tokens are more than the engine's "
                 f"session of {room:,}. For a longer one: --model-options session_len={wanted}",
             )
-
-    def _notes(self, engine: str) -> tuple[str, ...]:
-        if self._engine.backend == engine:
-            return ()
-        return (
-            f"lmdeploy/{self.name}: TurboMind does not run this model here, LMDeploy's PyTorch engine does.",
-        )
 
 
 def library() -> Any:

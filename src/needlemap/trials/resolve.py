@@ -123,7 +123,7 @@ def model_traits(settings: Settings) -> Traits:
 def traits_unasked(settings: Settings) -> Traits:
     """As `model_traits`, without importing a user's function: its name may come from a stranger's file."""
     if settings.backend == "python":
-        return Traits(tokenizer="cl100k_base")  # as models/python.py says of every function
+        return Traits(tokenizer="cl100k_base")  # as PythonModel says of every function
     return model_traits(settings)
 
 
