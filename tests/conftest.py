@@ -221,10 +221,10 @@ _PASSING = ("latency_s", "finished_at", "usage", "cached_tokens", "shared_tokens
 
 def wait_until(condition: Callable[[], Any], seconds: float = 250.0) -> Any:
     """Wait until something is so, and return it."""
-    for _ in range(int(seconds * 50)):
+    for _ in range(int(seconds * 20)):
         if found := condition():
             return found
-        time.sleep(0.02)
+        time.sleep(0.05)
     raise AssertionError(f"it did not come about in {seconds} s")
 
 

@@ -53,18 +53,28 @@ def values(items: Any) -> dict[str, Any]:
     return {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
 
 
-@wandb
-def test_wandb_keeps_scores_settings_figure_and_cells(reports):
-    ended = reports.process("report", "r", "--log", "wandb:team/needles", "--step", "1000")
+@pytest.fixture(scope="module")
+def logged(reports) -> list[Path]:
+    """The folders that wandb made of both runs, in a process of its own."""
+    ended = reports.process("report", "r", "short", "--log", "wandb:team/needles", "--step", "1000")
     assert ended.stdout == ""
-    (said,) = ended.stderr.splitlines()  # nothing of wandb's own
-    assert said.startswith("wandb sync wandb/offline-run-")
-    folder = reports.folder / said.split()[-1]
+    said = ended.stderr.splitlines()
+    assert all(line.startswith("wandb sync wandb/offline-run-") for line in said)  # nothing of wandb's own
+    return [reports.folder / line.split()[-1] for line in said]
+
+
+def records_in(folder: Path) -> list[Any]:
     (file,) = folder.glob("*.wandb")
-    records = {record.WhichOneof("record_type"): record for record in kept(file)}
+    return list(kept(file))
+
+
+@wandb
+def test_wandb_keeps_scores_settings_figure_and_cells(logged):
+    folder = logged[0]
+    records = {record.WhichOneof("record_type"): record for record in records_in(folder)}
     run, history = records["run"].run, values(records["history"].history.item)
 
-    assert (run.entity, run.project, run.display_name) == ("team", "needles", "baseline/bm25")
+    assert (run.entity, run.project, run.display_name) == ("team", "needles", "baseline/bm25@r")
     config = values(run.config.update)
     assert (config["model"], config["repeats"], config["mode"]) == ("baseline/bm25", 2, "exact")
     assert config["about/tokenizer"].startswith("cl100k_base ")
@@ -80,10 +90,8 @@ def test_wandb_keeps_scores_settings_figure_and_cells(reports):
 
 
 @wandb
-def test_wandb_is_told_nothing_of_the_machine(reports):
-    said = reports.process("report", "r", "--log", "wandb:needles").stderr.split()
-    (file,) = (reports.folder / said[-1]).glob("*.wandb")
-    records = list(kept(file))
+def test_wandb_is_told_nothing_of_the_machine(reports, logged):
+    records = [record for folder in logged for record in records_in(folder)]
     assert {record.run.host for record in records if record.HasField("run")} == {""}
     told = " ".join(str(record) for record in records if record.WhichOneof("record_type") != "artifact")
     for private in (socket.gethostname(), str(reports.folder), os.environ.get("USER", "-no user-")):
@@ -91,12 +99,9 @@ def test_wandb_is_told_nothing_of_the_machine(reports):
 
 
 @wandb
-def test_two_runs_are_two_there(reports):
-    said = reports.process("report", "r", "short", "--log", "wandb:needles").stderr.splitlines()
-    names = []
-    for line in said:
-        (file,) = (reports.folder / line.split()[-1]).glob("*.wandb")
-        names += [record.run.display_name for record in kept(file) if record.HasField("run")]
+def test_two_runs_are_two_there(logged):
+    records = [record for folder in logged for record in records_in(folder)]
+    names = [record.run.display_name for record in records if record.HasField("run")]
     assert names == ["baseline/bm25@r", "baseline/bm25@short"]
 
 

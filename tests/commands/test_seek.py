@@ -27,7 +27,7 @@ MODELS = """
 import re
 
 def cliff(prompt):
-    return _found(prompt) if len(str(prompt)) < 9_000 else "I do not know."
+    return _found(prompt) if len(str(prompt)) < 6_000 else "I do not know."
 
 def perfect(prompt):
     return _found(prompt)
@@ -38,7 +38,7 @@ def blind(prompt):
 def _found(prompt):
     return re.search(r"The locker code for [^.]* is (\\d+)\\.", str(prompt))[1]
 """
-RANGE = ("--lengths", "500,8000", "--seek", "85")
+RANGE = ("--lengths", "500,4000", "--seek", "85")
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_every_haystack_is_fresh_and_asked_at_eight_depths_one_in_each_part(fold
 
 def test_a_limit_stops_it_and_the_same_command_goes_on_to_the_same_end(folder, command):
     whole = seek(command, "cliff", "cliff").stdout
-    stopped = seek(command, "cliff", "parts", "--limit-tokens", "90000", code=3)
+    stopped = seek(command, "cliff", "parts", "--limit-tokens", "40000", code=3)
     assert "not reached" in stopped.stdout
     before = [row["key"] for row in records(folder / "parts")]
     assert seek(command, "cliff", "parts").stdout == whole
@@ -111,8 +111,8 @@ def test_a_limit_stops_it_and_the_same_command_goes_on_to_the_same_end(folder, c
 
 def test_a_model_that_holds_or_fails_everywhere(command):
     found = seek(command, "perfect", "perfect").stdout
-    assert "effective length at 85 %: >=8k" in found
-    assert "\n    8k  100.0" in found  # it was asked
+    assert "effective length at 85 %: >=4k" in found
+    assert "\n    4k  100.0" in found  # it was asked
     assert "effective length at 85 %: <500\n" in seek(command, "blind", "blind").stdout
 
 
@@ -126,7 +126,7 @@ def test_it_narrows_on_when_more_is_wished(folder, command):
 
 
 def test_more_lanes_ask_more_haystacks_at_a_time(folder, command):
-    seek(command, "cliff", "lanes", "--concurrency", "32", "--limit-tokens", "300000")
+    seek(command, "cliff", "lanes", "--concurrency", "32", "--limit-tokens", "200000")
     first = [row["repeat"] for row in records(folder / "lanes")]
     assert len(set(first)) >= 7  # three to begin with, then four
 
@@ -142,13 +142,13 @@ def test_a_plan_tells_a_range_and_where_seeking_is_no_better(command):
 
 def test_each_family_of_a_suite_seeks_and_no_mean_is_made_of_them(folder, command):
     (folder / "two.yaml").write_text(
-        "families:\n  one: {task: single}\n  keys: {task: kv}\nsettings: {lengths: [600, 4000]}\n", "utf-8"
+        "families:\n  one: {task: single}\n  keys: {task: kv}\nsettings: {lengths: [600, 2000]}\n", "utf-8"
     )
     found = command("run", "suite:two.yaml", "--model", "baseline/bm25", "--seek", "85", "-o", "two").stdout
     lines = found.splitlines()
     assert lines[0] == "suite two · baseline/bm25"
     assert [line.split()[0] for line in lines[1:3]] == ["one", "keys"]
-    assert all("effective length at 85 %: >=4k" in line for line in lines[1:3])
+    assert all("effective length at 85 %: >=2k" in line for line in lines[1:3])
     assert command("report", "two").stdout == found
     fields = json.loads(command("report", "two", "--json").stdout)["runs"][0]
     assert (fields["overall"], fields["lengths"], fields["effective_lengths"]) == (None, [], [])
@@ -205,7 +205,7 @@ def test_what_does_not_go_together_is_refused(folder, command):
     assert "judges a mean" in told(*RANGE, "--fail-under", "80")
     assert not (folder / "x").exists()
     seek(command, "blind", "blind")
-    model = ("--model", "python/sought_models:blind", "--lengths", "500,8000", "-o", "blind")
+    model = ("--model", "python/sought_models:blind", "--lengths", "500,4000", "-o", "blind")
     assert "seek" in str(command("run", *model, code=2).stderr)  # a grid would mix two kinds of run
 
 

@@ -29,23 +29,7 @@ def wait_for_a_record(folder: Path) -> None:
         time.sleep(0.02)
 
 
-def test_what_was_scored_is_kept_and_the_same_command_goes_on(needlemap, wire):
-    wire.schedule("slow:0.2", cycle=True)
-    process = needlemap.start("run", *needlemap.asking(wire), *GRID)
-    wait_for_a_record(needlemap.folder)
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=250)
-    assert process.returncode == 143
-    assert said.endswith(SAID)
-    assert "Traceback" not in said
-    kept = len(needlemap.records())
-    assert 0 < kept < 40
-    wire.schedule()
-    again = needlemap.run(wire, *GRID)
-    assert f"{kept} already scored, {40 - kept} to ask" in again.stderr
-
-
-def test_it_works_where_ctrl_c_is_ignored_as_behind_an_ampersand(needlemap, wire):
+def test_what_was_scored_is_kept_also_where_ctrl_c_is_ignored_as_behind_an_ampersand(needlemap, wire):
     wire.schedule("slow:0.2", cycle=True)
     command = [str(Path(sys.executable).with_name("needlemap")), "run", *needlemap.asking(wire), *GRID]
     ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *command]
@@ -57,6 +41,12 @@ def test_it_works_where_ctrl_c_is_ignored_as_behind_an_ampersand(needlemap, wire
         _, said = process.communicate(timeout=250)
     assert process.returncode == 143
     assert said.endswith(SAID)
+    assert "Traceback" not in said
+    kept = len(needlemap.records())
+    assert 0 < kept < 40
+    wire.schedule()
+    again = needlemap.run(wire, *GRID)
+    assert f"{kept} already scored, {40 - kept} to ask" in again.stderr
 
 
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

@@ -87,7 +87,7 @@ def test_undecided_says_how_many_more_pairs_decide_with_even_odds():
 def test_even_odds_are_even():
     """Of gates that say N more pairs, about half are decided after N more."""
     random, kept = np.random.default_rng(4), []
-    for _ in range(150):
+    for _ in range(80):
         draws = random.random(1_600)
         scores = [(1.0, 0.0) if u < 0.01 else (0.0, 1.0) if u < 0.02 else (1.0, 1.0) for u in draws.tolist()]
         gate = fed(scores[:150])

@@ -121,8 +121,8 @@ def test_a_text_in_pieces_gives_the_logits_of_the_whole(weights: Weights):
 
 
 def test_walked_answers_equal_those_from_an_empty_cache(weights: Weights, stops: tuple[int, ...]):
-    trials = asked(lengths=[96, 150, 256, 400, 512], depths="0:100:6", repeats=2)
-    assert len(trials) >= 45  # of sixty cells, some of which come to the same prompt
+    trials = asked(lengths=[96, 150, 256, 400, 512], depths="0:100:5", repeats=1)
+    assert len(trials) >= 20  # of 25 cells, some of which come to the same prompt
     walk, computed = Walk(NumpyEngine(weights), stops), 0
     for trial in trials:
         walked = walk.ask(trial.prompt.ids, ANSWER_TOKENS)
@@ -180,12 +180,12 @@ def test_it_finds_needles_within_the_length_it_was_trained_on(weights: Weights, 
 
 
 def test_it_loses_them_far_beyond(weights: Weights, stops: tuple[int, ...]):
-    assert found(asked(lengths=[1024], depths=[0], repeats=24, seed=77), weights, stops) <= 0.1
+    assert found(asked(lengths=[1024], depths=[0], repeats=12, seed=77), weights, stops) <= 0.1
 
 
 def test_beyond_its_length_it_loses_the_farthest_first(weights: Weights, stops: tuple[int, ...]):
-    far = asked(lengths=[512], depths=[0], repeats=16, seed=77)
-    near = asked(lengths=[512], depths=[75], repeats=16, seed=77)
+    far = asked(lengths=[512], depths=[0], repeats=10, seed=77)
+    near = asked(lengths=[512], depths=[75], repeats=10, seed=77)
     assert found(far, weights, stops) + 0.4 <= found(near, weights, stops)
 
 

@@ -72,13 +72,13 @@ def test_it_comes_near_the_optimum_on_the_usual_grids(cuts, count, longest, leas
 
 
 def test_grids_of_thousands_of_cells_are_covered_too(cuts):
-    bins, known = grid(spaced(1000, 128_000, 70), 100), cuts(128_000)
+    bins, known = grid(spaced(1000, 128_000, 60), 60), cuts(128_000)
     chosen = positions(bins, known)
     hopeless = legal_positions(bins, known) < bins.low  # 10 tokens of 1,000, without a sentence end
     assert ((bins.low <= chosen) | hopeless).all()
     assert (chosen <= bins.high).all()
     assert hopeless.sum() == hopeless[0].sum() < 50
-    assert factor(bins, chain_tokens(chosen, bins.sizes)) > 25
+    assert factor(bins, chain_tokens(chosen, bins.sizes)) > 22
 
 
 def test_a_single_length_or_depth_is_a_grid_too(cuts):

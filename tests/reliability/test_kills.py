@@ -1,6 +1,6 @@
 """Killed, out of disk, or with a clock that goes back: what was scored stays, nothing is scored twice.
 
-NEEDLEMAP_KILLS: how often the run is killed (2; in CI 100, some minutes). Torn last lines, and two runs
+NEEDLEMAP_KILLS: how often the run is killed (3; in CI 100, some minutes). Torn last lines, and two runs
 on one folder: tests/asking/test_resume.py. Killed replicas: tests/commands/test_replicas.py.
 """
 
@@ -23,7 +23,7 @@ import pytest
 
 from needlemap.records.folder import RunFolder, parsed
 
-KILLS = int(os.environ.get("NEEDLEMAP_KILLS", "2"))
+KILLS = int(os.environ.get("NEEDLEMAP_KILLS", "3"))
 CONCURRENCY = 4
 SLOW_S = 0.1  # an answer takes so long
 EACH = 20  # trials for each kill: more than are answered by then, so that there is something left to kill

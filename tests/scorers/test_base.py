@@ -7,6 +7,7 @@ import importlib.util
 import json
 import time
 from contextlib import suppress
+from itertools import cycle
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -61,10 +62,10 @@ SLOW = (  # repeated; each took time by the square, or eighteen times its length
 def test_a_megabyte_of_anything_is_scored_within_a_second(name):
     """Of processor time, with room for a slow machine: by the square it would be minutes."""
     made = tool()
-    for reference in map(made.REFERENCES.get, ("names", "none", "label", "letter")):
-        scorer = installed("scorers")[name].load()()
-        for piece in SLOW:
-            text = f"x7Kq{piece * (1_000_000 // len(piece.encode()))}"
+    scorer = installed("scorers")[name].load()()
+    for piece, other in zip(SLOW, cycle(("none", "label", "letter")), strict=False):
+        text = f"x7Kq{piece * (1_000_000 // len(piece.encode()))}"
+        for reference in map(made.REFERENCES.get, ("names", other)):
             began = time.process_time()
             with suppress(SettingsError):
                 asyncio.run(Scoring(scorer, text, reference).score(0))

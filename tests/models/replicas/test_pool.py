@@ -149,21 +149,9 @@ def test_what_a_lost_replica_answered_is_asked_of_another_and_a_new_one_is_start
     assert said == [f"{lost}: killed by SIGKILL; log: {Path.cwd() / 'replicas' / lost}.log"]
 
 
-def test_a_prompt_that_takes_three_replicas_with_it_is_set_aside_and_others_are_answered(make):
-    replicas = make("deadly")
-
-    async def use() -> Unmeasured:
-        with pytest.raises(Unmeasured) as caught:
-            await lane(replicas, 0, "die")
-        assert await lane(replicas, 1, "live")
-        return caught.value
-
-    error = asked(replicas, use)
-    assert error.failure is Failure.REPLICA
-    assert "3 replicas were lost while they answered it" in str(error)
-
-
-def test_others_that_a_lost_replica_answered_at_the_same_time_are_not_blamed(make):
+def test_a_prompt_that_takes_three_replicas_with_it_is_set_aside_and_others_they_answered_are_not_blamed(
+    make,
+):
     replicas = make("deadly", count=1, slots=3)
 
     async def use() -> list[Any]:
@@ -172,6 +160,8 @@ def test_others_that_a_lost_replica_answered_at_the_same_time_are_not_blamed(mak
 
     deadly, *others = asked(replicas, use)
     assert isinstance(deadly, Unmeasured)
+    assert deadly.failure is Failure.REPLICA
+    assert "3 replicas were lost while they answered it" in str(deadly)
     assert [[text.split()[1] for text in each] for each in others] == [list("abc"), list("def")]
 
 
