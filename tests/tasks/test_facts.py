@@ -15,7 +15,7 @@ import pytest
 from needlemap.errors import SettingsError
 from needlemap.settings.grid import Cell
 from needlemap.tasks import Draw, Item, holds_nothing
-from needlemap.tasks.facts import Cast, Fact, Facts, another, cast, sentence, state, supporting, where
+from needlemap.tasks.facts import Cast, Fact, Facts, another, cast, sentence, state, supporting
 from needlemap.tasks.values import wording
 
 CAST = Cast(("Ada", "Eve"), ("barn", "hall"), ("coin", "ring"), ("tin", "jar"))
@@ -23,6 +23,13 @@ CAST = Cast(("Ada", "Eve"), ("barn", "hall"), ("coin", "ring"), ("tin", "jar"))
 
 def item(depth: float = 0.3, repeat: int = 1, **options: Any) -> Item:
     return Facts(**options).item(Draw(Cell(4000, depth), repeat, 2))
+
+
+def where(now: dict[str, str], what: str) -> str:
+    """Where somebody or something is: where its box is, where its carrier is."""
+    while what in now:
+        what = now[what]
+    return what
 
 
 def test_a_thing_is_where_its_box_is_and_a_box_where_its_carrier_is():

@@ -252,17 +252,6 @@ def state(facts: Iterable[Fact]) -> dict[str, str]:
     return {fact.subject: fact.to for fact in facts}
 
 
-def where(now: Mapping[str, str], what: str) -> str:
-    """Where somebody or something is: where its box is, where its carrier is.
-
-    >>> where({"coin": "tin", "tin": "Ada", "Ada": "barn"}, "coin")
-    'barn'
-    """
-    while what in now:
-        what = now[what]
-    return what
-
-
 def sentence(chance: float, fact: Fact, language: Language) -> str:
     """A fact in words. chance: in [0, 1), in which.
 

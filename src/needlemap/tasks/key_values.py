@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Annotated, Any, Literal
 
@@ -36,7 +37,7 @@ from needlemap.tasks import (
     hidden,
 )
 from needlemap.tasks.latent import Absence, one_edit
-from needlemap.tasks.values import Kind, Pairs, Values, noise, solved, wording
+from needlemap.tasks.values import Kind, Pairs, Values, fresh, noise, solved, wording
 from needlemap.text.matching import but
 
 UuidDigits = Annotated[int, Field(ge=4)]
@@ -244,9 +245,8 @@ class Passkey(Task):
     def item(self, draw: Draw) -> Item:
         """The sentence with the key, which no noise holds."""
         random, words = draw.random("passkey", self.fresh), wording("wording/passkey", self.language)
-        value = key_of(random, self.digits, self.doubled)
-        while draw.holds(value):
-            value = key_of(random, self.digits, self.doubled)
+        gone = f"The text holds all pass keys of {self.digits} digits. Use more: --task-options digits=10"
+        value = fresh(partial(key_of, random, self.digits, self.doubled), set(), draw.holds, gone)
         needle, question = words["needle"].format(value=value), words["question"]
         return Item(
             (Needle(needle, draw.cell.depth),),

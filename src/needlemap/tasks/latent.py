@@ -16,7 +16,7 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from random import Random
 from typing import Annotated, Any, Literal
 
@@ -24,12 +24,11 @@ from pydantic import Field
 
 from needlemap.errors import SettingsError
 from needlemap.tasks import Draw, Item, Language, Reference, Scope, Task, hidden
-from needlemap.tasks.values import Values, wording, words
+from needlemap.tasks.values import TRIES, Values, fresh, wording, words
 from needlemap.text.matching import any_of
 
 APART = 0.2  # of the haystack, at least, between the asked needle and a distractor
 _MOVED = 0.05  # more, as both go to the end of a sentence, and a plan may move the asked one
-_TRIES = 2000
 ORDERS = ("direct", "inverted")  # whether the name or the anchor comes first
 Asked = Literal["present", "near", "missing"]
 
@@ -99,16 +98,12 @@ class Latent(Task):
 
     def _names(self, draw: Draw, count: int) -> list[str]:
         """People that the haystack does not know. Raises SettingsError when there are too few."""
-        random, names = draw.random("latent names", self.fresh), list[str]()
-        for _ in range(_TRIES):
-            name = random.choice(self._people)
-            if name not in names and not draw.holds(name):
-                names.append(name)
-            if len(names) == count:
-                return names
-        raise SettingsError(
+        gone = (
             "The haystack holds nearly all names of task 'latent'. Use another --haystack or shorter lengths."
         )
+        anybody = partial(draw.random("latent names", self.fresh).choice, self._people)
+        taken = set[str]()
+        return [fresh(anybody, taken, draw.holds, gone) for _ in range(count)]
 
     def _depths(self, draw: Draw) -> list[float]:
         """The cell's depth, and far from it those of the distractors: the same at most depths of a length."""
@@ -130,7 +125,7 @@ class Latent(Task):
 
 def _quiet(facts: Sequence[Association], random: Random, draw: Draw) -> Association:
     """A fact about which the haystack says nothing. Raises SettingsError when there is none."""
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         fact = random.choice(facts)
         if not any(map(draw.holds, fact.watch)):
             return fact
@@ -261,16 +256,13 @@ def one_edit(key: str, values: Values, random: Random, taken: set[str], holds: C
     >>> one_edit("greedy-notebook", Values("word", 7), Random(3), set(), lambda text: False)
     'slender-notebook'
     """
-    for _ in range(_TRIES):
-        other = _other_word if values.kind == "word" else _other_digit
-        missed = other(key, values, random)
-        if missed != key and missed not in taken and not holds(missed):
-            taken.add(missed)
-            return missed
-    raise SettingsError(
+    gone = (
         f"All that is one edit away from '{key}' is in the haystack already. Use longer keys, "
         f"--task-options digits=7, or near=0."
     )
+    other = _other_word if values.kind == "word" else _other_digit
+    taken.add(key)
+    return fresh(partial(other, key, values, random), taken, holds, gone)
 
 
 def _other_digit(key: str, values: Values, random: Random) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib.resources import files
 from random import Random
 from string import ascii_letters, digits
@@ -23,8 +23,9 @@ from pydantic import Field
 from needlemap.haystacks import Stream
 from needlemap.haystacks.generated import Piece, Rule, Scene, grammar
 from needlemap.tasks import Background, Draw, Item, Reference, Scope, Task, hidden
-from needlemap.tasks.values import wording
+from needlemap.tasks.values import fresh, wording
 
+_GONE = "Replies and codes that are not in the text are used up. Use shorter lengths."
 TwoOrMore = Annotated[int, Field(ge=2)]
 
 
@@ -79,15 +80,13 @@ class Ordinal(Task):
 
     def _reply(self, wanted: Request, random: Random, taken: set[str], draw: Draw) -> str:
         """A reply that stands nowhere else."""
-        text = _written(wanted, self.sentences, random.getrandbits(64))
-        while text in taken or draw.holds(text):
-            text = _written(wanted, self.sentences, random.getrandbits(64))
-        taken.add(text)
-        return text
+        return fresh(
+            lambda: _written(wanted, self.sentences, random.getrandbits(64)), taken, draw.holds, _GONE
+        )
 
     def _drawn_code(self, random: Random, draw: Draw) -> str:
-        code = "".join(random.choices(ascii_letters + digits, k=self.code))
-        return self._drawn_code(random, draw) if draw.holds(code) else code
+        letters = partial(random.choices, ascii_letters + digits, k=self.code)
+        return fresh(lambda: "".join(letters()), set(), draw.holds, _GONE)
 
 
 @lru_cache(maxsize=1024)

@@ -14,8 +14,9 @@ learnt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from operator import attrgetter
 from random import Random
@@ -23,7 +24,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from needlemap.errors import SettingsError
 from needlemap.tasks import (
     Background,
     Draw,
@@ -42,10 +42,9 @@ from needlemap.tasks import (
     scattered,
 )
 from needlemap.tasks.key_values import PAIR, UuidDigits, closing
-from needlemap.tasks.values import Pairs, Values, noise, solved, wording
+from needlemap.tasks.values import Pairs, Values, fresh, noise, solved, wording
 
 _CONSONANTS, _VOWELS = "BDFGHJKLMNPRSTVZ", "AEIOU"
-_TRIES = 2000  # draws of one name
 _SHOWN = (3, 2)  # variables of an example's chains, the asked one first: as few as tell a chain from another
 
 
@@ -144,8 +143,10 @@ class Trace(Task):
 
     def _chain(self, random: Random, taken: set[str], draw: Draw, size: int) -> Chain:
         """A chain of so many names and a value that nothing has yet."""
-        value = self._values.fresh(random, taken, draw.holds)
-        return Chain(value, tuple(fresh_name(random, taken, draw.holds) for _ in range(size)))
+        gone = "Names of variables are used up. Use fewer chains or hops."
+        value, named = self._values.fresh(random, taken, draw.holds), partial(any_name, random)
+        names = (fresh(named, taken, draw.holds, gone) for _ in range(size))
+        return Chain(value, tuple(names))
 
     def _example(self, draw: Draw, taken: set[str], number: int) -> tuple[str, list[Chain]]:
         """A small text with its question and answer; and its chains, the asked one first."""
@@ -162,21 +163,14 @@ class Trace(Task):
         return solved(text, question, answer, headed=words["headed"], begun=words["answered"]), chains
 
 
-def fresh_name(random: Random, taken: set[str], holds: Callable[[str], bool]) -> str:
-    """A variable's name, three letters and two digits, that is neither taken, and is from now on, nor held.
+def any_name(random: Random) -> str:
+    """A variable's name: three letters and two digits.
 
-    Raises SettingsError when there is none left.
-
-    >>> fresh_name(Random("x"), set(), lambda text: False)
+    >>> any_name(Random("x"))
     'PUZ08'
     """
-    for _ in range(_TRIES):
-        letters = (random.choice(kind) for kind in (_CONSONANTS, _VOWELS, _CONSONANTS))
-        name = f"{''.join(letters)}{random.randrange(100):02}"
-        if name not in taken and not holds(name):
-            taken.add(name)
-            return name
-    raise SettingsError("Names of variables are used up. Use fewer chains or hops.")
+    letters = (random.choice(kind) for kind in (_CONSONANTS, _VOWELS, _CONSONANTS))
+    return f"{''.join(letters)}{random.randrange(100):02}"
 
 
 @dataclass(kw_only=True, eq=False)

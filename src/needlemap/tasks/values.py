@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from itertools import repeat
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from needlemap.errors import SettingsError
 from needlemap.files import read_yaml
@@ -22,7 +22,8 @@ from needlemap.tasks import Background, Language, holds_nothing
 from needlemap.text.matching import any_of, hexadecimal, number
 
 Kind = Literal["word", "number", "uuid"]
-_TRIES = 2000  # draws of one value or name before its kind is given up as used up
+Drawn = TypeVar("Drawn")
+TRIES = 2000  # draws of one value or name before its kind is given up as used up
 _UUID = (8, 4, 4, 4, 12)  # digits in each group, where there are 32
 _GROUP = 8  # digits in each group otherwise
 _JOINTS = {"english": "-", "chinese": ""}
@@ -39,6 +40,29 @@ def wording(about: str, language: Language) -> Mapping[str, Any]:
     read = read_yaml(files("needlemap.tasks").joinpath("data", f"{name}.yaml").read_text("utf-8"))
     found: Mapping[str, Any] = read[language][part] if part else read[language]
     return found
+
+
+def fresh(
+    draw: Callable[[], Drawn],
+    taken: set[str],
+    holds: Callable[[str], bool],
+    gone: str,
+    named: Callable[[Drawn], str] = str,
+) -> Drawn:
+    """What is drawn, and is neither taken, and is from now on, nor held. named: by what it is known.
+
+    Raises SettingsError, `gone`, when there is none left.
+
+    >>> fresh(iter(["a", "b", "c"]).__next__, {"a"}, lambda text: text == "b", "No letter is left.")
+    'c'
+    """
+    for _ in range(TRIES):
+        found = draw()
+        name = named(found)
+        if name not in taken and not holds(name):
+            taken.add(name)
+            return found
+    raise SettingsError(gone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +110,11 @@ class Values:
 
         Raises SettingsError when there is none left.
         """
-        for _ in range(_TRIES):
-            value = self.draw(random)
-            if value not in taken and not holds(value):
-                taken.add(value)
-                return value
-        raise SettingsError(
-            f"Values of kind '{self.kind}' are used up: {_TRIES} draws gave none that is not in the haystack "
+        gone = (
+            f"Values of kind '{self.kind}' are used up: {TRIES} draws gave none that is not in the haystack "
             f"already. Use shorter lengths, --task-options digits={self.digits + 2} or uuid_digits=32."
         )
+        return fresh(partial(self.draw, random), taken, holds, gone)
 
 
 def _hexadecimal(random: Random, digits: int) -> str:
@@ -147,12 +167,8 @@ def person(random: Random, language: Language) -> Person:
 
 def fresh_person(random: Random, language: Language, taken: set[str], holds: Callable[[str], bool]) -> Person:
     """Somebody who is neither taken, and is from now on, nor held. Raises SettingsError if nobody is left."""
-    for _ in range(_TRIES):
-        found = person(random, language)
-        if found.name not in taken and not holds(found.name):
-            taken.add(found.name)
-            return found
-    raise SettingsError("Names of people are used up. Use shorter lengths, or fewer people.")
+    gone = "Names of people are used up. Use shorter lengths, or fewer people."
+    return fresh(partial(person, random, language), taken, holds, gone, lambda found: found.name)
 
 
 @cache
