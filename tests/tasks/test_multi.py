@@ -55,7 +55,7 @@ def test_key_words_score_it():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"needles": []}, "needs --needles, none of them empty, and a --question"),
+        ({"needles": []}, r"needs --needles \(once for each\), none of them empty, and a --question"),
         ({"needles": ["A", " "]}, "none of them empty"),
         ({"question": ""}, "and a --question"),
         ({"spread": "evn"}, "'spread' of Multi must be 'chain', 'chain-as-coded' or 'even', got 'evn'"),

@@ -235,15 +235,12 @@ def _files(path: Path, file_list: Sequence[str]) -> list[Path]:
         return found
     missing = [name for name in file_list if not (path / name).is_file()]
     if missing:
-        raise HaystackError(f"Folder '{path}' lacks {', '.join(missing)} (file_list). {_at_hand(path)}")
+        at_hand = ", ".join(file.name for file in files_like(path, "*.jsonl")) or "no .jsonl file"
+        raise HaystackError(f"Folder '{path}' lacks {', '.join(missing)} (file_list). It holds: {at_hand}.")
     return [path / name for name in file_list]
 
 
-def _at_hand(path: Path) -> str:
-    return f"It holds: {', '.join(file.name for file in files_like(path, '*.jsonl')) or 'no .jsonl file'}."
-
-
-class Hub(Source):
+class Hub(JsonLines):
     """JSON Lines files of a hub data set, such as Skywork/ChineseDomainModelingEval.
 
     Raises HaystackError when it is neither in the cache nor to be had, with the steps to get it by hand.
@@ -252,12 +249,8 @@ class Hub(Source):
     def __init__(
         self, path: str, *, file_list: Sequence[str] = (), field: str = "text", revision: str | None = None
     ) -> None:
+        super().__init__(str(_fetch(path, file_list, revision)), file_list=file_list, field=field)
         self.name = f"hub/{path}"
-        self._lines = JsonLines(str(_fetch(path, file_list, revision)), file_list=file_list, field=field)
-
-    def documents(self, first: int = 0) -> Iterator[Document]:
-        """Each line's text."""
-        return self._lines.documents(first)
 
 
 def _fetch(repository: str, file_list: Sequence[str], revision: str | None) -> Path:

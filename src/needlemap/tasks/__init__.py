@@ -199,11 +199,8 @@ class Task(metaclass=Checked):
 def make_task(settings: Settings) -> Task:
     """The task, with the settings that it names. Raises SettingsError for those that it lacks."""
     kind = find_kind("tasks", settings.task, Task)
-    if settings.task == "multi":
-        if not settings.needles:
-            raise SettingsError("The multi task needs --needles (twice or more).")
-        if settings.spread == "chain-as-coded" and settings.placement != "token":
-            raise SettingsError("--spread chain-as-coded is OpenCompass's way: give --placement token too.")
+    if settings.spread == "chain-as-coded" and settings.task == "multi" and settings.placement != "token":
+        raise SettingsError("--spread chain-as-coded is OpenCompass's way: give --placement token too.")
     named, options = option_names(kind), dict(settings.task_options)
     for name in settings_of("Task"):
         if name in named:

@@ -109,7 +109,9 @@ class Multi(Worded):
 
     def __post_init__(self) -> None:
         if not self.needles or not all(map(str.strip, self.needles)) or not self.question.strip():
-            raise SettingsError("The multi task needs --needles, none of them empty, and a --question.")
+            raise SettingsError(
+                "The multi task needs --needles (once for each), none of them empty, and a --question."
+            )
         by_part = "substring" if is_part(self.answer, "\n".join(self.needles)) else WORDING
         self.scorer = "recall" if self.keywords else by_part
         self.scorer_options = {"rule": "inside"} if self.keywords else {}
