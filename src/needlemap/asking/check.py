@@ -76,7 +76,7 @@ class Check:
     @property
     def probes(self) -> tuple[str, ...]:
         """The probes that can tell anything: the last one only beside a reference."""
-        return tuple(name for name in self.asked.probes if name != "reference" or self.asked.reference)
+        return self.asked.probes
 
     @classmethod
     def of(cls, asked: Asked, path: Path | None = None) -> Check:
@@ -91,18 +91,24 @@ class Check:
         around = _around(asked, min(asked.most, ENOUGH + answer), seed)
         sizes = sizes_of(asked.most, answer, around)
         plan = ways(sizes, asked.load, answer, around, asked.context)
-        if traits.serial:
-            asked = replace(asked, probes=tuple(name for name in asked.probes if name != "load"))
-            plan = tuple(_one_by_one(way) for way in plan if "load" not in way.probes)
-        wanted = {name for name in asked.probes if name != "reference" or asked.reference}
-        plan = tuple(way for way in plan if not way.probes or wanted.intersection(way.probes))
-        first_asked = () if asked.reference else plan[:1]  # a reference tells what a canary would
-        plan = (*first_asked, *map(_without_canary, plan[len(first_asked) :]))
-        settled = {way.name: _settled(asked, way.settings, seed) for way in plan}
+        lacking = {"load"} if traits.serial else set[str]()
+        plan = tuple(way for way in plan if not lacking.intersection(way.probes))
+        lacking |= set() if asked.reference else {"reference"}
+        asked = replace(asked, probes=tuple(name for name in asked.probes if name not in lacking))
+        plan = tuple(way for way in plan if not way.probes or set(asked.probes).intersection(way.probes))
+        own = {way.name: dict(way.settings) for way in plan}
+        for at, each in enumerate(own.values()):
+            if (
+                at or asked.reference
+            ):  # the canary comes before the first way; a reference tells what it would
+                each["canary"] = False
+            if traits.serial:  # it answers one prompt at a time, and is told no number of them
+                each.pop("concurrency", None)
+        settled = {name: _settled(asked, each, seed) for name, each in own.items()}
         elsewhere = {
             f"{BESIDE}{name}": _elsewhere(settings, asked.reference, path / name)
             for name, settings in settled.items()
-            if "reference" in wanted and kind_of(name) in COMPARED
+            if "reference" in asked.probes and kind_of(name) in COMPARED
         }
         looks, failed = before.seen if before else ([], {})
         folder = Families(path, "check", (*settled, *elsewhere))
@@ -163,17 +169,6 @@ def spent(records: Iterable[Record]) -> tuple[int, float]:
     return int(sent + answered), round(seconds, 3)
 
 
-def _one_by_one(way: Way) -> Way:
-    """A way of asking a model that answers one prompt at a time, and is told no number of them."""
-    own = {name: value for name, value in way.settings.items() if name != "concurrency"}
-    return replace(way, settings=own)
-
-
-def _without_canary(way: Way) -> Way:
-    """A way of asking that begins with its own first prompt: the canary was sent before the first way."""
-    return replace(way, settings={**way.settings, "canary": False})
-
-
 def _counted(asked: Asked, seed: int) -> tuple[Asked, Traits]:
     """A check whose lengths are some vocabulary's: any will do where nobody knows the model's own, as ways of
     asking are only set beside each other. Raises SettingsError for what else is wrong."""
@@ -182,8 +177,7 @@ def _counted(asked: Asked, seed: int) -> tuple[Asked, Traits]:
     except SettingsError:
         if "tokenizer" in asked.flags:
             raise
-    asked = replace(asked, flags={**asked.flags, "tokenizer": ANY})
-    return asked, resolve(_settled(asked, {}, seed)).traits
+    return _counted(replace(asked, flags={**asked.flags, "tokenizer": ANY}), seed)
 
 
 def worst_in(path: Path, probe: str) -> Worst:

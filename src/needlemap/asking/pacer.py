@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import cycle
 from math import inf
 from time import monotonic
 
@@ -211,9 +212,8 @@ class Pacer:
     def refused(self, ticket: Ticket, failure: Unmeasured) -> bool:
         """A request met a rate limit (429). Whether to ask again: `admit` then waits as long as it takes."""
         now = monotonic()
-        for bucket, cost in zip((*self._given, *self._learned), 2 * (1.0, ticket.tokens), strict=False):
-            if bucket is not None:
-                bucket.give(cost, now)
+        for bucket, cost in _costs((*self._given, *self._learned), ticket.tokens):
+            bucket.give(cost, now)
         self._hear(ticket, failure.allowance, now)
         fresh = ticket.number > self._reduced_at
         if fresh:
@@ -267,9 +267,8 @@ class Pacer:
 
     def _ticket(self, tokens: float) -> Ticket:
         now = monotonic()
-        for bucket, cost in zip((*self._given, *self._learned), 2 * (1.0, tokens), strict=False):
-            if bucket is not None:
-                bucket.take(cost, now)
+        for bucket, cost in _costs((*self._given, *self._learned), tokens):
+            bucket.take(cost, now)
         self._open += 1
         self._sent += 1
         self._behind = (self._behind[0] + 1, self._behind[1] + tokens)
@@ -301,11 +300,15 @@ class Pacer:
         return self._pause_s
 
 
+def _costs(buckets: Sequence[Bucket | None], tokens: float) -> list[tuple[Bucket, float]]:
+    """Limits of requests and of tokens, by turns, as far as they are known, and what is taken of each."""
+    costs = zip(buckets, cycle((1.0, tokens)), strict=False)
+    return [(bucket, cost) for bucket, cost in costs if bucket is not None]
+
+
 def _room_s(buckets: Sequence[Bucket | None], tokens: float, now: float) -> float:
     """Until there is room for a request and its tokens."""
-    requests, both = buckets
-    waits = [requests.wait_s(1.0, now)] if requests else []
-    return max([0.0, *waits, *([both.wait_s(tokens, now)] if both else [])])
+    return max((bucket.wait_s(cost, now) for bucket, cost in _costs(buckets, tokens)), default=0.0)
 
 
 def _lasted(seconds: float) -> str:

@@ -20,52 +20,27 @@ class Probe:
 
 
 PROBES: Mapping[str, Probe] = {
-    "comb": Probe(
-        "one length in two, four, eight or sixteen that is computed wrong",
-        within.comb,
-    ),
-    "edges": Probe(
-        "a needle that is lost at some places of a block or chunk",
-        within.edges,
-    ),
-    "cache": Probe(
-        "a prefix-cache hit that answers worse than a miss",
-        within.cache,
-    ),
+    "comb": Probe("one length in two, four, eight or sixteen that is computed wrong", within.comb),
+    "edges": Probe("a needle that is lost at some places of a block or chunk", within.edges),
+    "cache": Probe("a prefix-cache hit that answers worse than a miss", within.cache),
     "nats": Probe(
         "a warm cache under which the same answer is more or less likely",
         within.nats,
         "log-probabilities, which the server does not give",
     ),
-    "same": Probe(
-        "the same prompt answered right and wrong in turn",
-        within.same,
-    ),
-    "load": Probe(
-        "answers that are lost among other prompts",
-        within.load,
-    ),
-    "mates": Probe(
-        "answers that hold the value of somebody else's prompt",
-        within.mates,
-    ),
-    "cut": Probe(
-        "a prompt whose head was cut off without a word",
-        within.cut,
-    ),
+    "same": Probe("the same prompt answered right and wrong in turn", within.same),
+    "load": Probe("answers that are lost among other prompts", within.load),
+    "mates": Probe("answers that hold the value of somebody else's prompt", within.mates),
+    "cut": Probe("a prompt whose head was cut off without a word", within.cut),
     "window": Probe(
         "a context that ends before what was promised, or cuts what is longer",
         within.window,
         "a server that tells its context, of at most --max-length, and the model's own vocabulary",
     ),
     "distance": Probe(
-        "needles that are lost far from the question (a window, a rotary scale)",
-        within.distance,
+        "needles that are lost far from the question (a window, a rotary scale)", within.distance
     ),
-    "stop": Probe(
-        "answers that never end behind long prompts",
-        within.stop,
-    ),
+    "stop": Probe("answers that never end behind long prompts", within.stop),
     "reference": Probe(
         "all that is wrong cold and warm, alone and loaded alike: windows, positions, quantised caches",
         within.reference,

@@ -279,13 +279,7 @@ def marked_tail(
 
 
 def judged(
-    probe: str,
-    level: float,
-    test: Test,
-    said: str,
-    shown: Sequence[tuple[str, Record]],
-    *,
-    able: bool,
+    probe: str, level: float, test: Test, said: str, shown: Sequence[tuple[str, Record]], *, able: bool
 ) -> Finding:
     """What a probe's test comes to. shown: answers that show a fault, which is found where chance does not
     bring them. able: whether they would have shown it."""
