@@ -273,10 +273,10 @@ def tripwire(found: Iterable[Trio]) -> Tripwire | None:
     return Tripwire.of(theirs, own)
 
 
-def worst_of(found: Iterable[Trio], most: int = WORST) -> list[Trio]:
+def worst_of(found: Iterable[Trio]) -> list[Trio]:
     """The prompts that show most: what is lost, then what became less likely, then what reads otherwise."""
     ranked = [each for each in found if each.is_pair and (each.lost > 0 or each.nats or each.difference)]
-    return sorted(ranked, key=lambda each: (-each.lost, each.nats or 0.0, each.place[1]))[:most]
+    return sorted(ranked, key=lambda each: (-each.lost, each.nats or 0.0, each.place[1]))[:WORST]
 
 
 def changes_by_cell(found: Iterable[Trio]) -> dict[tuple[str, int, float], tuple[FamilyChange, float | None]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from needlemap.errors import NeedlemapError
@@ -24,18 +23,23 @@ Value = str | int | float | None
 class Column:
     """One column: its name, what its values are, and what they mean. An unknown value is None.
 
-    of: the value of a cell or a record, by default what it calls so. share: told in percent.
+    of: the value of a cell or a record, or what it calls it ('scorer.name'), by default so. share: told in
+    percent.
     """
 
     name: str
     kind: Literal["text", "whole number", "number"]
     meaning: str
-    of: Callable[[Any], Value] | None = None
+    of: Callable[[Any], Value] | str = ""
     share: bool = False
 
     def value(self, row: Any) -> Value:
         """Its value of a cell or a record; of a share, in [0, 1]."""
-        return self.of(row) if self.of else attrgetter(self.name)(row)
+        if not isinstance(self.of, str):
+            return self.of(row)
+        for name in (self.of or self.name).split("."):
+            row = None if row is None else getattr(row, name)
+        return row  # type: ignore[no-any-return]
 
     def told(self, row: Any) -> Value:
         """The same as tables have it, with shares in percent."""
@@ -61,7 +65,7 @@ _DEPTH = Column(
     "depth_percent",
     "number",
     "the cell's depth; empty where a task asks about the whole text",
-    attrgetter("depth"),
+    "depth",
     share=True,
 )
 CELLS = (
@@ -72,7 +76,7 @@ CELLS = (
         "realised_depth_percent",
         "number",
         "mean of where the first needle was; empty as that",
-        attrgetter("realised"),
+        "realised",
         share=True,
     ),
     Column("score", "number", "mean score in percent; empty if nothing was measured", share=True),
@@ -92,22 +96,13 @@ TRIALS = (
     _LENGTH,
     _DEPTH,
     Column(
-        "realised_depth_percent",
-        "number",
-        "where the first needle was; empty as that",
-        _realised,
-        share=True,
+        "realised_depth_percent", "number", "where the first needle was; empty as that", _realised, share=True
     ),
     Column("repeat", "whole number", "number of the repeat, from 0"),
     Column("seed", "whole number", "the run's seed"),
     Column("score", "number", "in percent; empty if the trial could not be measured", share=True),
-    Column(
-        "native_score",
-        "number",
-        "the score on the scorer's own scale",
-        lambda record: record.scorer.native if record.scorer else None,
-    ),
-    Column("scorer", "text", "the scorer", lambda record: record.scorer.name if record.scorer else None),
+    Column("native_score", "number", "the score on the scorer's own scale", "scorer.native"),
+    Column("scorer", "text", "the scorer", "scorer.name"),
     Column("question", "text", "what was asked"),
     Column("reference", "text", "the reference answer"),
     Column(
@@ -127,7 +122,7 @@ TRIALS = (
         "planned_tokens",
         "whole number",
         "of which the plan promised that a cache holds them",
-        attrgetter("shared_tokens"),
+        "shared_tokens",
     ),
     Column("completion_tokens", "whole number", "tokens of the answer"),
     Column("thinking_tokens", "whole number", "of which a reasoning model thought with"),
@@ -135,7 +130,7 @@ TRIALS = (
         "mean_logprob",
         "number",
         "mean log-probability of the answer's tokens; empty without --logprobs",
-        lambda record: record.logprobs.mean if record.logprobs else None,
+        "logprobs.mean",
     ),
     Column("usd", "number", "price of this answer in US dollars; empty if no price is known"),
     Column("judge_usd", "number", "price of judging it; 0 without a judge"),
@@ -143,12 +138,7 @@ TRIALS = (
     Column("attempts", "whole number", "how often it was sent"),
     Column("answered_by", "text", "the model that the provider names in its reply"),
     Column("finished_at", "text", "UTC time"),
-    Column(
-        "prompt_sha256",
-        "text",
-        "hash of the prompt",
-        lambda record: record.prompt.sha256 if record.prompt else None,
-    ),
+    Column("prompt_sha256", "text", "hash of the prompt", "prompt.sha256"),
     Column("key", "text", "hash of all that can change the answer or its score"),
 )
 _MARGIN = ("score", "low", "high")

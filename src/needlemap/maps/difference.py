@@ -49,7 +49,7 @@ def mcnemar(lost: int, gained: int) -> float:
     return min(1.0, float(2 * tail / 2**n))
 
 
-def sign_flip(totals: Array, seed: int = SEED) -> float:
+def sign_flip(totals: Array) -> float:
     """Two-sided p that clusters' summed differences come from no difference, by flipping their signs.
 
     Exact up to EXACT_UP_TO clusters, else over PATTERNS seeded patterns, itself counted (Fisher 1935, The
@@ -63,7 +63,7 @@ def sign_flip(totals: Array, seed: int = SEED) -> float:
     if len(totals) <= EXACT_UP_TO:
         bits = np.arange(2 ** len(totals))[:, None] >> np.arange(len(totals)) & 1
         return float((np.abs((1 - 2 * bits) @ totals) >= observed).mean())
-    signs = np.random.default_rng(seed).integers(0, 2, (PATTERNS, len(totals))) * 2 - 1
+    signs = np.random.default_rng(SEED).integers(0, 2, (PATTERNS, len(totals))) * 2 - 1
     return float(((np.abs(signs @ totals) >= observed).sum() + 1) / (PATTERNS + 1))
 
 
@@ -276,9 +276,9 @@ class Verdict:
     warning: str
     unanswered: bool = False
 
-    def code(self, *, undecided_passes: bool = False) -> int:
-        """The exit code where a verdict is asked for: 0 no worse, 1 worse, 4 undecided if that fails."""
-        return {"worse": 1, "cannot tell": 0 if undecided_passes else 4}.get(self.word, 0)
+    def code(self) -> int:
+        """The exit code where a verdict is asked for: 0 no worse, 1 worse, 4 undecided."""
+        return {"worse": 1, "cannot tell": 4}.get(self.word, 0)
 
 
 UNCOUNTED = Verdict(

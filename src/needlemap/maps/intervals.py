@@ -84,7 +84,7 @@ def t_quantile(share: float, dof: int) -> float:
     return (low + high) / 2
 
 
-def tango(lost: float, gained: float, n: float, z: float = Z) -> tuple[float, float]:
+def tango(lost: float, gained: float, n: float) -> tuple[float, float]:
     """Score interval of (gained - lost) / n over n pairs (Tango 1998, Statistics in Medicine 17:891).
 
     Each end is the difference whose score test has |z|, so a claim that less than the margin is lost is wrong
@@ -94,15 +94,15 @@ def tango(lost: float, gained: float, n: float, z: float = Z) -> tuple[float, fl
     >>> [round(x, 4) for x in tango(0, 0, 189)]
     [-0.0199, 0.0199]
     """
-    return -_most_lost(lost, gained, n, z), _most_lost(gained, lost, n, z)
+    return -_most_lost(lost, gained, n), _most_lost(gained, lost, n)
 
 
-def _most_lost(lost: float, gained: float, n: float, z: float) -> float:
+def _most_lost(lost: float, gained: float, n: float) -> float:
     """The largest share of net losses that the score test does not reject, by bisection."""
     low, high = (lost - gained) / n, 1.0
     for _ in range(50):
         middle = (low + high) / 2
-        low, high = (middle, high) if _score(lost, gained, n, middle) > -z else (low, middle)
+        low, high = (middle, high) if _score(lost, gained, n, middle) > -Z else (low, middle)
     return high
 
 
@@ -167,8 +167,8 @@ def weights(clusters: int, draws: int = DRAWS, seed: int = SEED) -> Array:
     return np.random.default_rng(seed).multinomial(clusters, share, size=draws).astype(np.float64)
 
 
-def expanded_interval(values: Array, clusters: int, level: float = 0.95) -> tuple[float, float] | None:
-    """Percentile interval of bootstrapped values, widened for few clusters; None for fewer than FEWEST.
+def expanded_interval(values: Array, clusters: int) -> tuple[float, float] | None:
+    """95 % percentile interval of bootstrapped values, widened for few clusters; None for fewer than FEWEST.
 
     The tails are cut at Phi(-sqrt(G/(G-1)) t), t being Student's quantile with G-1 degrees of freedom: the
     plain percentile interval is too narrow for small G (Hesterberg 2015, The American Statistician 69:371).
@@ -177,7 +177,7 @@ def expanded_interval(values: Array, clusters: int, level: float = 0.95) -> tupl
     values = values[~np.isnan(values)]
     if clusters < FEWEST or not len(values):
         return None
-    wide = sqrt(clusters / (clusters - 1)) * t_quantile((1 + level) / 2, clusters - 1)
+    wide = sqrt(clusters / (clusters - 1)) * t_quantile(0.975, clusters - 1)
     tail = NORMAL.cdf(-wide)
     low, high = np.quantile(values, [tail, 1 - tail], method="inverted_cdf")
     return float(low), float(high)

@@ -306,9 +306,7 @@ class Sought:
         return int((self.asked.trials * np.array(self.axis.lengths)).sum())
 
 
-def sought(
-    axis: Axis, asked: Asked, threshold: float, within: float, *, rough: bool = False
-) -> tuple[Sought, Known]:
+def sought(axis: Axis, asked: Asked, threshold: float, within: float, *, rough: bool = False) -> Sought:
     """What is known of one map by now. threshold, within: shares. rough: as `is_rough` finds."""
     known, lengths = learn(axis, asked, threshold), axis.lengths
     low, high = (in_tokens(axis, float(end)) for end in ends(known, asked, threshold))
@@ -320,7 +318,7 @@ def sought(
     crawls = rough or (wide and bool(np.abs(chance[along] - threshold).max() < _NEAR))
     point = None if wide or rough else in_tokens(axis, float(known.point))
     state = crawls, bool(is_close(known, within)), float(known.effect), curve, rough
-    return Sought(axis, asked, threshold, point, low, high, *state), known
+    return Sought(axis, asked, threshold, point, low, high, *state)
 
 
 def sought_in(about: Mapping[str, Any], records: Iterable[Record]) -> Sought | None:
@@ -333,7 +331,7 @@ def sought_in(about: Mapping[str, Any], records: Iterable[Record]) -> Sought | N
     if not asked.asks.any():
         return None
     rough = bool(is_rough(*cells_in(records, axis)))
-    return sought(axis, asked, settings["seek"] / 100, settings["within"] / 100, rough=rough)[0]
+    return sought(axis, asked, settings["seek"] / 100, settings["within"] / 100, rough=rough)
 
 
 def in_tokens(axis: Axis, octaves: float) -> float:

@@ -134,13 +134,13 @@ class Gate:
             return "worse"
         return "no worse" if self.no_worse >= -log(NO_WORSE_ALPHA) and not self.floored else "undecided"
 
-    def more(self, seed: int = 0) -> int | None:
+    def more(self) -> int | None:
         """Further pairs after which half of all likely futures are decided; None beyond FARTHEST.
 
         Futures draw pairs as those so far, of which nobody knows the true shares: drawn too, half a pair of
         each kind more than was seen (Jeffreys 1946).
         """
-        random = np.random.default_rng(seed)
+        random = np.random.default_rng(0)
         seen = Counter(self._differences) + Counter({-1.0: 0.5, 0.0: 0.5, 1.0: 0.5})
         kinds = np.array(sorted(seen))
         shares = random.dirichlet([seen[kind] for kind in kinds.tolist()], _FUTURES)

@@ -222,10 +222,9 @@ _COLUMNS = {column.name: column for column in TRIALS}
 def _as_in_tables(name: str) -> Shown:
     """What tables have in a column: texts by their places, numbers rounded."""
     column = _COLUMNS[name]
-    value: Callable[[Record], Any] = column.of or attrgetter(column.name)
     if column.kind == "text":
-        return value, lambda each, text, _: text(str(each or "") or None)
-    return value, (lambda each, *_: share(each)) if column.kind == "number" else _itself
+        return column.value, lambda each, text, _: text(str(each or "") or None)
+    return column.value, (lambda each, *_: share(each)) if column.kind == "number" else _itself
 
 
 def _prompt(name: str, shown: Callable[[Any, Strings, Detail], Any], absent: Any = None) -> Shown:
