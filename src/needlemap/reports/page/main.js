@@ -7,6 +7,7 @@ function listen() {
   listenToMap(at("grid"));
   for (const name of ["by-length", "by-depth"]) listenToMargin(at(name));
   at("tabs").addEventListener("keydown", tabKey);
+  at("views").addEventListener("change", (event) => chooseView(Number(event.target.value)));
   at("pane-close").addEventListener("click", closeCell);
   at("palette").addEventListener("change", (event) => choose({ palette: event.target.value }));
   at("values").addEventListener("change", (event) => choose({ values: event.target.checked }));

@@ -1,7 +1,7 @@
 "use strict";
 // Views, the tabs that lead to them, and sheets: curves, a table and words about several experiments.
 
-const ROOMY = 8; // views whose tabs have small maps
+const ROOMY = 8; // views that have a tab each
 const HUES = 8; // colours of curves; of more curves only the mean and the one pointed at are told apart
 const BANDED = 4; // curves whose intervals can be told apart
 const LABEL_HEIGHT = 16; // pixels
@@ -20,19 +20,18 @@ function sheetView(sheet) {
   return { key: `sheet ${sheet.key}`, name: sheet.name, sheet, runs: [] };
 }
 
+// A tab a view; of many one list.
 function drawTabs(views, chosen, palette, choose) {
-  const tabs = at("tabs");
-  tabs.hidden = views.length < 2;
-  if (tabs.hidden) return;
-  tabs.classList.toggle("compact", views.length > ROOMY);
-  put(
-    tabs,
-    views.map((view, number) => tabOf(view, number, number === chosen, palette, choose)),
-  );
+  const few = views.length <= ROOMY;
+  at("tabs").hidden = !few || views.length < 2;
+  at("list").hidden = few;
+  const option = (view, number) =>
+    el("option", { value: number, selected: number === chosen }, `${plain(view.name)}: ${tabWords(view)}`);
+  put(at("tabs"), few ? views.map((view, number) => tabOf(view, number, number === chosen, palette, choose)) : null);
+  put(at("views"), few ? null : views.map(option));
 }
 
 function tabOf(view, number, selected, palette, choose) {
-  const roomy = state.views.length <= ROOMY;
   const tab = button("", () => choose(number), {
     role: "tab",
     class: "tab",
@@ -44,9 +43,12 @@ function tabOf(view, number, selected, palette, choose) {
   const name = view.difference
     ? ["Difference", el("span", { class: "soft" }, isolated(view.name))]
     : [isolated(view.name)];
-  tab.append(el("span", { class: "tab-name" }, name));
-  if (roomy) tab.append(view.sheet ? smallCurves(view.sheet) : thumbnail(view, palette), tabEnds(view));
-  tab.append(el("span", { class: "tab-score" }, visible(roomy ? tabWords(view) : shortWords(view))));
+  tab.append(
+    el("span", { class: "tab-name" }, name),
+    view.sheet ? smallCurves(view.sheet) : thumbnail(view, palette),
+    tabEnds(view),
+    el("span", { class: "tab-score" }, visible(tabWords(view))),
+  );
   return tab;
 }
 
@@ -70,13 +72,6 @@ function tabWords(view) {
   return overall.n
     ? `${percent(overall.score)} ${precision(overall.low, overall.high, overall.n)}`
     : "not measured";
-}
-
-// The same for where there are many tabs.
-function shortWords(view) {
-  if (view.sheet) return view.sheet.says;
-  if (view.difference) return points(view.difference.json.overall.difference / 100);
-  return view.run.overall.n ? percent(view.run.overall.score) : "not measured";
 }
 
 // The tab that a key leads to; null for other keys.
