@@ -356,6 +356,14 @@ def test_another_scorer_or_task_takes_no_options_of_the_presets():
     assert configure(preset, {"task": configure(preset).task}).task_options
 
 
+def test_another_task_takes_no_needles_of_a_file_nor_how_they_are_spread(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("task: multi\nneedles: ['A {n}', B]\nspread: chain\ndiff: 20\ndraw: {n: '1:9'}\n")
+    assert configure(str(file)).diff == 20
+    made = configure(str(file), {"task": "kv"})
+    assert (made.needles, made.draw, made.diff) == ([], {}, 10)
+
+
 def test_another_back_end_takes_no_options_of_the_presets():
     assert configure("bm25").model_options == {"window": 6000}
     assert configure("bm25", {"model": "openai/m"}).model_options == {}
@@ -426,7 +434,9 @@ def test_a_new_setting_is_one_definition_in_one_file_and_none_without_its_role(t
         spec.loader.exec_module(made)
         return made
 
-    made = with_setting("lit", 'glow: Annotated[int, _RUN.free("shared", "ab")] = 3\n    """How bright."""')
+    made = with_setting(
+        "lit", 'glow: Annotated[int, _RUN("free", "shared", "ab")] = 3\n    """How bright."""'
+    )
     assert made.Settings().glow == 3
     assert made.Settings.model_fields["glow"].description == "How bright."
     for names in (made.settings_of("Run"), made.with_role("free"), made.marked("shared"), made.marked("ab")):

@@ -6,7 +6,7 @@ How they are read and merged is in `reading.py`; the older tools' names for them
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partialmethod
+from functools import partial
 from typing import Annotated, Any, Literal, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
@@ -45,24 +45,13 @@ class Known:
     read: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The settings that `--help` shows under one name."""
-
-    name: str
-
-    def _known(self, role: Role, *marks: Mark, read: str | None = None) -> Known:
-        return Known(self.name, role, marks, read)
-
-    asked = partialmethod(_known, "asked")
-    built = partialmethod(_known, "built")
-    scored = partialmethod(_known, "scored")
-    grid = partialmethod(_known, "grid")
-    free = partialmethod(_known, "free")
+def _known(group: str, role: Role, *marks: Mark, read: str | None = None) -> Known:
+    """What is known of a setting. group: the name under which `--help` shows it."""
+    return Known(group, role, marks, read)
 
 
-_MODEL, _TASK, _HAYSTACK, _GRID, _TEMPLATE, _SCORING, _RUN = map(
-    Group, ("Model", "Task", "Haystack", "Grid", "Template", "Scoring", "Run")
+_MODEL, _TASK, _HAYSTACK, _GRID, _TEMPLATE, _SCORING, _RUN = (
+    partial(_known, group) for group in ("Model", "Task", "Haystack", "Grid", "Template", "Scoring", "Run")
 )
 
 
@@ -89,161 +78,165 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     # model
-    model: Annotated[str, _MODEL.asked("subject", "shared")] = "baseline/bm25"
+    model: Annotated[str, _MODEL("asked", "subject", "shared")] = "baseline/bm25"
     """Who answers: BACKEND/NAME, as openai/gpt-4o; several: repeat the flag, in YAML a list."""
-    label: Annotated[str, _MODEL.free("shared")] = ""
+    label: Annotated[str, _MODEL("free", "shared")] = ""
     """The model's short name in figures, tables and CSV; by default BACKEND/NAME."""
-    base_url: Annotated[str | None, _MODEL.asked("subject", "shared", read="address")] = None
+    base_url: Annotated[str | None, _MODEL("asked", "subject", "shared", read="address")] = None
     """Address of a compatible server, as http://127.0.0.1:8000/v1."""
-    model_options: Annotated[dict[str, Any], _MODEL.asked("subject", "shared")] = {}
+    model_options: Annotated[dict[str, Any], _MODEL("asked", "subject", "shared")] = {}
     """The back end's own options, KEY=VALUE."""
-    trust_remote_code: Annotated[bool, _MODEL.asked("shared", read="own code")] = False
+    trust_remote_code: Annotated[bool, _MODEL("asked", "shared", read="own code")] = False
     """Run the Python code that comes with a model (hf, lmdeploy): only what you trust."""
-    tokenizer: Annotated[str, _MODEL.built("shared", "opened", "lent")] = "auto"
+    tokenizer: Annotated[str, _MODEL("built", "shared", "opened", "lent")] = "auto"
     """Whose tokens lengths count; auto: the model's own; server: ask base_url."""
-    max_answer_tokens: Annotated[int, _MODEL.asked("lent"), Field(ge=1, le=MOST_LENGTH)] = 300
+    max_answer_tokens: Annotated[int, _MODEL("asked", "lent"), Field(ge=1, le=MOST_LENGTH)] = 300
     """The answer's budget in tokens."""
-    thinking_tokens: Annotated[int | None, _MODEL.asked(read="sampled"), Field(ge=1, le=MOST_LENGTH)] = None
+    thinking_tokens: Annotated[int | None, _MODEL("asked", read="sampled"), Field(ge=1, le=MOST_LENGTH)] = (
+        None
+    )
     """A reasoning model's budget before its answer; no part of lengths."""
     temperature: Annotated[
-        float | None, _MODEL.asked("subject", "shared", read="sampled"), Field(ge=0, le=100)
+        float | None, _MODEL("asked", "subject", "shared", read="sampled"), Field(ge=0, le=100)
     ] = 0.0
     """Sampling temperature; 'none' leaves the field out."""
-    request: Annotated[dict[str, Any], _MODEL.asked("subject", "shared", read="sampled")] = {}
+    request: Annotated[dict[str, Any], _MODEL("asked", "subject", "shared", read="sampled")] = {}
     """Any further request field, KEY=VALUE."""
-    logprobs: Annotated[bool, _MODEL.free("shared", read="model")] = False
+    logprobs: Annotated[bool, _MODEL("free", "shared", read="model")] = False
     """Keep each answer token's log-probability and the likeliest other token; asks for no other answer."""
     # task
-    task: Annotated[str, _TASK.asked("opened", "family")] = "single"
+    task: Annotated[str, _TASK("asked", "opened", "family")] = "single"
     """What is hidden and asked; see needlemap list tasks."""
-    task_options: Annotated[dict[str, Any], _TASK.asked("opened")] = {}
+    task_options: Annotated[dict[str, Any], _TASK("asked", "opened")] = {}
     """The task's own options, KEY=VALUE; see docs/tasks.md."""
-    needle: Annotated[str, _TASK.built("family", "check", read="task")] = ""
+    needle: Annotated[str, _TASK("built", "family", "check", read="task")] = ""
     """The fact to hide; by default a locker code, drawn afresh for each repeat."""
-    needles: Annotated[list[str], _TASK.built("family", read="task")] = []
+    needles: Annotated[list[str], _TASK("built", "family", read="task")] = []
     """Several facts (task multi); repeat the flag."""
-    question: Annotated[str, _TASK.built("family", "check", read="task")] = ""
+    question: Annotated[str, _TASK("built", "family", "check", read="task")] = ""
     """What is asked."""
-    answer: Annotated[str | None, _TASK.built("family", read="task")] = None
+    answer: Annotated[str | None, _TASK("built", "family", read="task")] = None
     """A right answer; the needle itself when not given."""
-    keywords: Annotated[list[str], _TASK.built("family", "check", read="task")] = []
+    keywords: Annotated[list[str], _TASK("built", "family", "check", read="task")] = []
     """Words that a right answer holds; one a flag."""
-    spread: Annotated[Literal["chain", "chain-as-coded", "even"], _TASK.built(read="several")] = "chain"
+    spread: Annotated[Literal["chain", "chain-as-coded", "even"], _TASK("built", read="several")] = "chain"
     """How several needles are spread."""
-    diff: Annotated[float, _TASK.built(read="chained"), Field(ge=0, le=100)] = 10.0
+    diff: Annotated[float, _TASK("built", read="chained"), Field(ge=0, le=100)] = 10.0
     """Chain: percent of depth from one needle to the next."""
-    draw: Annotated[dict[str, list[str] | str], _TASK.built("family", "check", read="drawn")] = {}
+    draw: Annotated[dict[str, list[str] | str], _TASK("built", "family", "check", read="drawn")] = {}
     """Values for {placeholders}: a list, or low:high."""
-    prompts_of: Annotated[str | Lender, _TASK.built("opened")] = ""
+    prompts_of: Annotated[str | Lender, _TASK("built", "opened")] = ""
     """A run's folder: ask exactly its prompts; all but model and scorer is as there."""
     language: Annotated[
-        Literal["english", "chinese"], BeforeValidator(spelt_out), _TASK.built(read="language")
+        Literal["english", "chinese"], BeforeValidator(spelt_out), _TASK("built", read="language")
     ] = "english"
     """Of template and generated haystack; en and zh are short for them."""
     # haystack
-    haystack: Annotated[str, _HAYSTACK.built("check", read="haystack")] = "generated"
+    haystack: Annotated[str, _HAYSTACK("built", "check", read="haystack")] = "generated"
     """Its source: generated, folder, jsonl, txt, hub, a plug-in's; a path says which."""
-    haystack_path: Annotated[str | None, _HAYSTACK.built("opened", "check", read="path")] = None
+    haystack_path: Annotated[str | None, _HAYSTACK("built", "opened", "check", read="path")] = None
     """Folder of documents (with subfolders), one document, JSON Lines, or a hub name."""
-    file_list: Annotated[list[str], _HAYSTACK.built("opened", read="files")] = []
+    file_list: Annotated[list[str], _HAYSTACK("built", "opened", read="files")] = []
     """Which files of a folder of JSON Lines, in this order."""
-    order: Annotated[Literal["listed", "shuffled", "cumulative"], _HAYSTACK.built(read="ordered")] = (
+    order: Annotated[Literal["listed", "shuffled", "cumulative"], _HAYSTACK("built", read="ordered")] = (
         "shuffled"
     )
     """Order of documents by repeat."""
-    joined: Annotated[Literal["paragraphs", "text", "tokens"], _HAYSTACK.built("older", read="haystack")] = (
-        "paragraphs"
-    )
+    joined: Annotated[
+        Literal["paragraphs", "text", "tokens"], _HAYSTACK("built", "older", read="haystack")
+    ] = "paragraphs"
     """How documents are joined."""
-    haystack_repeat: Annotated[bool, _HAYSTACK.free(read="ending")] = False
+    haystack_repeat: Annotated[bool, _HAYSTACK("free", read="ending")] = False
     """Repeat a source that is too short, and say so."""
-    collisions: Annotated[Literal["error", "warn"], _HAYSTACK.free(read="built")] = "error"
+    collisions: Annotated[Literal["error", "warn"], _HAYSTACK("free", read="built")] = "error"
     """When the haystack already holds the answer."""
     # grid
-    lengths: Annotated[Spec, _GRID.grid("ab")] = "1k:16k:8:log"
+    lengths: Annotated[Spec, _GRID("grid", "ab")] = "1k:16k:8:log"
     """Tokens: a list as 1k,4k or min:max:count[:linear|log]."""
-    depths: Annotated[Spec, _GRID.grid("stays", "ab")] = "0:100:11"
+    depths: Annotated[Spec, _GRID("grid", "stays", "ab")] = "0:100:11"
     """Percent: a list as 0,50 or min:max:count[:linear|sigmoid]."""
-    repeats: Annotated[int, _GRID.free(read="repeats"), Field(ge=1, le=MOST_REPEATS)] = 1
+    repeats: Annotated[int, _GRID("free", read="repeats"), Field(ge=1, le=MOST_REPEATS)] = 1
     """Draws of each cell: other documents, other values."""
-    first_repeat: Annotated[int, _GRID.free(read="repeats"), Field(ge=0, le=MOST_LENGTH)] = 0
+    first_repeat: Annotated[int, _GRID("free", read="repeats"), Field(ge=0, le=MOST_LENGTH)] = 0
     """Number of the first repeat, to add more to a finished run."""
-    ask_twice: Annotated[int, _GRID.free(), Field(ge=0, le=MOST_REPEATS)] = 0
+    ask_twice: Annotated[int, _GRID("free"), Field(ge=0, le=MOST_REPEATS)] = 0
     """Ask so many prompts a second time: how much answers differ for no reason (noise floor)."""
-    sigmoid_ends: Annotated[Literal["keep", "squash"], _GRID.grid("older", read="sigmoid")] = "keep"
+    sigmoid_ends: Annotated[Literal["keep", "squash"], _GRID("grid", "older", read="sigmoid")] = "keep"
     """Sigmoid: keep 0 and 100, or squash them too."""
-    depth_rounding: Annotated[Literal["none", "round", "truncate"], _GRID.grid("older")] = "none"
+    depth_rounding: Annotated[Literal["none", "round", "truncate"], _GRID("grid", "older")] = "none"
     """Depths to whole percents."""
-    placement: Annotated[Literal["sentence", "token", "period"], _GRID.built("older", read="placed")] = (
+    placement: Annotated[Literal["sentence", "token", "period"], _GRID("built", "older", read="placed")] = (
         "sentence"
     )
     """Where a needle may go."""
-    counts: Annotated[Literal["prompt", "context"], _GRID.built("older", read="built")] = "prompt"
+    counts: Annotated[Literal["prompt", "context"], _GRID("built", "older", read="built")] = "prompt"
     """What a length counts: all, or the context alone."""
-    reserve_tokens: Annotated[int | None, _GRID.built("older"), Field(ge=0, le=MOST_LENGTH)] = None
+    reserve_tokens: Annotated[int | None, _GRID("built", "older"), Field(ge=0, le=MOST_LENGTH)] = None
     """Taken off each length; the answer's budget if not given."""
     framing_tokens: Annotated[
-        int, _GRID.built("check", read="framing"), Field(ge=LEAST_FRAMING, le=100_000)
+        int, _GRID("built", "check", read="framing"), Field(ge=LEAST_FRAMING, le=100_000)
     ] = 0
     """Tokens that the server's chat template adds; they count into the length."""
     # template
-    template: Annotated[str, _TEMPLATE.built("opened", "check", read="built")] = "auto"
+    template: Annotated[str, _TEMPLATE("built", "opened", "check", read="built")] = "auto"
     """Its name or a YAML file; auto: by language and kind of model."""
-    question_position: Annotated[Literal["end", "start"], _TEMPLATE.built(read="built")] = "end"
+    question_position: Annotated[Literal["end", "start"], _TEMPLATE("built", read="built")] = "end"
     """Question after or before the haystack."""
-    guide: Annotated[bool, _TEMPLATE.built("older", read="built")] = False
+    guide: Annotated[bool, _TEMPLATE("built", "older", read="built")] = False
     """Ask the model to think of the relevant part first."""
-    answer_prefix: Annotated[str, _TEMPLATE.built()] = ""
+    answer_prefix: Annotated[str, _TEMPLATE("built")] = ""
     """The answer's beginning, given to the model; {task}: the task's own."""
     # scoring
-    scorer: Annotated[str, _SCORING.scored("opened")] = "auto"
+    scorer: Annotated[str, _SCORING("scored", "opened")] = "auto"
     """Its name, see needlemap list scorers; auto: the task's."""
-    scorer_options: Annotated[dict[str, Any], _SCORING.scored()] = {}
+    scorer_options: Annotated[dict[str, Any], _SCORING("scored")] = {}
     """The scorer's own options, KEY=VALUE."""
     # run
     mode: Annotated[
-        Literal["exact", "bins", "lattice", "single", "cold"], _RUN.asked("shared", "lent", "ab")
+        Literal["exact", "bins", "lattice", "single", "cold"], _RUN("asked", "shared", "lent", "ab")
     ] = "exact"
     """How prompts share their beginnings; see docs/plan.md."""
-    bin_tolerance: Annotated[float | None, _RUN.built("lent", read="bins"), Field(gt=0, le=50)] = None
+    bin_tolerance: Annotated[float | None, _RUN("built", "lent", read="bins"), Field(gt=0, le=50)] = None
     """Mode bins: percent of depth either side of a cell's; half a step if not given."""
-    seed: Annotated[int, _RUN.asked("lent", "ab"), Field(ge=-(2**63), lt=2**63)] = 0
+    seed: Annotated[int, _RUN("asked", "lent", "ab"), Field(ge=-(2**63), lt=2**63)] = 0
     """Fixes documents, order and drawn values."""
-    concurrency: Annotated[int, _RUN.free("served", "ab", read="side by side"), Field(ge=1, le=10_000)] = 4
+    concurrency: Annotated[int, _RUN("free", "served", "ab", read="side by side"), Field(ge=1, le=10_000)] = 4
     """Requests at a time."""
-    retries: Annotated[int, _RUN.free("served", "check"), Field(ge=0, le=1000)] = 6
+    retries: Annotated[int, _RUN("free", "served", "check"), Field(ge=0, le=1000)] = 6
     """Further attempts after a passing failure."""
-    timeout_s: Annotated[float, _RUN.free("served", "check"), Field(gt=0, le=MOST_S)] = 600.0
+    timeout_s: Annotated[float, _RUN("free", "served", "check"), Field(gt=0, le=MOST_S)] = 600.0
     """For one attempt, in seconds."""
-    pause_s: Annotated[float, _RUN.free("older"), Field(ge=0, le=MOST_S)] = 0.0
+    pause_s: Annotated[float, _RUN("free", "older"), Field(ge=0, le=MOST_S)] = 0.0
     """Rest after each answer, in seconds."""
-    limit_usd: Annotated[float | None, _RUN.free("shared", "check"), Field(gt=0, le=1e9)] = None
+    limit_usd: Annotated[float | None, _RUN("free", "shared", "check"), Field(gt=0, le=1e9)] = None
     """Stop before spending more, in US dollars."""
-    limit_tokens: Annotated[Tokens | None, _RUN.free("shared", "check"), Field(gt=0, le=10**15)] = None
+    limit_tokens: Annotated[Tokens | None, _RUN("free", "shared", "check"), Field(gt=0, le=10**15)] = None
     """Stop before asking more prompt and answer tokens, as 100k or 2M."""
-    limit_time: Annotated[Seconds | None, _RUN.free("shared", "ab"), Field(gt=0, le=MOST_S)] = None
+    limit_time: Annotated[Seconds | None, _RUN("free", "shared", "ab"), Field(gt=0, le=MOST_S)] = None
     """Stop this start after so long, as 90s or 1h30m; a resume has as long again."""
-    seek: Annotated[Percent | None, _RUN.free(), Field(gt=1, lt=99.9)] = None
+    seek: Annotated[Percent | None, _RUN("free"), Field(gt=1, lt=99.9)] = None
     """Ask where it matters for the length up to which the mean is so high, as 85."""
-    within: Annotated[Percent, _RUN.free(read="seek"), Field(ge=3, le=100)] = 30.0
+    within: Annotated[Percent, _RUN("free", read="seek"), Field(ge=3, le=100)] = 30.0
     """With --seek: how narrow, as 30% or 10% either side."""
-    until: Annotated[str, _RUN.free("opened")] = ""
+    until: Annotated[str, _RUN("free", "opened")] = ""
     """Stop when decided: no-worse-than RUN:POINTS, a reference."""
-    requests_per_minute: Annotated[float | None, _RUN.free("served", "check"), Field(gt=0, le=1e9)] = None
+    requests_per_minute: Annotated[float | None, _RUN("free", "served", "check"), Field(gt=0, le=1e9)] = None
     """Send no more, evenly; a server's own limits are learned anyway."""
-    tokens_per_minute: Annotated[Tokens | None, _RUN.free("served", "check"), Field(gt=0, le=10**15)] = None
+    tokens_per_minute: Annotated[Tokens | None, _RUN("free", "served", "check"), Field(gt=0, le=10**15)] = (
+        None
+    )
     """Send no more prompt and answer tokens, evenly, as 100k."""
-    canary: Annotated[bool, _RUN.free()] = True
+    canary: Annotated[bool, _RUN("free")] = True
     """Ask one small trial first, and stop if something is wrong."""
-    closed_book: Annotated[bool, _RUN.free()] = False
+    closed_book: Annotated[bool, _RUN("free")] = False
     """Also ask each question without a haystack: what is known anyway proves nothing."""
-    prices: Annotated[dict[str, float], _RUN.free("shared", "served", "check")] = {}
+    prices: Annotated[dict[str, float], _RUN("free", "shared", "served", "check")] = {}
     """Own prices, US dollars per million: input=, cached_input=, output=."""
-    save: Annotated[bool, _RUN.free("shared")] = True
+    save: Annotated[bool, _RUN("free", "shared")] = True
     """Keep the run folder; off: only the printed map is left."""
-    save_contexts: Annotated[bool, _RUN.free("shared", "older")] = False
+    save_contexts: Annotated[bool, _RUN("free", "shared", "older")] = False
     """Also write every context as a text file into the run folder."""
-    quiet: Annotated[bool, _RUN.free("shared", "check")] = False
+    quiet: Annotated[bool, _RUN("free", "shared", "check")] = False
     """Print the result only."""
 
     @field_validator("*", mode="before")
@@ -299,7 +292,7 @@ def _known_of(name: str) -> Known:
     for each in Settings.model_fields[name].metadata:
         if isinstance(each, Known):
             return each
-    raise TypeError(f"Setting '{name}' has no role: define it as Annotated[..., _RUN.free()] or alike.")
+    raise TypeError(f"Setting '{name}' has no role: define it as Annotated[..., _RUN('free')] or alike.")
 
 
 KNOWN = {name: _known_of(name) for name in Settings.model_fields}

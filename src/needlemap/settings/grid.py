@@ -30,30 +30,17 @@ _PART = r"(\d+(?:\.\d+)?)\s*(?:({units})[a-z]*)\s*".format(units="|".join(_UNITS
 
 
 def tokens(text: object) -> float:
-    """A number of tokens: '128k' -> 128000, '1M' -> 1000000, '1e5' -> 100000."""
-    word = text.strip().lower().replace("_", "") if isinstance(text, str) else text
-    if not isinstance(word, str):
-        return _plain_number(word)
-    factor = {"k": 1_000, "m": 1_000_000}.get(word[-1:], 1)
+    """A number of tokens: '128k' -> 128000, '1M' -> 1000000, '1e5' -> 100000, 4000 as it is."""
+    word: Any = text.strip().lower().replace("_", "") if isinstance(text, str) else text
+    factor = {"k": 1_000, "m": 1_000_000}.get(word[-1:], 1) if isinstance(word, str) else 1
     try:
         value = float(word[:-1] if factor > 1 else word) * factor
-    except ValueError:
+    except (ValueError, TypeError, OverflowError):
         value = math.nan
     if not math.isfinite(value):
-        raise SettingsError(f"'{str(text)[:_SHOWN]}' is not a number. Write 4000, 4k or 1M.")
-    return value
-
-
-def _plain_number(value: object) -> float:
-    """A number as YAML and Python give it. Raises SettingsError for anything else, and for too long ones."""
-    try:
-        found = float(value) if isinstance(value, int | float) else float(str(value))
-    except (ValueError, OverflowError):
-        found = math.nan
-    if not math.isfinite(found):
-        kind = "a number of too many digits" if isinstance(value, int) else f"'{str(value)[:_SHOWN]}'"
+        kind = "a number of too many digits" if isinstance(text, int) else f"'{str(text)[:_SHOWN]}'"
         raise SettingsError(f"{kind} is not a number. Write 4000, 4k or 1M.")
-    return found
+    return value
 
 
 def percents(text: object) -> float:

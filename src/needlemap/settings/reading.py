@@ -167,7 +167,9 @@ def _without_texts(settled: dict[str, Any], found: Mapping[str, Any], ours: bool
     task = settled.get("task", "single" if ours else None)
     if task is None or found.get("task", task) == task:
         return settled
-    return {name: value for name, value in settled.items() if name not in (*ITEM, *read_by("several"))}
+    return {
+        name: value for name, value in settled.items() if name not in (*ITEM, *read_by("several", "chained"))
+    }
 
 
 def _heeded(
