@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from io import BufferedReader
 from pathlib import Path
 from tempfile import mkstemp
 from typing import IO, Any, BinaryIO
@@ -43,7 +44,7 @@ def is_regular(file: Path) -> bool:
         return False
 
 
-def open_regular(file: Path) -> BinaryIO:
+def open_regular(file: Path) -> BufferedReader:
     """A regular file, to be read. Raises NeedlemapError for any other kind, OSError where there is none."""
     _refuse_odd(file, os.stat(file))  # before it is opened: opening some devices does something
     opened = open(file, "rb", opener=_without_waiting)  # noqa: SIM115 - the caller closes it

@@ -20,7 +20,7 @@ from typing import Any
 
 from needlemap import SCHEMA, __version__
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.files import open_inside
+from needlemap.files import folder_name, open_inside
 from needlemap.interop import SCORERS, Row, Scale, context_title, native_mean, scale_of, share
 from needlemap.interop.sources import Source, is_other_tools, read
 from needlemap.records.families import Families, signed
@@ -82,17 +82,11 @@ def _names(keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], s
     for key in keys:
         several = sum(other[0] == key[0] for other in keys) > 1
         words = dict.fromkeys(word for part in key for word in part.split())
-        name = _plain(" ".join(words) if several else key[0])
+        name = folder_name(" ".join(words) if several else key[0]).strip(".-")[:100] or UNKNOWN
         taken = {other.casefold() for other in names.values()}
         numbered = (name, *(f"{name}-{number}" for number in range(2, len(keys) + 1)))
         names[key] = next(each for each in numbered if each.casefold() not in taken)
     return names
-
-
-def _plain(name: str) -> str:
-    """A name that is one folder on any system."""
-    kept = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in name)
-    return kept.strip(".-")[:100] or UNKNOWN
 
 
 def _run(name: str, key: tuple[str, str, str], part: list[tuple[Source, Row]], said: Said) -> Imported:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from hashlib import sha256
+from hashlib import file_digest
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError
@@ -120,17 +119,15 @@ def _source(file: Path, metric: str) -> Source:
     if not file.is_file():
         raise NeedlemapError(f"No file or folder at '{file}'.")
     name = file.name.encode("utf-8", "replace").decode("utf-8")
-    digest = sha256()
     with open_regular(file) as opened:
-        for block in iter(partial(opened.read, _START), b""):
-            digest.update(block)
+        sha256 = file_digest(opened, "sha256").hexdigest()
     if log := _log(file):
         tool, (rows, notes) = log.tool, log.rows(metric)
     else:
         (tool, rows), notes = _rows(read_regular(file, _MOST), name, file.suffix.lower()), []
     if not rows:
         raise NeedlemapError(f"{name}: no results in it.")
-    return Source(name, digest.hexdigest(), tool, tuple(rows), tuple(notes))
+    return Source(name, sha256, tool, tuple(rows), tuple(notes))
 
 
 def _log(file: Path) -> Log | None:

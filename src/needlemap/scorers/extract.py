@@ -184,22 +184,15 @@ def _taken(text: str, found: re.Match[str]) -> str | None:
 @cache
 def _second() -> re.Pattern[str]:
     """Another letter, joined to one."""
-    joint = "|".join(source("joint", language) for language in LANGUAGES)
+    joint = pattern("joint").pattern
     gap = r"[^\S\n]{0,3}"
     between = rf"{gap}(?:(?:[,/;&]|{joint}){gap}){{0,2}}"
     return re.compile(rf"{between}{_LETTER}(?={gap}(?:[.,;!?。)]|$|{joint}))", re.I | re.M)
 
 
-@cache
-def _denied_source() -> tuple[str, str, str]:
-    names = ("denies", "clause", "joint")
-    denies, clause, joint = ("|".join(source(name, each) for each in LANGUAGES) for name in names)
-    return denies, clause, joint
-
-
 def _denied(labels: Sequence[str]) -> re.Pattern[str]:
     """What denies a label: the first behind a 'not' or the like in its clause, with what is joined to it."""
-    denies, clause, joint = _denied_source()
+    denies, clause, joint = (pattern(name).pattern for name in ("denies", "clause", "joint"))
     label, between = any_of(labels), r"\W{0,3}(?:in )?(?:the )?在?"
     stop = rf"[,;:()]|{clause}"
     return re.compile(

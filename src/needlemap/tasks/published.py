@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
+from hashlib import file_digest
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -57,10 +57,7 @@ class Published(Task):
     def source(self) -> tuple[str, str]:
         """The file's name, and its sha256."""
         with self._file.open("rb") as file:
-            digest = sha256()
-            while piece := file.read(1 << 20):
-                digest.update(piece)
-        return f"{self.format}:{self._file.name}", digest.hexdigest()
+            return f"{self.format}:{self._file.name}", file_digest(file, "sha256").hexdigest()
 
     def item(self, draw: Draw) -> Item:
         """The item of the prompt with the repeat's number."""
