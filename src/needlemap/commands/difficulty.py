@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -152,10 +152,10 @@ def auto_command(named: Mapping[str, Chosen], typed: RunFlags, replicas: Replica
         out_of = "--live, --json, --fail-under and --no-save"
         raise SettingsError(f"--difficulty {AUTO} is several runs: leave {out_of} out.")
     tell_rules(chosen)
-    dials = {name: dial_of(each.task) for name, each in chosen.families.items()}
     path = typed.out or fresh_folder(settings, chosen.suite)
-    for name, each in chosen.families.items():
-        _check_folder(path / name, each)
+    wanted = [_Family(name, each, dial_of(each.task), path / name) for name, each in chosen.families.items()]
+    for each in wanted:
+        each.check_folder()
     families = begin_families(path, chosen.suite, tuple(chosen.families))
     model = model_of(replicas, settings, path)
     if not settings.quiet:
@@ -163,7 +163,7 @@ def auto_command(named: Mapping[str, Chosen], typed: RunFlags, replicas: Replica
     face = _Steps(families, settings, typed, path)
     with face, terminable() as ending:
         try:
-            ending.run(_measured(chosen, dials, face, model))
+            ending.run(_measured(wanted, face, model))
         except KeyboardInterrupt:
             return interrupted(settings, path, ending.code)
         _end(face)
@@ -194,82 +194,86 @@ def _end(face: _Steps) -> None:
         show(f"others at the same difficulty: --difficulty {frozen}", file=sys.stderr)
 
 
-async def _measured(
-    chosen: Chosen, dials: Mapping[str, Sequence[Mapping[str, Any]]], face: _Steps, model: Model
-) -> None:
+async def _measured(wanted: Sequence[_Family], face: _Steps, model: Model) -> None:
     """Each family's pilots until one is hard enough, then the family itself."""
-    folders = {name: face.families.folder(name) for name in chosen.families}
-    pilots = {
-        name: [folders[name] / _PILOTS / str(step) for step in range(len(dials[name]))] for name in dials
-    }
-    every = [*folders.values(), *(pilot for each in pilots.values() for pilot in each)]
+    every = [path for each in wanted for path in (each.path, *each.pilots)]
     turns = Turns(face, every, make_model, model)
     try:
-        for name, settings in chosen.families.items():
-            if not await _family(turns, name, settings, dials[name], pilots[name], folders[name]):
+        for each in wanted:
+            if not await each.measure(turns, face):
                 break
     finally:
         await turns.close()
 
 
-async def _family(
-    turns: Turns,
-    name: str,
-    settings: Settings,
-    dial: Sequence[Mapping[str, Any]],
-    pilots: Sequence[Path],
-    path: Path,
-) -> bool:
-    """Whether to go on with the next family."""
-    face, scores = turns.face, list[float]()
-    assert isinstance(face, Terminal)
-    for step, options in enumerate(dial):
-        pilot = at_step(settings.model_copy(update={"repeats": 1}), options)
-        outcome = await turns.take(name, Session.open(prepare(pilot), pilots[step]))
-        score = _score(load_map(pilots[step])) if RunFolder(pilots[step]).exists else None
-        if score is None or (outcome and (outcome.over or outcome.failures)):
-            face.code = face.code or 1
-            return not (outcome and outcome.over)
-        scores.append(score)
-        said = ", ".join(f"{option}={value}" for option, value in options.items())
-        show(f"step {step + 1} of {len(dial)}: {said}: {score_label(score)}", file=sys.stderr)
-        if score <= HIGHEST:
-            break
-    frozen = chosen_step(scores)
-    _freeze(settings, dial[frozen], pilots[frozen], path, scores[frozen])
-    if not in_range(scores[frozen]):
-        found = f"{settings.model} scores {score_label(scores[frozen])}, outside 60 to 95"
-        show(f"warning: {found}: {missed(scores, frozen)}", file=sys.stderr)
-    turns.paths.remove(pilots[frozen])  # its answers are the family's first
-    outcome = await turns.take(name, Session.open(prepare(at_step(settings, dial[frozen])), path))
-    return not (outcome and outcome.over)
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """One to be measured. dial: its task's sets of options. path: its folder."""
 
+    name: str
+    settings: Settings
+    dial: Sequence[Mapping[str, Any]]
+    path: Path
 
-def _freeze(settings: Settings, options: Mapping[str, Any], pilot: Path, path: Path, score: float) -> None:
-    """Write the difficulty's file, and let the run begin with the pilot's answers."""
-    n = load_map(pilot).n
-    reference = Reference(model=settings.model, score=round(100 * score, 2), n=n)
-    made = Difficulty(task=settings.task, task_options=dict(options), reference=reference)
-    make_folder(path)
-    write_whole(path / FILE, made.text().encode())
-    if not RunFolder(path).exists:
-        for file in [*records_files(pilot), pilot / RUN_FILE]:
-            write_whole(path / file.name, file.read_bytes())
+    @property
+    def pilots(self) -> list[Path]:
+        """The folders of its steps."""
+        return [self.path / _PILOTS / str(step) for step in range(len(self.dial))]
+
+    async def measure(self, turns: Turns, face: Terminal) -> bool:
+        """Whether to go on with the next family."""
+        scores = list[float]()
+        for step, (options, pilot) in enumerate(zip(self.dial, self.pilots, strict=True), 1):
+            once = at_step(self.settings.model_copy(update={"repeats": 1}), options)
+            outcome = await turns.take(self.name, Session.open(prepare(once), pilot))
+            score = _score(load_map(pilot)) if RunFolder(pilot).exists else None
+            if score is None or (outcome and (outcome.over or outcome.failures)):
+                face.code = face.code or 1
+                return not (outcome and outcome.over)
+            scores.append(score)
+            said = ", ".join(f"{option}={value}" for option, value in options.items())
+            show(f"step {step} of {len(self.dial)}: {said}: {score_label(score)}", file=sys.stderr)
+            if score <= HIGHEST:
+                break
+        frozen = chosen_step(scores)
+        self._freeze(frozen, scores[frozen])
+        if not in_range(scores[frozen]):
+            found = f"{self.settings.model} scores {score_label(scores[frozen])}, outside 60 to 95"
+            show(f"warning: {found}: {missed(scores, frozen)}", file=sys.stderr)
+        turns.paths.remove(self.pilots[frozen])  # its answers are the family's first
+        whole = at_step(self.settings, self.dial[frozen])
+        outcome = await turns.take(self.name, Session.open(prepare(whole), self.path))
+        return not (outcome and outcome.over)
+
+    def _freeze(self, step: int, score: float) -> None:
+        """Write the difficulty's file, and let the run begin with the pilot's answers."""
+        pilot, options = self.pilots[step], dict(self.dial[step])
+        n = load_map(pilot).n
+        reference = Reference(model=self.settings.model, score=round(100 * score, 2), n=n)
+        made = Difficulty(task=self.settings.task, task_options=options, reference=reference)
+        make_folder(self.path)
+        write_whole(self.path / FILE, made.text().encode())
+        if not RunFolder(self.path).exists:
+            for file in [*records_files(pilot), pilot / RUN_FILE]:
+                write_whole(self.path / file.name, file.read_bytes())
+
+    def check_folder(self) -> None:
+        """Raises NeedlemapError for a run's folder that was begun in another way."""
+        file, model = self.path / FILE, self.settings.model
+        if RunFolder(self.path).exists and not file.is_file():
+            raise NeedlemapError(
+                f"'{self.path}' holds a run without a difficulty. Give another folder with -o."
+            )
+        if file.is_file() and (was := read_difficulty(file)).reference.model != model:
+            raise NeedlemapError(
+                f"The difficulty of '{self.path}' was found with {was.reference.model}. To ask {model} at "
+                f"it: --difficulty {file} and another folder."
+            )
 
 
 def _score(map: Map) -> float | None:
+    """What a pilot came to; None, which is said, where some of it was not measured."""
     if map.missing:
         show(f"needlemap: {map.missing} prompts of a pilot were not measured", file=sys.stderr)
         return None
     return map.overall
-
-
-def _check_folder(path: Path, settings: Settings) -> None:
-    """Raises NeedlemapError for a run's folder that was begun in another way."""
-    if RunFolder(path).exists and not (path / FILE).is_file():
-        raise NeedlemapError(f"'{path}' holds a run without a difficulty. Give another folder with -o.")
-    if (path / FILE).is_file() and (was := read_difficulty(path / FILE)).reference.model != settings.model:
-        raise NeedlemapError(
-            f"The difficulty of '{path}' was found with {was.reference.model}. To ask {settings.model} at "
-            f"it: --difficulty {path / FILE} and another folder."
-        )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -158,10 +158,17 @@ def table_lines(named: Mapping[str, Summary], chosen: str = "", first: str = "mo
     priced = any(row.usd_plain for row in named.values())
     rows = {name: _columns(row, priced) for name, row in named.items()}
     cells = [[f"{name} *" if name == chosen else name, *row.values()] for name, row in rows.items()]
-    lines = [[first, *next(iter(rows.values()))], *cells]
-    wide = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    rests = [[text.rjust(width) for text, width in zip(line[1:], wide[1:], strict=True)] for line in lines]
-    return ["  ".join([line[0].ljust(wide[0]), *rest]) for line, rest in zip(lines, rests, strict=True)]
+    return _aligned([[first, *next(iter(rows.values()))], *cells], numbers=True)
+
+
+def _aligned(rows: Sequence[Sequence[str]], *, numbers: bool = False) -> list[str]:
+    """Rows in columns. numbers: all but the first stand on the right."""
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        [text.rjust(width) if numbers and at else text.ljust(width) for at, (text, width) in enumerate(cells)]
+        for cells in (zip(row, wide, strict=True) for row in rows)
+    ]
+    return ["  ".join(line).rstrip() for line in lines]
 
 
 def _columns(row: Summary, priced: bool) -> dict[str, str]:
@@ -257,10 +264,7 @@ def list_command(kind: str | None, folder: Path | None = None) -> None:
         return
     if folder is not None:
         raise SettingsError(f"Only runs lie in a folder. Type: needlemap list {kind}")
-    rows = _rows(kind)
-    wide = max(map(len, rows))
-    for name, about in rows.items():
-        show(f"{name:<{wide}}  {about}".rstrip())
+    show("\n".join(_aligned(list(_rows(kind).items()))))
 
 
 def _list_runs(folder: Path) -> None:
@@ -272,10 +276,7 @@ def _list_runs(folder: Path) -> None:
     rows = [listed(path) for path in runs_below(folder)]
     if not rows:
         raise SettingsError(f"No run in '{folder}' or below. Type another folder, or make one: needlemap run")
-    table = [["run", "model", "task", "score", "cells", "state"], *rows]
-    wide = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    for row in table:
-        show("  ".join(text.ljust(width) for text, width in zip(row, wide, strict=True)).rstrip())
+    show("\n".join(_aligned([("run", "model", "task", "score", "cells", "state"), *rows])))
 
 
 def _rows(kind: str) -> dict[str, str]:

@@ -88,10 +88,9 @@ class ArmsReport:
         ended = self.stops and self.judged.word != "undecided"
         return max(0, self.most - self.judged.prompts) if ended else 0
 
-    def code(self, *, undecided_passes: bool = False) -> int:
-        """The exit code: 0 no worse, 1 worse, 4 undecided if that fails."""
-        code = CODES[self.judged.word]
-        return 0 if code == 4 and undecided_passes else code
+    def code(self) -> int:
+        """The exit code: 0 no worse, 1 worse, 4 undecided."""
+        return CODES[self.judged.word]
 
     def lines(self) -> list[str]:
         """What stands above the tables."""
