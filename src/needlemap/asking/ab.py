@@ -25,7 +25,7 @@ from needlemap.asking.run import Face, MakeModel, Turns
 from needlemap.asking.session import Session, make_model
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_regular, make_folder
-from needlemap.maps import asks_same, latest_records, place_of
+from needlemap.maps import asks_same, latest_records, place_of, places_of
 from needlemap.maps.arms import Judged, Trio, judge_arms, trios
 from needlemap.records.ab import AGAIN, FILE, NAME, WEIGHED, AbFile, Arm, Findings, read_ab
 from needlemap.records.families import Families, begin_families, fresh_folder
@@ -342,7 +342,7 @@ def with_answers(experiment: Experiment, said: Iterable[Record]) -> Experiment:
     answers = {place_of(record): record.answer for record in said if record.answer}
     trials = []
     for trial in experiment.trials:
-        if answer := answers.get((trial.repeat, trial.cell.length_tokens, trial.cell.depth)):
+        if answer := answers.get(places_of(trial)[0]):
             reference = replace(trial.item.reference, answer=answer)
             key = experiment.keys.key(trial.asked, reference)
             trials.append(replace(trial, key=key, item=replace(trial.item, reference=reference)))

@@ -21,9 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from needlemap.asking.resume import is_unanswered, scorer_about
+from needlemap.asking.resume import first_at, is_unanswered, scorer_about
 from needlemap.errors import SettingsError
-from needlemap.maps import Place, asks_same, by_place, latest_records, place_of, prompts_of
+from needlemap.maps import (
+    Place,
+    asks_same,
+    by_place,
+    latest_records,
+    place_of,
+    places_of,
+    prompts_of,
+)
 from needlemap.maps.rehearsal import tokens_by_kind
 from needlemap.maps.seek import PLACES, asked_in, axis_of, batch_size, learn, next_batch
 from needlemap.maps.sequential import Gate, interleaved, pair_at, scored_places
@@ -32,7 +40,7 @@ from needlemap.records import phrase, ruled
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 from needlemap.settings import Settings, lender_of
-from needlemap.settings.grid import Cell, Grid, percent
+from needlemap.settings.grid import Cell, Grid
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment, prepare_haystacks
 from needlemap.trials.resolve import resolve
@@ -127,10 +135,9 @@ class Until(Policy):
             raise SettingsError(f"'{path}' scored none of this run's trials. {advice}")
         found = self.reference
         if unlike := [place for place in shared if not asks_same(trials[place].prompt, found[place].prompt)]:
-            repeat, length, depth = unlike[0]
             raise SettingsError(
-                f"'{path}' asked other prompts in {len(unlike)} trials (first: length {length}, depth "
-                f"{percent(depth):g}, repeat {repeat}), so they cannot be paired. {advice}"
+                f"'{path}' asked other prompts in {len(unlike)} trials ({first_at(unlike[0])}), so they "
+                f"cannot be paired. {advice}"
             )
 
     def layers(self, trials: Iterable[Trial]) -> list[list[Trial]]:
@@ -201,8 +208,7 @@ class Until(Policy):
 
 def _places(trial: Trial) -> tuple[Place, ...]:
     """All that a trial stands for; nothing for one that is asked a second time, which no gate counts."""
-    places = () if trial.second else trial.places
-    return tuple((repeat, cell.length_tokens, cell.depth) for repeat, cell in places)
+    return () if trial.second else places_of(trial)
 
 
 _STEPS = 100  # of the depths

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from needlemap import SCHEMA
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import RUN_FILE
-from needlemap.maps import place_of
+from needlemap.maps import Place, place_of, places_of
 from needlemap.records import About, how_to_score, is_ruled_otherwise, ruled
 from needlemap.records.families import check_origin
 from needlemap.records.folder import CLOSED_BOOK, RunFolder, records_files, scorer_of
@@ -97,26 +97,27 @@ def _left(folder: RunFolder, experiment: Experiment) -> list[Trial]:
             )
         return list(experiment.trials)
     check_same(folder, experiment)
-    trials = {
-        (cell.length_tokens, cell.depth, repeat, trial.second): trial
-        for trial in experiment.trials
-        for repeat, cell in trial.places
-    }
+    trials = {(place, trial.second): trial for trial in experiment.trials for place in places_of(trial)}
     now, done = scorer_about(experiment.scorer), set()
     for record in folder.records():
-        length, depth, repeat = record.length_tokens, record.depth, record.repeat
-        trial = trials.get((length, depth, repeat, record.second))
+        trial = trials.get((place_of(record), record.second))
         if is_ruled_otherwise(scorer_of(record), now) and (trial is None or record.asked == trial.asked):
             continue
         if trial is not None and record.key != trial.key:
             raise AnotherRun(
-                f"'{folder.path}' holds answers to other prompts (first: length {length}, depth "
-                f"{percent(depth):g}, repeat {repeat}): the haystack, a template, the model's weights or "
-                f"needlemap itself changed since. Give another folder with -o."
+                f"'{folder.path}' holds answers to other prompts ({first_at(place_of(record))}): the "
+                f"haystack, a template, the model's weights or needlemap itself changed since. Give another "
+                f"folder with -o."
             )
         if record.scored:
             done.add(record.key)
     return [trial for trial in experiment.trials if trial.key not in done]
+
+
+def first_at(place: Place) -> str:
+    """Where something was met first, in words."""
+    repeat, length, depth = place
+    return f"first: length {length}, depth {percent(depth):g}, repeat {repeat}"
 
 
 def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
@@ -218,17 +219,13 @@ def check_lent(experiment: Experiment) -> None:
     folder = RunFolder(lender.run) if isinstance(lender, Lender) else None
     if folder is None or not folder.exists:
         return
-    built = {
-        (repeat, cell.length_tokens, cell.depth): trial.prompt.sha256
-        for trial in experiment.trials
-        for repeat, cell in trial.places
-    }
+    built = {place: trial.prompt.sha256 for trial in experiment.trials for place in places_of(trial)}
     for record in folder.records():
         place = place_of(record)
         if record.prompt is not None and built.get(place, record.prompt.sha256) != record.prompt.sha256:
             raise NeedlemapError(
-                f"The prompts of '{folder.path}' cannot be built again (first: length {place[1]}, depth "
-                f"{percent(place[2]):g}, repeat {place[0]}): the haystack, needlemap or a library changed."
+                f"The prompts of '{folder.path}' cannot be built again ({first_at(place)}): the "
+                f"haystack, needlemap or a library changed."
             )
 
 

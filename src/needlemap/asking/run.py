@@ -217,9 +217,10 @@ class Turns:
 
     def _budgeted(self, session: Session) -> Session:
         """With its part of what the others leave of the limits."""
-        others = [path for path in (*self.paths, *self._share.beside) if path != session.folder.path]
-        budget = budget_beside(session.experiment.settings, others, self._share.started_s)
-        return replace(session, budget=budget.part(self._share.of))
+        settings, share = session.experiment.settings, self._share
+        limited = settings.limit_usd is not None or settings.limit_tokens is not None
+        others = [path for path in (*self.paths, *share.beside) if limited and path != session.folder.path]
+        return replace(session, budget=spent_in(settings, others, share.started_s).part(share.of))
 
     async def _asked(self, name: str, session: Session) -> Outcome:
         with self.face.watch(name, session) as watcher:
@@ -231,15 +232,8 @@ class Turns:
             await self.model.close()
 
 
-def budget_beside(settings: Settings, others: Iterable[Path], started_s: float) -> Budget:
-    """The limits of one of several runs: what the others have spent counts, as does time since `started_s`,
-    by the monotonic clock. Nothing is read where nothing is limited."""
-    limited = settings.limit_usd is not None or settings.limit_tokens is not None
-    return spent_in(settings, others if limited else (), started_s)
-
-
 def spent_in(settings: Settings, folders: Iterable[Path], started_s: float | None = None) -> Budget:
-    """The limits of several runs, and what all their starts have spent together."""
+    """The limits of several runs, and what all their starts have spent together; of the time, since then."""
     budget = Budget.of(settings, started_s)
     for folder in folders:
         budget.read(RunFolder(folder))

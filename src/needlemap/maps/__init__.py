@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from needlemap.prompts import Prompt
     from needlemap.records.record import PromptRecord, Record
+    from needlemap.trials import Trial
 
 
 Cell = tuple[int, float]  # length in tokens, depth
@@ -39,6 +40,11 @@ def latest_records(records: Iterable[Record]) -> list[Record]:
 def place_of(record: Record) -> Place:
     """Where a record's trial stands."""
     return record.repeat, record.length_tokens, record.depth
+
+
+def places_of(trial: Trial) -> tuple[Place, ...]:
+    """All places that a trial stands for; the first is its own."""
+    return tuple((repeat, cell.length_tokens, cell.depth) for repeat, cell in trial.places)
 
 
 def asks_same(one: Prompt | PromptRecord, other: Prompt | PromptRecord | None) -> bool:
