@@ -11,7 +11,7 @@ from needlemap.errors import SettingsError
 from needlemap.scorers import Score
 from needlemap.scorers.stated import Only
 from needlemap.tasks import Reference
-from needlemap.text.matching import any_of, number
+from needlemap.text import any_of, number
 
 ANN = Reference("Ann", ("Ann",), question="Who swims?", decoys=("Bob", "Cleo"))
 ASKED = "Who swims? If the text does not say, answer: none."

@@ -37,7 +37,7 @@ from needlemap.probes.base import (
 from needlemap.probes.known import FAULTS
 from needlemap.probes.ways import HEAD, LATE, MIDDLE
 from needlemap.records.record import Record
-from needlemap.text.matching import held, plain
+from needlemap.text import held, plain
 
 Row = tuple[str, Record]
 _RESIDUES = (2, 4, 8, 16)  # of lengths, and of a needle's place, that kernels and blocks go by

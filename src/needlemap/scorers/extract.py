@@ -15,7 +15,7 @@ from typing import Any
 from unicodedata import normalize
 
 from needlemap.files import read_yaml
-from needlemap.text.matching import any_of, named, plain
+from needlemap.text import any_of, named, plain
 
 LANGUAGES = ("english", "chinese")
 _LETTER = (  # 'a' and 'i' are words too

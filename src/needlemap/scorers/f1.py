@@ -15,7 +15,7 @@ from rapidfuzz.distance import LCSseq
 from needlemap.errors import SettingsError
 from needlemap.scorers import Score, Scorer
 from needlemap.tasks import Reference
-from needlemap.text.matching import named, place, plain, ungrouped
+from needlemap.text import named, place, plain, ungrouped
 
 _SHORT = 3  # digits of numbers that a list without spaces cannot tell from thousands
 _BETWEEN = re.compile(r"[\n,;、，]|\band\b|和")

@@ -17,7 +17,7 @@ from needlemap.scorers import Score, Scorer
 from needlemap.scorers.extract import boxed, contents, counted, labels_said, letter, says_none
 from needlemap.scorers.words import said
 from needlemap.tasks import Reference
-from needlemap.text.matching import named, plain, shape, ungrouped
+from needlemap.text import named, plain, shape, ungrouped
 
 _DASH = "\u2014"  # parts words, where `plain` takes it for a hyphen
 _ANY = r"[0-9]+(?:\.0*[1-9][0-9]*)?"  # where an answer has none like the reference: how near it came

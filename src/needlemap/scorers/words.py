@@ -9,7 +9,7 @@ from typing import Literal
 from needlemap.errors import SettingsError
 from needlemap.scorers import Score, Scorer
 from needlemap.tasks import Reference
-from needlemap.text.matching import held, named, plain
+from needlemap.text import held, named, plain
 
 Rule = Literal["words", "inside", "ruler"]
 
@@ -60,7 +60,7 @@ class Substring(Scorer):
 class Recall(Scorer):
     """The share of the references that an answer names: of several values, how many were found.
 
-    rule 'words': `matching.py`'s. 'inside': also inside words, as `substring` finds them, but numbers
+    rule 'words': `text.named`'s. 'inside': also inside words, as `substring` finds them, but numbers
     whole. 'ruler': RULER's, any occurrence in lower case.
 
     The references are the keywords, or the answer where there are none. why: found and missing ones, strict

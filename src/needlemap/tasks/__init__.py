@@ -92,7 +92,7 @@ class Reference:
     choices: the right and the wrong ones in the prompt's order, where one of them is asked for by its number.
     none: the answer by which a question lets one say that the text holds none, right where there are no
     keywords; '' where it does not. like: a pattern of what would look like an answer there, for texts as
-    `matching.plain` leaves them; '' where nobody knows. owners: whose each decoy is, in their order, where a
+    `text.plain` leaves them; '' where nobody knows. owners: whose each decoy is, in their order, where a
     denial may say so ("none; only red-fox has 4711").
     """
 

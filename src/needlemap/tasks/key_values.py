@@ -38,7 +38,7 @@ from needlemap.tasks import (
 )
 from needlemap.tasks.latent import Absence, one_edit
 from needlemap.tasks.values import Kind, Pairs, Values, fresh, noise, solved, wording
-from needlemap.text.matching import but
+from needlemap.text import but
 
 UuidDigits = Annotated[int, Field(ge=4)]
 _UUIDS = {"haystack": "needles", "key": "uuid", "value": "uuid"}

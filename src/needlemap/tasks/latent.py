@@ -25,7 +25,7 @@ from pydantic import Field
 from needlemap.errors import SettingsError
 from needlemap.tasks import Draw, Item, Language, Reference, Scope, Task, hidden
 from needlemap.tasks.values import TRIES, Values, fresh, wording, words
-from needlemap.text.matching import any_of
+from needlemap.text import any_of
 
 APART = 0.2  # of the haystack, at least, between the asked needle and a distractor
 _MOVED = 0.05  # more, as both go to the end of a sentence, and a plan may move the asked one

@@ -10,7 +10,7 @@ from typing import Literal
 from needlemap.errors import SettingsError
 from needlemap.prompts.templates import fill
 from needlemap.tasks import Draw, Item, Needle, Reference, Task
-from needlemap.text.matching import held, plain
+from needlemap.text import held, plain
 
 WORDING = "levenshtein"  # where nobody says what a right answer must hold
 Choices = Mapping[str, Sequence[str] | str]

@@ -19,7 +19,7 @@ from needlemap.errors import SettingsError
 from needlemap.files import read_yaml
 from needlemap.haystacks import Stream
 from needlemap.tasks import Background, Language, holds_nothing
-from needlemap.text.matching import any_of, hexadecimal, number
+from needlemap.text import any_of, hexadecimal, number
 
 Kind = Literal["word", "number", "uuid"]
 Drawn = TypeVar("Drawn")

@@ -10,8 +10,8 @@ from itertools import groupby, takewhile
 
 from needlemap.errors import HaystackError, SettingsError
 from needlemap.tasks import Item
-from needlemap.text.matching import held as holds_word
-from needlemap.text.matching import plain
+from needlemap.text import held as holds_word
+from needlemap.text import plain
 from needlemap.text.tokens import TokenText
 
 _RUNS = bytes(  # ASCII but letters, digits, - and _ becomes a space

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from needlemap.text.matching import (
+from needlemap.text import (
     any_of,
     but,
     held,
