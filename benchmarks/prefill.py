@@ -20,7 +20,7 @@ from time import perf_counter
 import numpy as np
 
 from machine import machine
-from needlemap.plan import cut, ordered
+from needlemap.plan import laned, ordered
 from needlemap.plan.bins import bin_edges, chain_tokens, lower_bound, make_bins
 from needlemap.plan.cover import places
 from needlemap.plan.summary import Walked, any_order, summarise
@@ -115,7 +115,7 @@ def planning_s(experiment: Experiment, sizes: Sequence[int]) -> float:
     cuts = Cuts.of(max((span.text for span in longest.context_spans), key=len))
     start = perf_counter()
     places("bins", experiment.grid, sizes, cuts)
-    cut(ordered(experiment.trials, "bins"), "bins", 4)
+    laned(ordered(experiment.trials, "bins"), "bins", 4)
     return perf_counter() - start
 
 

@@ -16,7 +16,7 @@ from needlemap.asking.run import run_coroutine
 from needlemap.asking.session import about
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models import Answer
-from needlemap.plan import cut, ordered, promised
+from needlemap.plan import laned, ordered
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.record import Record
 from needlemap.settings.prices import Prices
@@ -61,7 +61,7 @@ def records(experiment: Experiment, random: Random) -> Iterator[Record]:
     settings = experiment.settings
     maker = RecordMaker(settings, experiment.scorer, Prices.of(settings))
     walk = ordered(experiment.trials, settings.mode)
-    for trial in promised(walk, settings.mode, cut(walk, settings.mode, experiment.workers)):
+    for trial in laned(walk, settings.mode, experiment.workers)[0]:
         if random.random() < 0.005:
             failure, message = random.choice(FAILURES)
             yield maker.make(trial, None, Unmeasured(failure, message), settings.retries + 1)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from needlemap.plan import Lanes, cut, make_lanes, ordered, speed_up, useful
+from needlemap.plan import Lanes, laned, make_lanes, ordered, speed_up, useful
 
 Walk = tuple[list[int], list[int]]
 
@@ -87,7 +87,7 @@ def test_idle_is_the_share_of_time_that_lanes_wait():
 @pytest.mark.parametrize("mode", ["exact", "bins", "single", "cold"])
 def test_a_run_is_cut_into_balanced_lanes(prepared, mode):
     experiment = prepared(lengths="400:1500:6", depths="0:100:6", mode=mode)
-    lanes = cut(ordered(experiment.trials, mode), mode, 4)
+    _, lanes = laned(ordered(experiment.trials, mode), mode, 4)
     assert len(lanes.bounds) == 4
     assert lanes.bounds[-1][1] == len(experiment.trials)
     assert lanes.idle < 0.3

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from needlemap.plan import cut, ordered, promised, reused
+from needlemap.plan import laned, ordered, reused
 from needlemap.plan import shared as shared_in
 from needlemap.settings.reading import configure
 from needlemap.trials import Trial
@@ -104,24 +104,24 @@ def test_no_prompt_shares_more_than_it_has():
     apart = reused([trial.prompt for trial in walk])
     assert any(common > size for common, size in zip(apart, sizes, strict=True))
     assert all(common <= size for common, size in zip(shared_in(walk, "exact"), sizes, strict=True))
-    assert len(cut(walk, "exact", 1).bounds) == 1
+    assert len(laned(walk, "exact", 1)[1].bounds) == 1
 
 
 def test_each_trial_knows_what_a_cache_should_hold_of_it():
     walk = ordered(trials(lengths=[300, 500], depths=[0, 50, 100]), "exact")
-    lanes = cut(walk, "exact", 2)
-    told = [trial.shared_tokens for trial in promised(walk, "exact", lanes)]
+    asked, lanes = laned(walk, "exact", 2)
+    told = [trial.shared_tokens for trial in asked]
     common = shared_in(walk, "exact")
     starts = {start for start, _ in lanes.bounds}
     assert len(starts) == 2
     assert told == [0 if place in starts else tokens for place, tokens in enumerate(common)]
     assert sum(told) == sum(trial.prompt.tokens for trial in walk) - sum(lanes.tokens)
-    assert {trial.shared_tokens for trial in promised(walk, "cold", lanes)} == {None}
+    assert {trial.shared_tokens for trial in laned(walk, "cold", 2)[0]} == {None}
 
 
 def test_asked_one_by_one_each_trial_still_shares_with_the_one_before():
     grid = trials(lengths=[300, 500], depths=[0, 50, 100], repeats=1)
-    told = [trial.shared_tokens for trial in promised(grid, "single", cut(grid, "single", 1))]
+    told = [trial.shared_tokens for trial in laned(grid, "single", 1)[0]]
     found = [shared(left.prompt.ids, right.prompt.ids) for left, right in pairwise(grid)]
     assert told == pytest.approx([0, *found], abs=1)  # a seam may be cut otherwise in the joined text
     assert sum(found) > 300

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ from needlemap.models import Model, find_backend
 from needlemap.models.replicas.cluster import Cluster
 from needlemap.models.replicas.pool import Replicas
 from needlemap.models.replicas.replica import Recipe
-from needlemap.plan import Lanes, Side, cut, promised, with_breakpoints, with_partings
+from needlemap.plan import laned, with_breakpoints, with_partings
 from needlemap.plan.cover import ALONE
 from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
@@ -148,7 +148,7 @@ class Session:
                 )  # a model that was tried knows better
                 lanes = self.experiment.workers * (model.replicas if model else 1)
                 parts = self.policy.parts(walk, limited=self._limited(walk))
-                walks = (self._laned(part, side, lanes) for part in parts)
+                walks = (laned(part, settings.mode, lanes, side) for part in parts)
                 await runner.run(*walks, most=lanes)
             if stopped := runner.outcome.stopped:
                 writer.describe(about(self.experiment, self.folder, model) | {"stopped": stopped})
@@ -166,11 +166,6 @@ class Session:
         weighed = self.experiment.scorer.weighs
         answer_tokens = 0 if weighed else self.experiment.settings.most_tokens
         return self.budget.most((trial.prompt.asked_tokens for trial in trials), answer_tokens)
-
-    def _laned(self, walk: Sequence[Trial], side: Side, count: int) -> tuple[list[Trial], Lanes]:
-        mode = self.experiment.settings.mode
-        lanes = cut(walk, mode, count, side)
-        return promised(walk, mode, lanes, side), lanes
 
     def _limited(self, walk: Iterable[Trial]) -> bool:
         """Whether a limit may cut a walk short. Nobody knows how far a time goes; modes that share across

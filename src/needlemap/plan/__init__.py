@@ -203,18 +203,17 @@ def in_common(walk: Sequence[Trial]) -> list[int]:
     return [min(tokens, prompt.asked_tokens) for tokens, prompt in zip(reused(prompts), prompts, strict=True)]
 
 
-def cut(walk: Sequence[Trial], mode: str, count: int, side: Side = None) -> Lanes:
-    """Ordered trials as `count` lanes at most; where nothing is shared, of about equally many tokens."""
-    return make_lanes([trial.prompt.asked_tokens for trial in walk], shared(walk, mode, side), count)
-
-
-def promised(walk: Sequence[Trial], mode: str, lanes: Lanes, side: Side = None) -> list[Trial]:
-    """Ordered trials that know what they share with the one asked before them in their lane."""
+def laned(walk: Sequence[Trial], mode: str, count: int, side: Side = None) -> tuple[list[Trial], Lanes]:
+    """Ordered trials that know what they share with the one before them in their lane, and the lanes: at most
+    `count`; where nothing is shared, of about equally many tokens."""
+    common = shared(walk, mode, side)
+    lanes = make_lanes([trial.prompt.asked_tokens for trial in walk], common, count)
     if mode == ALONE:
-        return list(walk)
-    starts = {start for start, _ in lanes.bounds}
-    common = [0 if place in starts else tokens for place, tokens in enumerate(shared(walk, mode, side))]
-    return [replace(trial, shared_tokens=tokens) for trial, tokens in zip(walk, common, strict=True)]
+        return list(walk), lanes
+    for start, _ in lanes.bounds:
+        common[start] = 0
+    pairs = zip(walk, common, strict=True)
+    return [replace(trial, shared_tokens=tokens) for trial, tokens in pairs], lanes
 
 
 @dataclass(frozen=True, slots=True)

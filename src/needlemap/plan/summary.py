@@ -16,7 +16,7 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from needlemap.errors import SettingsError
-from needlemap.plan import Lanes, cut, in_common, ordered, shared, speed_up, useful, walk_order
+from needlemap.plan import Lanes, in_common, make_lanes, ordered, shared, speed_up, useful, walk_order
 from needlemap.settings.prices import Prices, summed
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment
@@ -152,9 +152,8 @@ class Walked:
         mode, side = experiment.settings.mode, experiment.traits.side
         walk = ordered(experiment.trials, mode, side)
         sizes = tuple(trial.prompt.asked_tokens for trial in walk)
-        return cls(
-            experiment, tuple(walk), sizes, tuple(shared(walk, mode, side)), cut(walk, mode, workers, side)
-        )
+        common = tuple(shared(walk, mode, side))
+        return cls(experiment, tuple(walk), sizes, common, make_lanes(sizes, common, workers))
 
 
 @dataclass(frozen=True, slots=True)

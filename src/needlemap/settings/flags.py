@@ -153,9 +153,12 @@ def _parameter(name: str, field: FieldInfo, completion: Completion | None) -> in
         hidden="older" in known.marks,
         autocompletion=completion,
     )
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
-    )
+    return _keyword(name, kind, option)
+
+
+def _keyword(name: str, kind: Any, option: Any) -> inspect.Parameter:
+    annotation = Annotated[kind, option]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def _listed(words: Sequence[str]) -> Any:
@@ -168,10 +171,7 @@ def _listed(words: Sequence[str]) -> Any:
 
 def _hidden(name: str) -> inspect.Parameter:
     option = typer.Option(f"--{name.replace('_', '-')}", hidden=True)
-    kind: Any = Optional[list[str] if name in _LISTS else str]  # noqa: UP045
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
-    )
+    return _keyword(name, Optional[list[str] if name in _LISTS else str], option)  # noqa: UP045
 
 
 def _metavar(field: FieldInfo) -> str | None:

@@ -70,27 +70,17 @@ class Trial:
     repeat: int
     item: Item
     prompt: Prompt
-    collisions: tuple[str, ...]
-    haystack_repeated: bool
+    collisions: tuple[str, ...] = ()
+    haystack_repeated: bool = False
     also: tuple[tuple[int, Cell], ...] = ()
     second: bool = False
     shared_tokens: int | None = None
 
     @classmethod
-    def of(
-        cls,
-        keys: Keys,
-        cell: Cell,
-        repeat: int,
-        item: Item,
-        prompt: Prompt,
-        collisions: tuple[str, ...] = (),
-        haystack_repeated: bool = False,
-    ) -> Trial:
+    def of(cls, keys: Keys, cell: Cell, repeat: int, item: Item, prompt: Prompt) -> Trial:
         """A trial with its key."""
         asked = keys.asked(prompt, cell.length_tokens, repeat)
-        key = keys.key(asked, item.reference)
-        return cls(key, asked, cell, repeat, item, prompt, collisions, haystack_repeated)
+        return cls(keys.key(asked, item.reference), asked, cell, repeat, item, prompt)
 
     @property
     def places(self) -> tuple[tuple[int, Cell], ...]:

@@ -148,7 +148,11 @@ def _prepare_lent(resolved: Resolved, lent: Experiment) -> Experiment:
     keys = resolved.keys
     prompts = lent_prompts(resolved, [trial.prompt for trial in lent.trials], ready=lent.ready)
     trials = [
-        Trial.of(keys, cell, repeat, each.item, prompt, each.collisions, each.haystack_repeated)
+        replace(
+            Trial.of(keys, cell, repeat, each.item, prompt),
+            collisions=each.collisions,
+            haystack_repeated=each.haystack_repeated,
+        )
         for each, prompt in zip(lent.trials, prompts, strict=True)
         for repeat, cell in each.places
         if not each.second
