@@ -46,7 +46,7 @@ class Faulty(HuggingFaceEngine):
     def rows(self, change: Callable[[Any], Any]) -> None:
         """Change keys and values of every layer, (batch, heads, tokens, size)."""
         with self._torch.inference_mode():
-            for layer in self._cache.layers if self._cache is not None else ():
+            for layer in self.cache.layers if self.cache is not None else ():
                 for held in (layer.keys, layer.values):
                     held.copy_(change(held.clone()))
 

@@ -55,7 +55,8 @@ class HuggingFaceEngine(Engine):
     they can be cropped, as long as there is room; False: they keep the window, and a copy of it where prompts
     part, as is always done with recurrent states. share: whether prompts shall share. way: how they are
     computed; may be changed while the cache is empty. switch: where positions are turned otherwise. sliding:
-    tokens of the smallest window. vocabulary: how many tokens it tells apart.
+    tokens of the smallest window. vocabulary: how many tokens it tells apart. cache: the model's own object,
+    None while it is empty.
     """
 
     def __init__(self, model: Any, chunk_tokens: int, *, full_cache: bool = True, share: bool = True) -> None:
@@ -74,7 +75,7 @@ class HuggingFaceEngine(Engine):
         self.switch = switch_of(model)
         self.way, self._roomy, self._snaps = Way(), False, False
         self._made = False
-        self._cache: Any = None
+        self.cache: Any = None
         self._ids: Ids = np.empty(0, np.int32)
         self._coming, self._partings, self._side = 0, frozenset[int](), 0
         self._snapshots: dict[int, Snapshot] = {}
@@ -86,24 +87,19 @@ class HuggingFaceEngine(Engine):
         token = np.zeros(1, np.int32)
         self.vocabulary = int(self._compute(token, 1).shape[-1])
         self._made = True
-        layers = list(getattr(self._cache, "layers", ()))
+        layers = list(getattr(self.cache, "layers", ()))
         self.sliding = min((layer.sliding_window for layer in layers if is_sliding(layer)), default=None)
         kinds = _KEEPING if full_cache else _KEEPING[:2]
-        plain = type(self._cache).__name__ == "DynamicCache"  # others may hold more than their layers
+        plain = type(self.cache).__name__ == "DynamicCache"  # others may hold more than their layers
         self._roomy = plain and all(type(layer).__name__ in kinds for layer in layers)
-        self._token_bytes = token_bytes(self._cache) if plain else {}
+        self._token_bytes = token_bytes(self.cache) if plain else {}
         self._snaps = not (self._roomy or (plain and all(map(is_croppable, layers))))
         # Layers that keep more of each token than keys and values pick what they attend to by it.
         picks = any(is_croppable(layer) and type(layer).__name__ not in _KEEPING for layer in layers)
         picks = picks or bool(getattr(self.model.config.get_text_config(), "index_topk", None))
         self.share, self.way = share, Way(share=share and not picks, pieces=not picks)
-        self.way = WAYS[-1] if self._cache is None else self.way
+        self.way = WAYS[-1] if self.cache is None else self.way
         self.crop(0)
-
-    @property
-    def cache(self) -> Any:
-        """The model's own cache object, None while it is empty; for those who check it."""
-        return self._cache
 
     def prepare(self, prompt_tokens: int, partings: Sequence[int]) -> None:
         """Hear of the next prompt: its length, and where prompts asked later part from it."""
@@ -140,7 +136,7 @@ class HuggingFaceEngine(Engine):
             at: held for at, held in self._snapshots.items() if at <= kept and at in self._partings | {kept}
         }
         if kept < len(self._ids):
-            self._cache = self._cropped(kept) if kept else None
+            self.cache = self._cropped(kept) if kept else None
         self._ids, self._side = self._ids[:kept], side
         if self.switch is not None:
             self.switch.reset()
@@ -166,12 +162,12 @@ class HuggingFaceEngine(Engine):
         """The cache, brought back to a length."""
         if self._snaps:
             with self._torch.inference_mode():
-                return self._snapshots[length_tokens].put(self._cache, length_tokens)
+                return self._snapshots[length_tokens].put(self.cache, length_tokens)
         # The one form of `crop` that means the same in every release: a negative number of tokens to remove.
-        self._cache.crop(length_tokens - self._cache.get_seq_length())
-        if self._cache.get_seq_length() != length_tokens:
-            raise RuntimeError(f"the cache holds {self._cache.get_seq_length()} tokens, not {length_tokens}")
-        return self._cache
+        self.cache.crop(length_tokens - self.cache.get_seq_length())
+        if self.cache.get_seq_length() != length_tokens:
+            raise RuntimeError(f"the cache holds {self.cache.get_seq_length()} tokens, not {length_tokens}")
+        return self.cache
 
     def _side_of(self, tokens: int) -> int:
         return 0 if self.switch is None else self.switch.side(tokens)
@@ -187,7 +183,7 @@ class HuggingFaceEngine(Engine):
             rows.append(self._forward(part, min(keep, len(part))))
             if self._snaps and self.way.share and stop in self._partings:
                 with self._torch.inference_mode():
-                    self._snapshots[stop] = Snapshot.of(self._cache)
+                    self._snapshots[stop] = Snapshot.of(self.cache)
             place = stop
         return rows
 
@@ -232,24 +228,20 @@ class HuggingFaceEngine(Engine):
             self._ids = whole
             return rows
         with self._torch.inference_mode():
-            if (
-                self._cache is not None
-                and self._side == 0 != self._side_of(len(whole))
-                and self._drops(whole)
-            ):
-                ids, self._cache, self._side = whole, None, self._side_of(len(whole))
-            if self._cache is None and self._roomy:
-                self._cache = roomy_cache()
-            fields = {self._cache_field: self._cache, "use_cache": True}
+            if self.cache is not None and self._side == 0 != self._side_of(len(whole)) and self._drops(whole):
+                ids, self.cache, self._side = whole, None, self._side_of(len(whole))
+            if self.cache is None and self._roomy:
+                self.cache = roomy_cache()
+            fields = {self._cache_field: self.cache, "use_cache": True}
             start = len(whole) - len(ids)
             made = self._call(ids, start, keep, fields, self.positions and start > 0)
-            self._cache, self._ids = getattr(made, self._cache_field, None), whole
+            self.cache, self._ids = getattr(made, self._cache_field, None), whole
             return self._logits(made, keep)
 
     def _drops(self, whole: Ids) -> bool:
         """Whether the model itself computes the whole text anew where an answer crosses the switch."""
         tokens = self._tokens(whole)
-        fields = {self._cache_field: self._cache, "attention_mask": self._torch.ones_like(tokens)}
+        fields = {self._cache_field: self.cache, "attention_mask": self._torch.ones_like(tokens)}
         try:
             made = self.model.prepare_inputs_for_generation(tokens, use_cache=True, **fields)
         except Exception:  # a model's own code may raise anything

@@ -159,9 +159,7 @@ class Judge(Scorer):
             self._judge = None
 
     async def _ask(self, prompt: Prompt, costs: Sequence[float | None]) -> Answer:
-        if self._judge is None:
-            self.open()
-        assert self._judge is not None
+        self._judge = self._judge or build(self.model, self._options)
         try:
             return await self._judge.answer(prompt, self.decoding)
         except Unmeasured as error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -92,41 +94,28 @@ def read_vocabulary(path: str | Path, raw: bytes | None = None) -> Vocabulary:
 
 
 def encoded(tokenizer: Vocabulary, text: str, name: str, **options: bool) -> Any:
-    """A text's encoding. Raises VocabularyMissing where the library cannot make it, or not in time."""
+    """A text's encoding. Raises VocabularyMissing where the library cannot make it, or not in time.
+
+    A stranger's pattern can take forever: a long text has a thread, which may be left behind.
+    """
     try:
         if len(text) <= _SHORT:
             return tokenizer.encode(text, **options)
-        asked = _Encoding(tokenizer, text, options)
-        asked.start()
-        return asked.in_time()
+        done = Future[Any]()
+        Thread(target=_encode, args=(done, tokenizer, text, options), daemon=True).start()
+        with suppress(TimeoutError):
+            return done.result(SECONDS)
+        raise TimeoutError(f"{len(text):,} characters take it more than {SECONDS} s.")
     except BaseException as error:
         raise _unusable(name, "tokenise a text", error) from None
 
 
-class _Encoding(Thread):
-    """A long text's encoding, in a thread that may be left behind: a stranger's pattern can take forever, and
-    the library lets other threads run for batches alone."""
-
-    def __init__(self, tokenizer: Vocabulary, text: str, options: dict[str, bool]) -> None:
-        super().__init__(daemon=True)
-        self._tokenizer, self._text, self._options = tokenizer, text, options
-        self._made: Any = None
-        self._error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            (self._made,) = self._tokenizer.encode_batch([self._text], **self._options)
-        except BaseException as error:  # the library may panic, which is no Exception
-            self._error = error
-
-    def in_time(self) -> Any:
-        """What it comes to. Raises what the library raises, and TimeoutError."""
-        self.join(SECONDS)
-        if self.is_alive():
-            raise TimeoutError(f"{len(self._text):,} characters take it more than {SECONDS} s.")
-        if self._error is not None:
-            raise self._error
-        return self._made
+def _encode(done: Future[Any], tokenizer: Vocabulary, text: str, options: dict[str, bool]) -> None:
+    """Encode a text as a batch of one: for batches alone the library lets other threads run."""
+    try:
+        done.set_result(tokenizer.encode_batch([text], **options)[0])
+    except BaseException as error:  # the library may panic, which is no Exception
+        done.set_exception(error)
 
 
 def _unusable(name: str, what: str, error: BaseException) -> BaseException:
