@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
@@ -33,6 +33,7 @@ class Row:
     depth in percent where the needle really was. error: why there is no score. mean: whether the score is a
     mean of nobody knows how many answers. repeat: which one, from 0, where the row is a sample of a log: its
     versions are then the same prompt asked again. asked: a hash of what was asked, '' where nobody knows it.
+    scores: of a sample of a log all that it has, by metric; None where it has no number.
     """
 
     place: str
@@ -61,6 +62,7 @@ class Row:
     finished_at: str = ""
     repeat: int | None = None
     asked: str = ""
+    scores: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

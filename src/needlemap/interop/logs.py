@@ -37,32 +37,14 @@ _NO_METRIC = ("doc_id", "doc", "target", "arguments", "resps", "filtered_resps",
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """One sample, asked once. scores: by metric, None where it has none. ours: what our own tasks say of
-    it."""
-
-    place: str
-    id: int | str
-    epoch: int
-    asked: str
-    question: str
-    reference: str
-    answer: str | None
-    scores: Mapping[str, float | None]
-    error: str = ""
-    ours: Mapping[str, Any] | None = None
-    finished_at: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Log:
-    """One file. model, task: as it names them. notes: what a reader should know of it. lower: metrics of
-    which less is better."""
+    """One file. model, task: as it names them. samples: rows without the score that counts. notes: what a
+    reader should know of it. lower: metrics of which less is better."""
 
     tool: str
     model: str
     task: str
-    samples: Sequence[Sample]
+    samples: Sequence[Row]
     notes: tuple[str, ...] = ()
     lower: tuple[str, ...] = ()
 
@@ -79,37 +61,25 @@ class Log:
             raise NeedlemapError(f"{self.task}: of {chosen} less is better. Name another: --metric NAME")
         others = ", ".join(name for name in names if name != chosen)
         several = [f"{self.task}: scored by {chosen}; --metric takes {others} too"] if others else []
-        rows = [_row(sample, self, chosen) for sample in self.samples]
+        rows = [self._row(sample, chosen) for sample in self.samples]
         return rows, [*self.notes, *(several if not metric else ())]
 
-
-def _row(sample: Sample, log: Log, metric: str) -> Row:
-    ours = _ours(sample.ours)
-    native = sample.scores.get(metric)
-    return Row(
-        sample.place,
-        ours.get("length_tokens", 0),
-        100 * ours.get("depth", 0.0),
-        native,
-        model=log.model,
-        version=sample.epoch,
-        task=log.task,
-        scorer=metric,
-        scale=UNIT,
-        question=sample.question,
-        reference=sample.reference,
-        answer=sample.answer,
-        error="" if native is not None else sample.error or f"no {metric} in the file",
-        finished_at=sample.finished_at,
-        repeat=ours.get("repeat", _number(sample.id)),
-        asked=sample.asked,
-    )
+    def _row(self, sample: Row, metric: str) -> Row:
+        native = sample.scores.get(metric)
+        error = "" if native is not None else sample.error or f"no {metric} in the file"
+        return replace(sample, native=native, model=self.model, task=self.task, scorer=metric, error=error)
 
 
-def _ours(said: Mapping[str, Any] | None) -> dict[str, Any]:
+def _sample(place: str, id: int | str, ours: Any, **said: Any) -> Row:
+    """One sample, asked once. ours: what our own tasks say of it."""
+    known = _ours(ours if isinstance(ours, dict) else {})
+    length, depth = known.get("length_tokens", 0), 100 * known.get("depth", 0.0)
+    return Row(place, length, depth, None, scale=UNIT, repeat=known.get("repeat", _number(id)), **said)
+
+
+def _ours(said: Mapping[str, Any]) -> dict[str, Any]:
     """Length, depth and repeat of one of our own trials; nothing where any of them is no such number."""
-    found = said or {}
-    length, depth, repeat = (found.get(name) for name in ("length_tokens", "depth", "repeat"))
+    length, depth, repeat = (said.get(name) for name in ("length_tokens", "depth", "repeat"))
     known = (
         isinstance(length, int)
         and 0 < length <= MOST_TOKENS
@@ -164,36 +134,34 @@ def _beside(file: Path) -> dict[str, Any]:
     return {}
 
 
-def _joined(samples: Iterable[Sample]) -> list[Sample]:
+def _joined(samples: Iterable[Row]) -> list[Row]:
     """One sample a document and time it was asked: each filter writes it anew, with metrics of its own."""
-    found: dict[tuple[int | str, int], Sample] = {}
-    times: dict[tuple[int | str, str], int] = {}
+    found: dict[tuple[str, int], Row] = {}
+    times: dict[tuple[str, str], int] = {}
     for sample in samples:
-        epochs = [times.get((sample.id, metric), 0) + 1 for metric in sample.scores]
+        epochs = [times.get((sample.asked, metric), 0) + 1 for metric in sample.scores]
         epoch = max(epochs, default=1)
-        times |= {(sample.id, metric): epoch for metric in sample.scores}
-        first = found.setdefault((sample.id, epoch), replace(sample, epoch=epoch))
-        found[sample.id, epoch] = replace(first, scores={**first.scores, **sample.scores})
+        times |= {(sample.asked, metric): epoch for metric in sample.scores}
+        first = found.setdefault((sample.asked, epoch), replace(sample, version=epoch))
+        found[sample.asked, epoch] = replace(first, scores={**first.scores, **sample.scores})
     return list(found.values())
 
 
-def _harness_sample(said: Mapping[str, Any], place: str) -> Sample:
+def _harness_sample(said: Mapping[str, Any], place: str) -> Row:
     doc, filter, named = said.get("doc"), str(said.get("filter") or "none"), said.get("metrics")
     names = named if isinstance(named, list) else [name for name in said if name not in _NO_METRIC]
     known = [str(name) for name in names if isinstance(said.get(str(name)), int | float)]
     tail = "" if filter == "none" else f",{filter}"
-    ours = doc.get(OURS) if isinstance(doc, dict) else None
     target = said.get("target")
-    return Sample(
+    return _sample(
         place,
         _id(said.get("doc_id"), place),
-        1,
-        _hash([said.get("doc_id"), said.get("doc_hash") or doc, said.get("target_hash") or target]),
-        _shown(doc.get("question") or doc if isinstance(doc, dict) else doc),
-        _shown(target),
-        _first(said.get("filtered_resps")),
-        {f"{name}{tail}": _score(said[name]) for name in known},
-        ours=ours if isinstance(ours, dict) else None,
+        doc.get(OURS) if isinstance(doc, dict) else None,
+        asked=_hash([said.get("doc_id"), said.get("doc_hash") or doc, said.get("target_hash") or target]),
+        question=_shown(doc.get("question") or doc if isinstance(doc, dict) else doc),
+        reference=_shown(target),
+        answer=_first(said.get("filtered_resps")),
+        scores={f"{name}{tail}": _score(said[name]) for name in known},
     )
 
 
@@ -256,25 +224,25 @@ def _inspect(head: Mapping[str, Any], samples: Iterable[Any], file: Path) -> Log
     return Log(INSPECT, _shown(about.get("model")), _shown(about.get("task")) or file.stem, read, notes)
 
 
-def _inspect_sample(said: Any, place: str) -> Sample:
+def _inspect_sample(said: Any, place: str) -> Row:
     if not isinstance(said, dict):
         raise NeedlemapError(f"{place}: no sample of Inspect.")
     id, output, metadata = _id(said.get("id"), place), said.get("output"), said.get("metadata")
     epoch, error = said.get("epoch"), said.get("error")
     ours = metadata.get(OURS) if isinstance(metadata, dict) else None
     built = ours.get("prompt_sha256") if isinstance(ours, dict) else None
-    return Sample(
+    return _sample(
         place,
         id,
-        epoch if isinstance(epoch, int) and 0 < epoch <= MOST_TRIALS else 1,
-        _hash([id, built or _asked(said.get("input")), said.get("target")]),
-        _shown(_asked(said.get("input"))),
-        _shown(said.get("target")),
-        _text(output.get("completion")) if isinstance(output, dict) else None,
-        dict(_inspect_scores(said.get("scores"))),
-        _shown(error.get("message") if isinstance(error, dict) else error),
-        ours if isinstance(ours, dict) else None,
-        _shown(said.get("completed_at")),
+        ours,
+        version=epoch if isinstance(epoch, int) and 0 < epoch <= MOST_TRIALS else 1,
+        asked=_hash([id, built or _asked(said.get("input")), said.get("target")]),
+        question=_shown(_asked(said.get("input"))),
+        reference=_shown(said.get("target")),
+        answer=_text(output.get("completion")) if isinstance(output, dict) else None,
+        scores=dict(_inspect_scores(said.get("scores"))),
+        error=_shown(error.get("message") if isinstance(error, dict) else error),
+        finished_at=_shown(said.get("completed_at")),
     )
 
 
