@@ -29,6 +29,7 @@ from needlemap.haystacks.walk import (
     find_files,
     some,
 )
+from needlemap.text import whole_characters
 
 
 class Folder(Source):
@@ -201,7 +202,7 @@ def line_text(line: str, file: Path, number: int, field: str = "text") -> str:
         raise HaystackError(f"{file}, line {number}: no JSON that can be read.") from None
     if not isinstance(row, dict) or not isinstance(row.get(field), str):
         raise HaystackError(f"{file}, line {number}: no text in field '{field}'.{_hint(row, field, file)}")
-    return _whole(row[field])
+    return whole_characters(row[field])
 
 
 def _hint(row: Any, field: str, file: Path) -> str:
@@ -216,11 +217,6 @@ def _hint(row: Any, field: str, file: Path) -> str:
         return f' Each line is to be as {{"{field}": "a document"}}.'
     longest = max(names, key=lambda name: len(texts[name]))
     return f" Is it '{longest}'? Type: jq -c '{{{field}: .{longest}}}' '{file}' > texts.jsonl"
-
-
-def _whole(text: str) -> str:
-    """The text with lone surrogates, which JSON's escapes allow, as U+FFFD: UTF-8 has no bytes for them."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _files(path: Path, file_list: Sequence[str]) -> list[Path]:

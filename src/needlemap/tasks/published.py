@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from needlemap.errors import SettingsError
 from needlemap.tasks import Draw, Item, Reference, Task, Whole
+from needlemap.text import whole_characters
 
 
 class Published(Task):
@@ -198,7 +199,7 @@ def _text(row: Row, name: str) -> str:
     value = row[name]
     if not isinstance(value, str):
         raise TypeError(f"'{name}' is no text")
-    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return whole_characters(value)
 
 
 def _texts(value: object) -> list[str]:

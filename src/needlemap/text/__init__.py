@@ -49,6 +49,11 @@ def printable(text: str, *, line: bool = False) -> str:
     )
 
 
+def whole_characters(text: str) -> str:
+    """A text in which half characters, which JSON's escapes allow and UTF-8 has no bytes for, are U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def counted(count: int, noun: str) -> str:
     """A number with its noun.
 

@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.interop.opencompass.prompts import Lines, Wording, chain, context, load, read, utf8
+from needlemap.interop.opencompass.prompts import Lines, Wording, chain, context, load, read
 from needlemap.scorers.edit import edit_score, stripped
 from needlemap.settings.grid import DEPTH_SCALES, sigmoid, spaced
+from needlemap.text import whole_characters
 from needlemap.text.tokens import Span, TokenText, join
 from needlemap.tokenizers import load as load_tokenizer
 
@@ -120,7 +121,7 @@ def generate(
     tokenizer = load_tokenizer(tokenizer_model)
     wording = Wording.of(template, "Chinese")
     question = retrieval_question + (_suffix(wording) if guided else "")
-    text = tokenizer.index(utf8(needle))
+    text = tokenizer.index(whole_characters(needle).encode())
     script = _Script(text, needle, question, wording, num_records_per_file, length_buffer + len(text))
     write = _write_folders if layout == "folders" else _write_processed
     written: list[Path] = []

@@ -20,6 +20,7 @@ from needlemap.errors import HaystackError, SettingsError, did_you_mean
 from needlemap.haystacks.folder import line_text
 from needlemap.haystacks.readers import read_text
 from needlemap.prompts.templates import guided, load_template
+from needlemap.text import whole_characters
 from needlemap.text.tokens import Span, Tokenizer, TokenText, join
 from needlemap.tokenizers import Keyed
 from needlemap.tokenizers import load as load_tokenizer
@@ -92,14 +93,6 @@ def _opening(lines: Lines, repeat: int, repeats: int, tokens: int) -> TokenText:
         if total >= tokens:
             break
     return join(taken)
-
-
-def utf8(text: str) -> bytes:
-    """UTF-8 bytes; a lone surrogate, which JSON allows, becomes U+FFFD as in the original's tokenizer."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
 def chain(tokens: int, depth: float, diff: float, needle_tokens: Sequence[int]) -> tuple[int, ...]:
@@ -221,7 +214,7 @@ def load(
     hidden, expected = _hidden(needle, needles, diff, answer, keyword)
     question, wording = _asked(retrieval_question, template, language, guide)
     tokenizer = load_tokenizer(tokenizer_model)
-    texts = [tokenizer.index(utf8(text)) for text in hidden]
+    texts = [tokenizer.index(whole_characters(text).encode()) for text in hidden]
     sizes = [len(text) for text in texts]
     target = length - length_buffer - sum(sizes)
     rows = []
