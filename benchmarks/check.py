@@ -61,10 +61,11 @@ def main() -> None:
     options = parser.parse_args()
     chosen = [mutant for mutant in MUTANTS if not options.smoke or mutant.name in QUICK]
     rows, found, slowest = [], 0, 0.0
+    noise = set() if options.smoke else {"same"}
     with tempfile.TemporaryDirectory() as folder:
         for mutant in [] if options.no_mutants else chosen:
             began = process_time()
-            findings = examined(mutant, (options.keep or Path(folder)) / mutant.name, {mutant.probe, "same"})
+            findings = examined(mutant, (options.keep or Path(folder)) / mutant.name, {mutant.probe} | noise)
             failing = [each.probe for each in findings if each.state == "fail"]
             took = process_time() - began
             slowest, found = max(slowest, took), found + (mutant.probe in failing)

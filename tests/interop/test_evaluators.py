@@ -232,10 +232,17 @@ def keys_sent(server: Any) -> set[str]:
     return {asked["key_sha256"] for asked in server.log()}
 
 
-@pytest.mark.parametrize("method", ["gpt4", "substring_match"])
 @pytest.mark.parametrize(
-    ("given", "inside"),  # inside: a running loop
-    [("argument", False), ("argument", True), ("environment", True), ("both", False), ("padded", False)],
+    ("method", "given", "inside"),  # inside: a running loop
+    [
+        ("gpt4", "argument", False),
+        ("gpt4", "argument", True),
+        ("gpt4", "environment", True),
+        ("gpt4", "both", False),
+        ("gpt4", "padded", False),
+        ("substring_match", "argument", False),
+        ("substring_match", "environment", True),
+    ],
 )
 @pytest.mark.parametrize("kind", [OpenAIEvaluator, AnthropicEvaluator])
 def test_a_key_reaches_the_model_and_the_judge_and_nothing_else(

@@ -58,7 +58,7 @@ def test_modes_that_choose_nothing_leave_every_cell_its_depth(mode, cuts):
     assert places(mode, grid, [80, 180], cuts(200)) == [(cell, None) for cell in grid.cells]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.fixed_dictionaries(
         {

@@ -409,7 +409,7 @@ def test_a_guess_is_right_as_often_as_its_chance_says(name):
 
     Where none is wanted, a guess names one all the same, and is wrong.
     """
-    experiment, family, random = made(name, depths="0:100:15", repeats=4), FAMILIES[name], Random(3)
+    experiment, family, random = made(name, depths="0:100:10", repeats=4), FAMILIES[name], Random(3)
     expected = variance = got = 0.0
     for trial in experiment.trials:
         choices, wanted = (
@@ -424,7 +424,7 @@ def test_a_guess_is_right_as_often_as_its_chance_says(name):
 
 
 @every_family
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=8)
 @given(
     length=st.integers(900, _LONGEST),
     depth=st.floats(0, 100).map(lambda depth: round(depth, 2)),
