@@ -23,7 +23,6 @@ from needlemap.errors import NeedlemapError
 from needlemap.interop.imported import Said, imported
 from needlemap.interop.sources import read
 from needlemap.prompts.templates import fill, load_template
-from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import load_run
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
 from needlemap.reports.closing import cache_lines, ended_lines
@@ -226,7 +225,7 @@ def test_run_folders_of_any_contents(tmp_path, record, about):
         summary_lines(run.cube)
         Console(width=80, file=io.StringIO()).print(terminal_map(run.map))
         plain_summary(run.map)
-        ended_lines(RunFolder(tmp_path))
+        ended_lines(run)
         cache_lines(run.records)
         csv_text(trials_table([run]))
         make_page([run], made=MADE)

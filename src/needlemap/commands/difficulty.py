@@ -28,7 +28,7 @@ from needlemap.maps.means import Map
 from needlemap.models import Model
 from needlemap.records.families import begin_families, fresh_folder
 from needlemap.records.folder import RunFolder, records_files
-from needlemap.records.loaded import load_map
+from needlemap.records.loaded import load_map, load_run
 from needlemap.reports.labels import score_label
 from needlemap.settings import Settings
 from needlemap.settings.reading import checked
@@ -176,7 +176,7 @@ class _Steps(Terminal):
     def ended(self, name: str, session: Session, outcome: Outcome) -> None:
         """Say what it used, and what stopped it."""
         if not self.settings.quiet:
-            show_usage(session)
+            show_usage(session, load_run(session.folder))
         self.code = max(self.code, verdict(outcome, session, self._home))
 
     def whole(self, name: str, session: Session) -> None:
@@ -187,7 +187,7 @@ def _end(face: _Steps) -> None:
     """Show the map or the table, and how others are asked the same."""
     path, settings = face.families.path, face.settings
     if face.families.is_plain and RunFolder(path).exists:
-        show_result(settings, RunFolder(path))
+        show_result(settings, load_run(path))
     face.end()
     if face.families.begun and not settings.quiet and RunFolder(face.families.folders[0]).exists:
         frozen = path / FILE if face.families.is_plain else path

@@ -23,7 +23,6 @@ from needlemap.interop.sources import is_other_tools, read
 from needlemap.maps.effective import RULES, parse_rules
 from needlemap.records.ab import FILE as AB_FILE
 from needlemap.records.families import Families, families_of
-from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import GOLDEN, Loaded, freeze, load_map, load_run
 from needlemap.reports import points_wide
 from needlemap.reports.arms import arms_report
@@ -160,9 +159,8 @@ def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> 
     show(families_text(families, read, rules))
 
 
-def show_kept(folder: RunFolder, *, anywhere: bool = False) -> None:
+def show_kept(run: Loaded, *, anywhere: bool = False) -> None:
     """Print a run's map, or what it sought. anywhere: the map also without a terminal."""
-    run = load_run(folder)
     if text := seek_text(run):
         show(text)
     else:
@@ -208,7 +206,7 @@ def _draw(runs: Sequence[Loaded], typed: ReportFlags) -> None:
             continue
         show_map(run.map, typed.palette, anywhere=typed.map)
         show_wrapped(summary_lines(run.cube, _rules(typed)))
-        show_wrapped(map(printable, ended_lines(run.folder) if run.folder else ()))
+        show_wrapped(map(printable, ended_lines(run)))
         if typed.smooth:
             _draw_smoothed(run, typed)
         for line in cache_lines(run.records):

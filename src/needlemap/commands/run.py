@@ -48,7 +48,7 @@ from needlemap.maps.seek import sought_in
 from needlemap.models import Model
 from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder
-from needlemap.records.loaded import load_run
+from needlemap.records.loaded import Loaded, load_run
 from needlemap.reports.closing import ended_lines, judge_lines, usage_lines
 from needlemap.reports.live import LiveMap, MapView, ShowingFace
 from needlemap.reports.results import asked_line, fields_of, length_line, results
@@ -316,29 +316,33 @@ class Terminal(ShowingFace):
         if not self.families.is_plain:
             self.end()
         elif self._maps and (folder := RunFolder(self.families.path)).exists:
-            show_kept(folder, anywhere=self._anywhere)
+            show_kept(load_run(folder), anywhere=self._anywhere)
 
     def _show(self, name: str, session: Session) -> None:
-        if not name and self._maps:
-            show_result(session.experiment.settings, session.folder, anywhere=self._anywhere)
+        shown = not name and self._maps
+        if self.settings.quiet and not shown:
+            return
+        run = load_run(session.folder)
+        if shown:
+            show_result(session.experiment.settings, run, anywhere=self._anywhere)
         if not self.settings.quiet:
-            show_usage(session)
+            show_usage(session, run)
 
 
-def show_result(settings: Settings, folder: RunFolder, *, anywhere: bool = False) -> None:
+def show_result(settings: Settings, run: Loaded, *, anywhere: bool = False) -> None:
     """The map, or without a terminal its lines, or what a run that seeks knows; and where it is kept.
     anywhere: the map in any case."""
-    show_kept(folder, anywhere=anywhere)
-    if settings.save and not settings.quiet:
-        path = folder.path
+    show_kept(run, anywhere=anywhere)
+    if settings.save and not settings.quiet and run.folder is not None:
+        path = run.folder.path
         page, figure = f"needlemap report {path} -o report.html", f"needlemap report {path} -o map.png"
         show(f"\nrun: {path}\npage: {page}\nfigure: {figure}", file=sys.stderr)
 
 
-def show_usage(session: Session) -> None:
+def show_usage(session: Session, run: Loaded) -> None:
     """What the server counted, where that is worth a word."""
     experiment = session.experiment
     remote, framing = experiment.traits.remote, experiment.settings.framing_tokens
     lines = usage_lines(session.folder.records(), remote=remote, framing_tokens=framing)
-    for line in (*ended_lines(session.folder), *lines, *judge_lines(session.folder.every_record())):
+    for line in (*ended_lines(run), *lines, *judge_lines(session.folder.every_record())):
         show(line, file=sys.stderr)

@@ -29,6 +29,7 @@ from needlemap.models.decoding import parted
 from needlemap.records import how_to_score, ruled
 from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
+from needlemap.records.loaded import load_run
 from needlemap.records.record import Record
 from needlemap.reports.closing import judge_lines
 from needlemap.scorers import Score, Scorer, find_scorer, rule_of
@@ -65,7 +66,7 @@ def _run(path: Path, scorer: str, options: dict[str, Any], out: Path | None) -> 
     if out is None and before != folder.about()["scorer"]:
         now = f"report, compare and a resume of {path} go by these scores from now on."
         show(f"{now} To go back: {how_to_score(str(path), before)}", file=sys.stderr)
-    show_result(experiment.settings, RunFolder(out or path))
+    show_result(experiment.settings, load_run(out or path))
     return 0 if scored == len(records) else 1
 
 

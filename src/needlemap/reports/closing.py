@@ -17,8 +17,8 @@ from typing import Any
 from needlemap.maps import AskedPrompt
 from needlemap.maps.intervals import rate_of
 from needlemap.records import one_haystack, outdated, ruled
-from needlemap.records.folder import RunFolder, scorer_of
-from needlemap.records.loaded import kept, load_run
+from needlemap.records.folder import scorer_of
+from needlemap.records.loaded import Loaded, kept
 from needlemap.records.record import (
     ANSWER_SPENT,
     REFUSED,
@@ -46,18 +46,20 @@ _KEPT = "each record keeps the server's own count"
 _CUT_OFF = 0.9  # the longest prompts' ratio of counted to asked, against the shortest's
 
 
-def ended_lines(folder: RunFolder) -> list[str]:
-    """What is worth saying of a run's outcomes; nothing where every trial was simply scored at its depth."""
-    run = load_run(folder)
+def ended_lines(run: Loaded) -> list[str]:
+    """What is worth saying of a run's outcomes; nothing where every trial was simply scored at its depth, or
+    where another tool's file was read."""
     about, records = run.about, run.records
+    if run.folder is None:
+        return []
     unasked = sum(not prompt.records for prompt in run.prompts)
     skipped = unasked if about.get("stopped") else 0
     return [
-        *(f"note: {note}" for note in folder.left_out.notes()),
-        *outdated(str(folder.path), about),
+        *(f"note: {note}" for note in run.notes),
+        *outdated(str(run.folder.path), about),
         *placeless_lines(about, records),
         *balance_lines(run.prompts, one=one_haystack(about)),
-        *closed_book_lines(folder),
+        *said([record for record in kept(run.folder) if scorer_of(record) == ruled(about["scorer"])]),
         *outcome_lines(records, skipped, one=one_haystack(about)),
     ]
 
@@ -88,14 +90,8 @@ def outcome_lines(records: Sequence[Record], skipped: int = 0, *, one: bool = Fa
     return lines
 
 
-def closed_book_lines(folder: RunFolder) -> list[str]:
-    """What the control found, in a line; nothing where it was not asked for."""
-    scorer = ruled(folder.about()["scorer"])
-    return said([record for record in kept(folder) if scorer_of(record) == scorer])
-
-
 def said(records: Iterable[Record]) -> list[str]:
-    """How many questions were answered right without a haystack, and which."""
+    """How many questions were answered right without a haystack, and which; nothing where none was asked."""
     rows = list(records)
     if not rows:
         return []
