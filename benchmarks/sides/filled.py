@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from needlemap.asking.recording import RecordMaker, surroundings
+from needlemap.asking.recording import RecordMaker, needle_records
 from needlemap.asking.run import run_coroutine
 from needlemap.asking.session import about
 from needlemap.errors import Failure, Unmeasured
@@ -97,7 +97,7 @@ def answered(trial: Trial, random: Random) -> Answer:
 def said(trial: Trial, random: Random) -> str:
     """A right answer or a wrong one."""
     needle = trial.item.needles[0]
-    around = surroundings(trial.prompt, [needle.text])[0]
+    around = needle_records(trial.prompt, [needle.text])[0]
     middle = 1 - abs(2 * needle.depth - 1)
     lost = min(0.9, (trial.cell.length_tokens / 128_000) ** 2 * (0.2 + 0.7 * middle))
     wordings = WRONG if random.random() < lost else RIGHT

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import Unmeasured
@@ -28,33 +29,29 @@ LETTERS = 300  # characters kept either side
 _BYTES = 4 * (LETTERS + 1)  # as many characters at least, and one that may be cut in two
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """One needle: text as placed, before and after it up to LETTERS characters of the context.
+def needle_records(prompt: Prompt, needles: Sequence[str]) -> tuple[NeedleRecord, ...]:
+    """What a record keeps of a prompt's needles: depths, place, and of the first few their text and up to
+    LETTERS characters of the context before and after it. needles: their texts, as the task gave them.
 
-    before + text + after is a slice of the prompt's context; other needles in it are part of that text.
+    before + text + after is a slice of the prompt's context; other needles in it are part of that text. A
+    space that was put behind a needle, to keep two words apart, belongs to what comes after it.
     """
-
-    text: str
-    before: str
-    after: str
-
-
-def surroundings(prompt: Prompt, needles: Sequence[str]) -> tuple[Surroundings, ...]:
-    """Of a prompt's first needles, as many as there are texts. needles: these, as the task gave them.
-
-    A space that was put behind a needle, to keep two words apart, belongs to what comes after it.
-    """
-    spans = prompt.context_spans
+    spans, told = prompt.context_spans, needles[: min(_SHOWN, len(prompt.needles))]
     return tuple(
-        _around(spans, placed.byte, _end(spans, placed.byte, needle))
-        for placed, needle in zip(prompt.needles, needles, strict=False)
+        NeedleRecord(
+            meant=placed.meant,
+            realised=placed.realised,
+            byte=placed.byte,
+            **({} if needle is None else _around(spans, placed.byte, _end(spans, placed.byte, needle))),
+        )
+        for placed, needle in zip_longest(prompt.needles, told)
     )
 
 
-def _around(spans: Sequence[Span], start: int, end: int) -> Surroundings:
+def _around(spans: Sequence[Span], start: int, end: int) -> dict[str, str]:
     before, after = _bytes(spans, max(0, start - _BYTES), start), _bytes(spans, end, end + _BYTES)
-    return Surroundings(_text(_bytes(spans, start, end)), _text(before)[-LETTERS:], _text(after)[:LETTERS])
+    needle = _text(_bytes(spans, start, end))
+    return {"text": needle, "before": _text(before)[-LETTERS:], "after": _text(after)[:LETTERS]}
 
 
 def _end(spans: Sequence[Span], start: int, needle: str) -> int:
@@ -134,7 +131,7 @@ class RecordMaker:
             "reference": reference.answer,
             "keywords": reference.keywords,
             "reference_sha256": reference.digest(),
-            "needles": needle_records(trial),
+            "needles": needle_records(trial.prompt, [needle.text for needle in trial.item.needles]),
             "prompt": prompt_record(trial),
             "shared_tokens": trial.shared_tokens,
         }
@@ -169,23 +166,6 @@ class RecordMaker:
             unreadable=isinstance(score, Score) and score.unreadable,
             usd=score.usd,
         )
-
-
-def needle_records(trial: Trial) -> tuple[NeedleRecord, ...]:
-    """What a record keeps of a trial's needles: depths, place, and of the first few their surroundings."""
-    shown = surroundings(trial.prompt, [needle.text for needle in trial.item.needles[:_SHOWN]])
-    unseen = [Surroundings("", "", "")] * (len(trial.prompt.needles) - len(shown))
-    return tuple(
-        NeedleRecord(
-            meant=needle.meant,
-            realised=needle.realised,
-            byte=needle.byte,
-            text=seen.text,
-            before=seen.before,
-            after=seen.after,
-        )
-        for needle, seen in zip(trial.prompt.needles, (*shown, *unseen), strict=True)
-    )
 
 
 def capped(thinking: str | None) -> str | None:
