@@ -119,6 +119,17 @@ def test_a_prompt_that_one_run_asked_for_two_cells_and_another_for_each_makes_on
     assert pairs.spread[0, 0].tolist() == [-1.0, -1.0]
 
 
+def test_a_shared_prompt_that_one_run_failed_keeps_its_place_in_all_its_cells():
+    same = PromptRecord(sha256="x", tokens=9, haystack_tokens=5)
+    cells, shared = [[1_000, 0.0, [0]], [1_000, 0.5, [0]]], {"a": [[1_000, 0.0, 0], [1_000, 0.5, 0]]}
+    first, second = (
+        prompts_of([record(0.0, 0, score, prompt=same, asked="a")], cells, shared) for score in (1.0, None)
+    )
+    pairs = pair_prompts(first, second)
+    assert pairs.first.depths == pairs.second.depths == (0.0, 0.5)
+    assert (pairs.unanswered, pairs.lost.shape) == (1, pairs.first.scores.shape)
+
+
 def test_answers_of_one_prompt_that_differ_do_not_make_a_run_graded():
     same = PromptRecord(sha256="x", tokens=9, haystack_tokens=5)
     first = [record(0.0, 0, 1.0, prompt=same), record(0.5, 0, 0.0, prompt=same)]

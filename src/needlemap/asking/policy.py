@@ -40,7 +40,7 @@ from needlemap.records import phrase, ruled
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 from needlemap.settings import Settings, lender_of
-from needlemap.settings.grid import Cell, Grid
+from needlemap.settings.grid import Grid
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment, prepare_haystacks
 from needlemap.trials.resolve import resolve
@@ -212,7 +212,6 @@ def _places(trial: Trial) -> tuple[Place, ...]:
 
 
 _STEPS = 100  # of the depths
-Asks = Mapping[int, Sequence[Cell]]  # by repeat, the cells of its haystack
 
 
 class Seeker(Policy):
@@ -239,11 +238,7 @@ class Seeker(Policy):
         if not self._resumed:
             self._resumed = True
             scored = {place_of(each) for each in records if each.scored}
-            left = {
-                number: cells
-                for number, cells in asks.items()
-                if any((number, cell.length_tokens, cell.depth) not in scored for cell in cells)
-            }
+            left = {number: grid for number, grid in asks.items() if not _cells(number, grid) <= scored}
             if left:
                 return self._experiment(left)
         return self._next(records, max(asks, default=-1) + 1)
@@ -260,40 +255,38 @@ class Seeker(Policy):
         if not counts.any():
             return None
         lengths = np.repeat(self.axis.lengths, counts).tolist()
-        return self._experiment(
-            {number + at: self._cells(number + at, length) for at, length in enumerate(lengths)}
-        )
+        return self._experiment({at: self._grid(at, length) for at, length in enumerate(lengths, number)})
 
     def finished(self, folder: RunFolder) -> Experiment:
         """Of a run that is known, its first haystack: all of it is scored."""
         asks = _asks_of(folder.about()["cells"])
         return self._experiment({min(asks): asks[min(asks)]})
 
-    def _cells(self, number: int, length: int) -> list[Cell]:
+    def _grid(self, number: int, length: int) -> Grid:
         """One depth in each part of the depths, whole hundredths of them: so cells come again, and it is seen
         whether their hits and misses do."""
         random, depths = Random(f"{self.settings.seed}:{number}"), self._resolved.grid.depths
         low, wide = depths[0], depths[-1] - depths[0]
         steps = [round((at + random.random()) * _STEPS / PLACES) for at in range(PLACES)]
         shares = (round(low + wide * step / _STEPS, 2) for step in steps)
-        return [Cell(length, share) for share in sorted(set(shares))]
+        return Grid((length,), tuple(sorted(set(shares))))
 
-    def _experiment(self, asks: Asks) -> Experiment:
-        each = [
-            (number, Grid((cells[0].length_tokens,), tuple(cell.depth for cell in cells)))
-            for number, cells in asks.items()
-        ]
-        made = prepare_haystacks(self._resolved, each)
+    def _experiment(self, asks: Mapping[int, Grid]) -> Experiment:
+        made = prepare_haystacks(self._resolved, list(asks.items()))
         return replace(made, grid=Grid(self.axis.lengths, self._resolved.grid.depths))
 
 
-def _asks_of(cells: Iterable[Sequence[Any]]) -> dict[int, list[Cell]]:
-    """By repeat, from run.json's cells."""
-    asks: dict[int, list[Cell]] = defaultdict(list)
+def _asks_of(cells: Iterable[Sequence[Any]]) -> dict[int, Grid]:
+    """By repeat the length and the depths of its haystack, from run.json's cells."""
+    depths: dict[tuple[int, int], list[float]] = defaultdict(list)
     for length, depth, repeats in cells:
         for number in repeats:
-            asks[number].append(Cell(length, depth))
-    return dict(sorted(asks.items()))
+            depths[number, length].append(depth)
+    return {number: Grid((length,), tuple(each)) for (number, length), each in sorted(depths.items())}
+
+
+def _cells(number: int, grid: Grid) -> set[Place]:
+    return {(number, cell.length_tokens, cell.depth) for cell in grid.cells}
 
 
 def rehearsed(settings: Settings) -> dict[str, tuple[float, float, float]]:
