@@ -87,7 +87,7 @@ def raised_by(error: BaseException) -> str:
 def refuse_keys(settings: Settings) -> None:
     """Raises SettingsError for the first setting that holds a key."""
     for name, options in settings.options.items():
-        for part in _named_keys(options):
+        for part in (part for part, value in _parts(options) if _is_key(part, value)):
             raise SettingsError(
                 f"Setting '{name}' holds a key ({part}), which run.json would keep. Keys are read from the "
                 f"environment only. Type: export OPENAI_API_KEY=YOUR-KEY (another variable: --model-options "
@@ -109,28 +109,24 @@ def check_key_names(settings: Any, instead: str) -> None:
 
 def key_names(value: Any) -> Iterator[str]:
     """Every key_env in settings, also inside options."""
+    return (str(part) for name, part in _parts(value) if name == "key_env")
+
+
+def _parts(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """A value and all that is inside it, each with the name under which it stands."""
+    yield name, value
     if isinstance(value, Mapping):
-        for name, part in value.items():
-            yield from [str(part)] if name == "key_env" else key_names(part)
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            yield from key_names(part)
-
-
-def _named_keys(value: Any, name: str = "") -> Iterator[str]:
-    """The names under which a value, or what is inside it, is a key."""
-    if isinstance(value, dict):
         for key, part in value.items():
-            yield from _named_keys(part, str(key))
+            yield from _parts(part, str(key))
     elif isinstance(value, (list, tuple)):
         for part in value:
-            yield from _named_keys(part, name)
-    elif isinstance(value, str) and value and _is_key(name, value):
-        yield name
+            yield from _parts(part, name)
 
 
-def _is_key(name: str, value: str) -> bool:
+def _is_key(name: str, value: Any) -> bool:
     """Whether a value is a key, by its name, by its own look, or by both."""
+    if not isinstance(value, str) or not value:
+        return False
     by_both = _MAYBE_KEY.search(name) and _RANDOM.fullmatch(value)
     return bool(_KEY_NAMES.search(name) or hidden(value) != value or by_both)
 

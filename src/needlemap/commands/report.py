@@ -88,11 +88,10 @@ def report_command(runs: list[Path], typed: ReportFlags) -> None:
     if out is None and not trackers:
         if len(runs) > 1 and all(map(is_run_folder, runs)):
             show("\n".join([*model_lines(runs), ""]))
-        several = [families for families in map(families_of, runs) if not families.is_plain]
-        for families in several:
-            show_families(families, _rules(typed, FAMILY_RULES))
-        alone = [path for path in runs if path not in [families.path for families in several]]
-        _draw(_opened(alone, typed), typed)
+        whole = _whole_runs(runs, typed)
+        for path in (each for each in whole if isinstance(each, Path)):
+            show_families(families_of(path), _rules(typed, FAMILY_RULES))
+        _draw([run for run in whole if isinstance(run, Loaded)], typed)
         return
     page = out is not None and out.suffix.lower() == ".html"  # says it where a run is given twice
     loaded = [] if page and not trackers else _opened(list(dict.fromkeys(_folders(runs))), typed)
@@ -178,11 +177,9 @@ def _folders(paths: Sequence[Path]) -> list[Path]:
 
 
 def _whole_runs(paths: Sequence[Path], typed: ReportFlags) -> list[Loaded | Path]:
-    """For a page, which shows the families of one run together: runs with several are read by it."""
-    found: list[Loaded | Path] = []
-    for path in paths:
-        found += _opened([path], typed) if families_of(path).is_plain else [path]
-    return found
+    """Runs with one family, read; those with several are left to what shows their families together."""
+    plain = {path: families_of(path).is_plain for path in paths}
+    return [run for path in paths for run in (_opened([path], typed) if plain[path] else [path])]
 
 
 def _opened(paths: Sequence[Path], typed: ReportFlags) -> list[Loaded]:
