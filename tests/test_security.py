@@ -14,7 +14,7 @@ from rich.console import Console
 
 from needlemap.http import check_address
 from needlemap.models.replicas import Processes
-from needlemap.records.loaded import load_map
+from needlemap.records.loaded import load_run
 from needlemap.reports.terminal import terminal_map
 from needlemap.secrets import refuse_keys
 from needlemap.settings import Settings
@@ -218,7 +218,7 @@ def test_no_command_shows_what_moves_a_cursor_whatever_a_folder_holds(typed):
 
 def test_a_map_on_a_terminal_shows_no_control_of_a_strangers(typed):
     typed("run", "bm25", "--lengths", "500", "--depths", "0,50", "-o", "r")
-    map = load_map(typed.folder / "r")
+    map = load_run(typed.folder / "r").map
     odd = replace(map, model=printable(SEEN), cells=tuple(replace(c, failures={SEEN: 1}) for c in map.cells))
     sink = io.StringIO()
     Console(file=sink, force_terminal=True, color_system=None, width=100).print(terminal_map(odd))

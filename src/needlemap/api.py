@@ -6,7 +6,6 @@ scorer. It prints nothing but progress. `arun` is `run` for whoever has an event
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +34,7 @@ from needlemap.reports.paired import compare_runs
 from needlemap.reports.runs import Compared, Run, curves_of
 from needlemap.scorers import MARK, name_function
 from needlemap.settings.suites import Chosen, choose_each
-from needlemap.text import show
+from needlemap.text import tell
 
 if TYPE_CHECKING:
     from needlemap.reports.figures import Drawing
@@ -110,7 +109,7 @@ async def _run(
     path = Path(out) if out is not None else fresh_folder(first.first, first.suite, len(each))
     check_origin(path, trust_run)
     if first.told:
-        show(f"note: {first.told}", file=sys.stderr)
+        tell(f"note: {first.told}")
     if "" in each:
         return Run(path, await _ask(first, path, live))
     shares, outcomes = share_out(each, path, monotonic()), dict[str, Outcome]()
@@ -143,7 +142,7 @@ class _Progress(ShowingFace):
     def begins(self, name: str, session: Session, model: Model | None) -> None:
         """Say which of several."""
         if name and not session.experiment.settings.quiet:
-            show(name, file=sys.stderr, flush=True)
+            tell(name)
 
     def map_view(self, session: Session) -> type[MapView] | None:
         """The map in a notebook, else lines."""

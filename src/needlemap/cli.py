@@ -19,7 +19,7 @@ from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.secrets import hidden
 from needlemap.settings import marked, settings_of
 from needlemap.settings.flags import GroupedCommand, with_settings
-from needlemap.text import printable, show
+from needlemap.text import printable, show, tell
 
 if TYPE_CHECKING:
     from needlemap.settings.suites import Chosen
@@ -312,8 +312,8 @@ def main() -> None:
         words = [*debug[:1], *(word for word in sys.argv[1:] if word != "--debug")]
         app(words, prog_name="needlemap")
     except NeedlemapError as error:
-        show(f"needlemap: {printable(hidden(str(error)))}", file=sys.stderr)
+        tell(f"needlemap: {printable(hidden(str(error)))}")
         sys.exit(2)
     except OSError as error:  # a folder that cannot be written, a full disk; typer deals with broken pipes
-        show(f"needlemap: {printable(hidden(os_error_words(error)))}", file=sys.stderr)
+        tell(f"needlemap: {printable(hidden(os_error_words(error)))}")
         sys.exit(2)

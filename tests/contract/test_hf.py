@@ -21,7 +21,7 @@ from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.models import Answer, Decoding
 from needlemap.plan.summary import Walked, summarise
 from needlemap.prompts import Prompt
-from needlemap.records.loaded import load_map
+from needlemap.records.loaded import load_run
 from needlemap.reports.live import View
 from needlemap.settings.reading import configure
 from needlemap.trials import Trial
@@ -464,7 +464,7 @@ def test_a_run_scored_by_logprob_records_probabilities_and_no_answer(folder: Pat
         assert record.logprobs is not None
         assert record.logprobs.way == "walk"
         assert record.logprobs.mean == pytest.approx(record.scorer.native, abs=1e-5)
-    assert load_map(tmp_path / "run").cells
+    assert load_run(tmp_path / "run").map.cells
 
 
 def test_log_probabilities_are_those_of_an_uncached_pass_and_change_no_answer(

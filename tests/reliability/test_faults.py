@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from needlemap.errors import Failure
-from needlemap.records.loaded import load_map
+from needlemap.records.loaded import load_run
 
 SEED = int(os.environ.get("NEEDLEMAP_FAULTS", "6"))
 TRIALS = int(os.environ.get("NEEDLEMAP_TRIALS", "200"))  # a multiple of a hundred
@@ -59,7 +59,7 @@ def scores(rows: list[dict[str, Any]]) -> dict[str, float]:
 
 def cells(run: Path) -> dict[tuple[int, float], float | None]:
     """The scores of a map's cells in which nothing is missing."""
-    return {(one.length_tokens, one.depth): one.score for one in load_map(run).cells if not one.missing}
+    return {(one.length_tokens, one.depth): one.score for one in load_run(run).map.cells if not one.missing}
 
 
 def test_trials_on_a_failing_server_end_scored_or_classified_and_resumes_mend_the_map(needlemap, wires):

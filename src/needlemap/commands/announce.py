@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
@@ -36,7 +35,7 @@ from needlemap.scorers import rule_of
 from needlemap.settings import Settings
 from needlemap.settings.prices import price_source
 from needlemap.settings.suites import Chosen
-from needlemap.text import counted, show, show_data
+from needlemap.text import counted, show_data, tell
 from needlemap.trials.build import Experiment
 
 INTERRUPTED = (130, 143)  # SIGINT, SIGTERM: 128 + the number, as a shell has it
@@ -47,7 +46,7 @@ T = TypeVar("T")
 def tell_rules(chosen: Chosen) -> None:
     """Which rules an older tool's names bring."""
     if chosen.told:
-        show(f"note: {chosen.told}", file=sys.stderr)
+        tell(f"note: {chosen.told}")
 
 
 def families_line(suite: str, asking: Asking) -> str:
@@ -65,7 +64,7 @@ def tell_notes(experiment: Experiment, told: set[str]) -> None:
     """
     for note in notes_on(experiment):
         if note not in told and not experiment.settings.quiet:
-            show(f"note: {note}", file=sys.stderr, flush=True)
+            tell(f"note: {note}")
         told.add(note)
 
 
@@ -86,7 +85,7 @@ def _announce_seek(session: Session) -> None:
         *(f"note: {note}" for note in notes_on(experiment)),
         *([next_line(session)] if session.todo else ["nothing is left to ask"]),
     ]
-    show("\n".join(lines), file=sys.stderr, flush=True)
+    tell("\n".join(lines))
 
 
 def announce(session: Session) -> None:
@@ -129,7 +128,7 @@ def announce(session: Session) -> None:
     missed = sum(trial.prompt.off_by != 0 for trial in experiment.trials)
     lines += [f"warning: {missed} prompts miss their length by a token or two (recorded)"] if missed else []
     lines += _most(session) if session.todo else []
-    show("\n".join(lines), file=sys.stderr, flush=True)
+    tell("\n".join(lines))
 
 
 def _most(session: Session) -> list[str]:
@@ -177,7 +176,7 @@ def scorer_label(experiment: Experiment) -> str:
 def notes(model: Model | None) -> None:
     """What a back end has to say about its model before it is asked."""
     for note in model.notes if model else ():
-        show(f"note: {note}", file=sys.stderr, flush=True)
+        tell(f"note: {note}")
 
 
 class Ending:
@@ -200,7 +199,7 @@ class Ending:
         try:
             return self.run(coroutine)
         except KeyboardInterrupt:
-            show(f"\nneedlemap: interrupted. To go on: the same command with -o {path}", file=sys.stderr)
+            tell(f"\nneedlemap: interrupted. To go on: the same command with -o {path}")
             return None
 
     async def _noted(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -234,7 +233,7 @@ def terminable() -> Iterator[Ending]:
 def interrupted(settings: Settings, path: Path, code: int) -> int:
     """What is said of a run that was interrupted; the exit code."""
     kept = f"What was scored is kept; to go on: the same command with -o {path}" if settings.save else ""
-    show(f"needlemap: interrupted. {kept}".rstrip(), file=sys.stderr)
+    tell(f"needlemap: interrupted. {kept}".rstrip())
     return code
 
 
@@ -242,7 +241,7 @@ def say_stopped(why: str, path: Path) -> None:
     """Why not all was asked, and how it goes on; nothing where all was."""
     if why:
         rest = f"To go on: the same command with -o {path}"
-        show(f"needlemap: not all was asked: {why.rstrip('.')}. {rest}", file=sys.stderr)
+        tell(f"needlemap: not all was asked: {why.rstrip('.')}. {rest}")
 
 
 def worst_code(codes: Iterable[int]) -> int:
@@ -269,7 +268,7 @@ def show_json(document: Any) -> None:
 def warn(outcome: Outcome) -> None:
     """What the first trial showed that is worth a word."""
     for warning in outcome.warnings:
-        show(f"warning: {warning}", file=sys.stderr, flush=True)
+        tell(f"warning: {warning}")
 
 
 def _is_answered(outcome: Outcome, path: Path) -> bool:
@@ -287,34 +286,32 @@ def verdict(outcome: Outcome, session: Session, path: Path) -> int:
     kept = stopped and experiment.settings.save and _is_answered(outcome, session.folder.path)
     if outcome.canary:
         elsewhere = f" Other settings want another folder than {path}: give one with -o." if kept else ""
-        show(f"needlemap: stopped before spending more. {outcome.canary}{elsewhere}", file=sys.stderr)
+        tell(f"needlemap: stopped before spending more. {outcome.canary}{elsewhere}")
         return 2
     if outcome.hopeless:
         again = f" To go on once it is mended: the same command with -o {path}" if kept else ""
         why = outcome.hopeless if outcome.hopeless.endswith((".", "!", "?")) else f"{outcome.hopeless}."
-        show(f"needlemap: stopped, every request would fail: {why}{again}", file=sys.stderr)
+        tell(f"needlemap: stopped, every request would fail: {why}{again}")
         return 2
     if outcome.refused_from:
         fitting = [length for length in experiment.grid.lengths if length < outcome.refused_from]
         advice = f"Use --lengths up to {max(fitting):,}." if fitting else "Use shorter --lengths."
-        show(
+        tell(
             f"needlemap: the model refused prompts of {outcome.refused_from:,} tokens and more "
-            f"({outcome.refusal}). {advice}",
-            file=sys.stderr,
+            f"({outcome.refusal}). {advice}"
         )
         return 2
     if outcome.stopped:
-        show(
+        tell(
             f"needlemap: stopped by the budget: {outcome.stopped}. To go on: the same command with a higher "
-            f"limit and -o {path}",
-            file=sys.stderr,
+            f"limit and -o {path}"
         )
         return 3
     if outcome.failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.failures.items()))
         again = f"To ask them again: the same command with -o {path}" if experiment.settings.save else ""
         for each in outcome.aside:
-            show(f"needlemap: set aside: {each}", file=sys.stderr)
-        show(f"needlemap: not measured: {kinds}. {again}".rstrip(), file=sys.stderr)
+            tell(f"needlemap: set aside: {each}")
+        tell(f"needlemap: not measured: {kinds}. {again}".rstrip())
         return 1
     return 0

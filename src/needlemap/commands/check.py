@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
@@ -26,7 +25,7 @@ from needlemap.prompts import Prompt
 from needlemap.reports.live import ShowingFace
 from needlemap.reports.verdict import Case, write_junit
 from needlemap.settings.grid import duration_label, tokens
-from needlemap.text import short, show
+from needlemap.text import short, show, tell
 
 PASSED, FAILED, UNDECIDED = 0, 1, 4
 
@@ -43,9 +42,9 @@ def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
     check = Check.of(asked, typed.out)
     path = check.folder.path
     if check.asked.flags.get("tokenizer") != asked.flags.get("tokenizer"):
-        show(f"note: the model's vocabulary is not known here: lengths count {ANY}'s tokens", file=sys.stderr)
+        tell(f"note: the model's vocabulary is not known here: lengths count {ANY}'s tokens")
     with terminable() as ending, CheckFace(check.folder) as face:
-        asking = Asking(check, face, tell)
+        asking = Asking(check, face, tell_finding)
         found = ending.finish(asking.run(), path)
     findings = check.findings() if found is None else found
     told(check, findings, typed)
@@ -53,7 +52,7 @@ def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
         return ending.code
     say_stopped(asking.stopped, path)
     if asking.stopped:
-        show("\n".join(["left untested:", *(f"  {line}" for line in asking.untested())]), file=sys.stderr)
+        tell("\n".join(["left untested:", *(f"  {line}" for line in asking.untested())]))
     return verdict_code(findings)
 
 
@@ -80,7 +79,7 @@ def _with_context(asked: Asked) -> Asked:
         return asked
     most = asked.most if asked.promised else min(asked.most, context)
     if most < asked.most:
-        show(f"note: the server's context is {context:,} tokens: --max-length {context}", file=sys.stderr)
+        tell(f"note: the server's context is {context:,} tokens: --max-length {context}")
     return replace(asked, most=most, context=context)
 
 
@@ -138,7 +137,7 @@ class FailuresFace(ShowingFace):
     def ended(self, name: str, session: Session, outcome: Outcome) -> None:
         """Each kind, and how often."""
         for kind, count in sorted(outcome.failures.items()):
-            show(f"{name}: not measured: {count} {kind}", file=sys.stderr, flush=True)
+            tell(f"{name}: not measured: {count} {kind}")
 
 
 class CheckFace(FailuresFace):
@@ -149,12 +148,12 @@ class CheckFace(FailuresFace):
         settings = session.experiment.settings
         if not settings.quiet:
             count, length = len(session.unanswered), max(session.experiment.grid.lengths)
-            show(f"{name}: {count} prompts of {length:,} tokens", file=sys.stderr, flush=True)
+            tell(f"{name}: {count} prompts of {length:,} tokens")
 
 
-def tell(finding: Finding) -> None:
+def tell_finding(finding: Finding) -> None:
     """A probe has found something: say so at once."""
-    show(f"{finding.probe}: fail: {finding.said}", file=sys.stderr, flush=True)
+    tell(f"{finding.probe}: fail: {finding.said}")
 
 
 def show_findings(check: Check, findings: Sequence[Finding], as_json: bool) -> None:
@@ -183,7 +182,7 @@ def show_findings(check: Check, findings: Sequence[Finding], as_json: bool) -> N
         show(f"\nnot tried: {name} needs {PROBES[name].needs}")
     if not check.asked.reference:
         show(f"\nnot seen without --reference: {PROBES['reference'].sees}")
-    show(f"\ncheck: {path}\npage: needlemap report {path} -o check.html", file=sys.stderr)
+    tell(f"\ncheck: {path}\npage: needlemap report {path} -o check.html")
 
 
 def _spent(check: Check) -> str:

@@ -7,7 +7,6 @@ Each step of the dial is a run of one repeat, under RUN/pilots; the chosen one's
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,14 +27,14 @@ from needlemap.maps.means import Map
 from needlemap.models import Model
 from needlemap.records.families import begin_families, fresh_folder
 from needlemap.records.folder import RunFolder, records_files
-from needlemap.records.loaded import load_map, load_run
+from needlemap.records.loaded import load_run
 from needlemap.reports.labels import score_label
 from needlemap.settings import Settings
 from needlemap.settings.reading import checked
 from needlemap.settings.registry import find, find_kind, installed
 from needlemap.settings.suites import Chosen, only_model
 from needlemap.tasks import Task
-from needlemap.text import show
+from needlemap.text import tell
 from needlemap.trials.build import prepare
 
 FILE = "difficulty.yaml"
@@ -191,7 +190,7 @@ def _end(face: _Steps) -> None:
     face.end()
     if face.families.begun and not settings.quiet and RunFolder(face.families.folders[0]).exists:
         frozen = path / FILE if face.families.is_plain else path
-        show(f"others at the same difficulty: --difficulty {frozen}", file=sys.stderr)
+        tell(f"others at the same difficulty: --difficulty {frozen}")
 
 
 async def _measured(wanted: Sequence[_Family], face: _Steps, model: Model) -> None:
@@ -226,20 +225,20 @@ class _Family:
         for step, (options, pilot) in enumerate(zip(self.dial, self.pilots, strict=True), 1):
             once = at_step(self.settings.model_copy(update={"repeats": 1}), options)
             outcome = await turns.take(self.name, Session.open(prepare(once), pilot))
-            score = _score(load_map(pilot)) if RunFolder(pilot).exists else None
+            score = _score(load_run(pilot).map) if RunFolder(pilot).exists else None
             if score is None or (outcome and (outcome.over or outcome.failures)):
                 face.code = face.code or 1
                 return not (outcome and outcome.over)
             scores.append(score)
             said = ", ".join(f"{option}={value}" for option, value in options.items())
-            show(f"step {step} of {len(self.dial)}: {said}: {score_label(score)}", file=sys.stderr)
+            tell(f"step {step} of {len(self.dial)}: {said}: {score_label(score)}")
             if score <= HIGHEST:
                 break
         frozen = chosen_step(scores)
         self._freeze(frozen, scores[frozen])
         if not in_range(scores[frozen]):
             found = f"{self.settings.model} scores {score_label(scores[frozen])}, outside 60 to 95"
-            show(f"warning: {found}: {missed(scores, frozen)}", file=sys.stderr)
+            tell(f"warning: {found}: {missed(scores, frozen)}")
         turns.paths.remove(self.pilots[frozen])  # its answers are the family's first
         whole = at_step(self.settings, self.dial[frozen])
         outcome = await turns.take(self.name, Session.open(prepare(whole), self.path))
@@ -248,7 +247,7 @@ class _Family:
     def _freeze(self, step: int, score: float) -> None:
         """Write the difficulty's file, and let the run begin with the pilot's answers."""
         pilot, options = self.pilots[step], dict(self.dial[step])
-        n = load_map(pilot).n
+        n = load_run(pilot).map.n
         reference = Reference(model=self.settings.model, score=round(100 * score, 2), n=n)
         made = Difficulty(task=self.settings.task, task_options=options, reference=reference)
         make_folder(self.path)
@@ -274,6 +273,6 @@ class _Family:
 def _score(map: Map) -> float | None:
     """What a pilot came to; None, which is said, where some of it was not measured."""
     if map.missing:
-        show(f"needlemap: {map.missing} prompts of a pilot were not measured", file=sys.stderr)
+        tell(f"needlemap: {map.missing} prompts of a pilot were not measured")
         return None
     return map.overall

@@ -5,7 +5,6 @@ An ab asks both, until it knows; a comparison is of two runs that were asked.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -40,7 +39,7 @@ from needlemap.reports.comparison import answers_text, comparison_json, comparis
 from needlemap.reports.paired import MARGIN, Both, Names, compare_runs
 from needlemap.reports.verdict import Case, State, judge_runs, write_junit
 from needlemap.settings.prices import Prices, summed
-from needlemap.text import counted, dollars, printable, short, show, show_data
+from needlemap.text import counted, dollars, printable, short, show, show_data, tell
 
 EVERY_S = 5.0  # between two lines of progress
 LONG_AB = "suite:long-ab"
@@ -117,7 +116,7 @@ def _asked(asked: Asked, typed: AbFlags, ending: Ending) -> int:
     ab = Ab.of(asked, typed.out)
     path, quiet = ab.folder.path, bool(asked.flags.get("quiet"))
     if not quiet:
-        show("\n".join([most_line(ab), *_many_depths(ab)]), file=sys.stderr, flush=True)
+        tell("\n".join([most_line(ab), *_many_depths(ab)]))
     with FailuresFace(ab.folder) as face:
         asking = Asking(ab, face, Progress(quiet))
         found = ending.finish(asking.run(), path)
@@ -211,7 +210,7 @@ def show_report(report: ArmsReport, path: Path, code: int | None = None) -> None
             show_table(head, rows)
     if worst:
         show("\n".join(["", "the worst prompts:", *worst, f"see the first: {again}"]))
-    show(f"\nab: {path}\npage: needlemap report {path} -o ab.html", file=sys.stderr)
+    tell(f"\nab: {path}\npage: needlemap report {path} -o ab.html")
 
 
 class Progress:
@@ -225,11 +224,7 @@ class Progress:
             return
         self._told_s = monotonic()
         gate = judged.these
-        show(
-            f"{counted(gate.n, 'pair')}: {gate.lost} lost, {gate.gained} gained, {judged.word}",
-            file=sys.stderr,
-            flush=True,
-        )
+        tell(f"{counted(gate.n, 'pair')}: {gate.lost} lost, {gate.gained} gained, {judged.word}")
 
 
 def points_of(typed: CompareFlags) -> float:
@@ -266,7 +261,7 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
     read = load_any(*both, tuple(typed.label or ()), typed.metric)
     for run in (run for two in read.values() for run in two):
         for note in run.notes:
-            show(f"note: {printable(run.path)}: {printable(note)}", file=sys.stderr)
+            tell(f"note: {printable(run.path)}: {printable(note)}")
     comparison, names = compare_runs(*both, read, points)
     told = _gate(read, comparison, names, typed) if typed.sequential else _once(comparison, names, typed)
     cases, codes = [told.case], [0 if typed.fail_if_worse is None else told.code]

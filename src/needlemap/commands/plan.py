@@ -6,7 +6,6 @@ Nothing is asked here. Prompts are JSON Lines, for people who ask their models t
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint
@@ -31,7 +30,7 @@ from needlemap.settings.grid import make_grid, percent
 from needlemap.settings.prices import Prices
 from needlemap.settings.registry import installed
 from needlemap.settings.suites import MARK, Chosen, only_model
-from needlemap.text import counted, dollars, short, show, show_data
+from needlemap.text import counted, dollars, short, show, show_data, tell
 from needlemap.tokenizers import BUNDLED
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
@@ -129,7 +128,7 @@ def _cost(settings: Settings, tokens: float) -> str:
 def _show_plan(plan: Reckoned) -> None:
     chosen = plan.chosen
     for note in () if chosen.first.quiet else plan.told:
-        show(f"note: {note}", file=sys.stderr)
+        tell(f"note: {note}")
     show(_title(plan))
     if plan.total is None:
         show("".join(f"{note}\n\n" for note in plan.fed_notes()), end="")
@@ -212,7 +211,7 @@ def prompts_command(each: Mapping[str, Chosen], out: Path | None) -> None:
     with out.open("w", encoding="utf-8") as file:
         count, tokens = _write(file.write, chosen)
     families = f" of {len(chosen.families)} families" if chosen.suite else ""
-    show(f"{count:,} prompts{families}, {tokens:,} tokens: {out}", file=sys.stderr)
+    tell(f"{count:,} prompts{families}, {tokens:,} tokens: {out}")
 
 
 def _write(write: Callable[[str], object], chosen: Chosen) -> tuple[int, int]:

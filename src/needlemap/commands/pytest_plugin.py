@@ -234,11 +234,13 @@ def _map(folder: Path) -> str:
 
     from rich.console import Console
 
-    from needlemap.records.loaded import load_map
+    from needlemap.records.loaded import load_run
     from needlemap.reports.terminal import terminal_map
 
     text = StringIO()
-    Console(file=text, width=_WIDE, color_system=None, highlight=False).print(terminal_map(load_map(folder)))
+    Console(file=text, width=_WIDE, color_system=None, highlight=False).print(
+        terminal_map(load_run(folder).map)
+    )
     return text.getvalue().rstrip()
 
 

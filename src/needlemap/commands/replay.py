@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +27,7 @@ from needlemap.secrets import check_key_names
 from needlemap.settings import Settings
 from needlemap.settings.grid import percent, setting, tokens
 from needlemap.settings.reading import checked
-from needlemap.text import show, show_data
+from needlemap.text import show_data, tell
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 from needlemap.trials.resolve import ready_prompts
@@ -54,13 +53,13 @@ def replay_command(folder: Path, typed: ReplayFlags) -> None:
     verdict = _verdict(trial, record)
     for message in trial.prompt.messages:
         show_data(f"[{message.role}]\n{message.content}\n\n")
-    show(verdict, file=sys.stderr)
+    tell(verdict)
     if record is not None and record.answer is not None:
         score = "not scored" if record.score is None else f"score {score_label(record.score)} %"
-        show(f"recorded answer: {record.answer!r} ({score})", file=sys.stderr)
+        tell(f"recorded answer: {record.answer!r} ({score})")
     if typed.ask:
         answer = asyncio.run(_ask(settings, trial))
-        show(f"answer now: {answer.text!r} (finish {answer.finish})", file=sys.stderr)
+        tell(f"answer now: {answer.text!r} (finish {answer.finish})")
 
 
 def _place(folder: Path, typed: ReplayFlags) -> tuple[Path, str, float, int]:

@@ -23,7 +23,7 @@ from needlemap.interop.sources import is_other_tools, read
 from needlemap.maps.effective import RULES, parse_rules
 from needlemap.records.ab import FILE as AB_FILE
 from needlemap.records.families import Families, families_of
-from needlemap.records.loaded import GOLDEN, Loaded, freeze, load_map, load_run
+from needlemap.records.loaded import GOLDEN, Loaded, freeze, load_run
 from needlemap.reports import points_wide
 from needlemap.reports.arms import arms_report
 from needlemap.reports.closing import cache_lines, ended_lines
@@ -45,7 +45,7 @@ from needlemap.reports.summary import FAMILY_RULES, model_lines, read_families, 
 from needlemap.reports.table import MARKDOWN, is_table, write_markdown, write_table
 from needlemap.reports.terminal import show_map, show_wrapped, terminal_map
 from needlemap.reports.trackers import log_runs, parse_tracker
-from needlemap.text import printable, show
+from needlemap.text import printable, show, tell
 
 _SHOWN = 3  # reasons for files left out
 
@@ -100,12 +100,12 @@ def report_command(runs: list[Path], typed: ReportFlags) -> None:
         given = _whole_runs(runs, typed) if page else loaded
         curves = typed.curves and not any(map(seeks, loaded))
         written = _curves(runs, loaded, out, typed) if curves else _written(given, out, typed)
-        show(f"{written}{new}", file=sys.stderr)
+        tell(f"{written}{new}")
     for tracker in trackers:
         for place in log_runs(
             loaded, tracker, typed.step, title=typed.title, palette=typed.palette, rules=rules
         ):
-            show(place, file=sys.stderr)
+            tell(place)
 
 
 def _freeze(runs: Sequence[Path], out: Path | None) -> None:
@@ -115,7 +115,7 @@ def _freeze(runs: Sequence[Path], out: Path | None) -> None:
             "--format golden is of one run, into a folder: needlemap report RUN -o golden/NAME."
         )
     size = freeze(families_of(runs[0]), out)
-    show(f"{out}: {size:,} bytes", file=sys.stderr)
+    tell(f"{out}: {size:,} bytes")
 
 
 def _inside(path: Path) -> list[Path]:
@@ -207,7 +207,7 @@ def _draw(runs: Sequence[Loaded], typed: ReportFlags) -> None:
         if typed.smooth:
             _draw_smoothed(run, typed)
         for line in cache_lines(run.records):
-            show(line, file=sys.stderr)
+            tell(line)
 
 
 def _draw_smoothed(run: Loaded, typed: ReportFlags) -> None:
@@ -228,16 +228,16 @@ def _written(given: Sequence[Loaded | Path], out: Path, typed: ReportFlags) -> P
         )
     runs = [run for run in given if isinstance(run, Loaded)]
     for note in (note for run in runs for note in run.notes):
-        show(f"note: {printable(note)}", file=sys.stderr)
+        tell(f"note: {printable(note)}")
     if is_table(out):
         return write_table(runs, out, typed.format)
     for run in runs if typed.smooth else ():
-        show(printable(run.smoothed.line), file=sys.stderr)
+        tell(printable(run.smoothed.line))
     figure = figure_of(
         runs, title=typed.title, palette=typed.palette, style=typed.style or None, smooth=typed.smooth
     )
     if figure.why_not:
-        show(f"no map of the difference: {figure.why_not}", file=sys.stderr)
+        tell(f"no map of the difference: {figure.why_not}")
     drawing, told = draw(figure, points_wide(typed.width)), out.suffix.lower() == MARKDOWN and figure.runs
     return write_markdown(figure, drawing, out) if told else drawing.save(out)
 
@@ -252,7 +252,7 @@ def import_command(paths: Sequence[Path], out: Path, said: Said) -> int:
     _tell(found.notes)
     for run in runs:
         write(run, places[run.name])
-        show(_summary(run, places[run.name]), file=sys.stderr)
+        tell(_summary(run, places[run.name]))
     return 0
 
 
@@ -266,14 +266,14 @@ def _results(path: Path, typed: ReportFlags) -> list[Loaded]:
 def _tell(notes: Sequence[str]) -> None:
     """What lay in a folder and was no result, or could not be read: never passed over in silence."""
     for note in notes[:_SHOWN]:
-        show(printable(note), file=sys.stderr)
+        tell(printable(note))
     if len(notes) > _SHOWN:
-        show(f"and {len(notes) - _SHOWN} more such notes", file=sys.stderr)
+        tell(f"and {len(notes) - _SHOWN} more such notes")
 
 
 def _summary(run: Imported, path: Path) -> str:
     """Where a run is, how many results it holds, and its mean, also as the other tool would write it."""
-    map, settings = load_map(path), run.about["settings"]
+    map, settings = load_run(path).map, run.about["settings"]
     low, high = run.scale
     mean = "-"
     if map.mean_of_means is not None:

@@ -56,7 +56,7 @@ from needlemap.reports.summary import model_lines
 from needlemap.reports.verdict import Judged, Sequential, check_threshold, judge, judge_runs, write_junit
 from needlemap.settings import Settings
 from needlemap.settings.suites import Chosen
-from needlemap.text import show
+from needlemap.text import show, tell
 
 if TYPE_CHECKING:
     from needlemap.models.replicas.cluster import OwnCluster
@@ -123,7 +123,7 @@ class _Command:
         make = partial(model_of, self.replicas, run=path)
         asking = Asking.of(chosen, path, make)
         if chosen.suite and not chosen.first.quiet:
-            show(families_line(chosen.suite, asking), file=sys.stderr, flush=True)
+            tell(families_line(chosen.suite, asking))
         with Terminal(asking.families, chosen.first, self.typed, self.path) as face, terminable() as ending:
             try:
                 ending.run(ask_families(asking, face, make, share))
@@ -155,11 +155,11 @@ class _Command:
         """Ask one of several models; what is wrong with it does not keep the others from being asked."""
         first, at = self.each[name].first, list(self.each).index(name) + 1
         if not first.quiet:
-            show(f"\nmodel {at} of {len(self.each)}: {first.model}", file=sys.stderr, flush=True)
+            tell(f"\nmodel {at} of {len(self.each)}: {first.model}")
         try:
             return self.ask(name, share)
         except NeedlemapError as error:
-            show(f"needlemap: {first.model}: {error}", file=sys.stderr, flush=True)
+            tell(f"needlemap: {first.model}: {error}")
             return 2
 
     def _end_each(self, by_name: Mapping[str, int]) -> dict[Path, int]:
@@ -169,7 +169,7 @@ class _Command:
             show("\n".join(["", *model_lines(list(filter(is_run_folder, codes)))]))
         if self.settings.save and not self.settings.quiet:
             page = f"needlemap report {self.path} -o report.html"
-            show(f"\nall: {self.path}\nreport: {page}", file=sys.stderr)
+            tell(f"\nall: {self.path}\nreport: {page}")
         return codes
 
     def told(self, codes: Mapping[Path, int]) -> int:
@@ -262,7 +262,7 @@ class Terminal(ShowingFace):
         if self.settings.quiet:
             return
         if name:
-            show(f"\n{name}", file=sys.stderr)
+            tell(f"\n{name}")
         announce(session)
         if not self._noted:
             notes(model)
@@ -277,7 +277,7 @@ class Terminal(ShowingFace):
         run = load_run(session.folder.path)
         found = sought_in(run.about, run.records)
         if found is not None and not self.settings.quiet:
-            show(f"{length_line(found)} · {asked_line(found)} · {next_line(session)}", file=sys.stderr)
+            tell(f"{length_line(found)} · {asked_line(found)} · {next_line(session)}")
 
     def ended(self, name: str, session: Session, outcome: Outcome) -> None:
         """Show what came of it, and what stopped it."""
@@ -294,7 +294,7 @@ class Terminal(ShowingFace):
 
     def left_out(self, name: str, error: NeedlemapError) -> None:
         """Say so, and let the exit code say that something was not measured."""
-        show(f"\nneedlemap: family '{name}' is left out: {error}", file=sys.stderr, flush=True)
+        tell(f"\nneedlemap: family '{name}' is left out: {error}")
         self.code = max(self.code, 1)
 
     def end(self) -> None:
@@ -309,7 +309,7 @@ class Terminal(ShowingFace):
         path, names = self.families.path, self.families.names
         kept = f"\nsuite: {path}\nreport: needlemap report {path} -o report.html"
         spent = spent_in(self.settings, map(self.families.folder, names)).told()
-        show(f"\n{spent}{kept if self.settings.save else ''}", file=sys.stderr)
+        tell(f"\n{spent}{kept if self.settings.save else ''}")
 
     def interrupted(self) -> None:
         """Show what there is: of one family on a terminal, where the map that filled in is gone."""
@@ -336,7 +336,7 @@ def show_result(settings: Settings, run: Loaded, *, anywhere: bool = False) -> N
     if settings.save and not settings.quiet and run.folder is not None:
         path = run.folder.path
         page, figure = f"needlemap report {path} -o report.html", f"needlemap report {path} -o map.png"
-        show(f"\nrun: {path}\npage: {page}\nfigure: {figure}", file=sys.stderr)
+        tell(f"\nrun: {path}\npage: {page}\nfigure: {figure}")
 
 
 def show_usage(session: Session, run: Loaded) -> None:
@@ -345,4 +345,4 @@ def show_usage(session: Session, run: Loaded) -> None:
     remote, framing = experiment.traits.remote, experiment.settings.framing_tokens
     lines = usage_lines(session.folder.records(), remote=remote, framing_tokens=framing)
     for line in (*ended_lines(run), *lines, *judge_lines(session.folder.every_record())):
-        show(line, file=sys.stderr)
+        tell(line)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack, closing
 from dataclasses import replace
@@ -38,7 +37,7 @@ from needlemap.settings.grid import percent
 from needlemap.settings.prices import Prices
 from needlemap.settings.reading import checked
 from needlemap.tasks import Reference
-from needlemap.text import counted, show, show_data
+from needlemap.text import counted, show_data, tell
 from needlemap.trials import Keys, Trial
 from needlemap.trials.build import Experiment, prepare
 
@@ -62,10 +61,10 @@ def _run(path: Path, scorer: str, options: dict[str, Any], out: Path | None) -> 
     records = asyncio.run(rescore(folder, experiment, out or path))
     scored = sum(record.scored for record in records)
     say = f"{counted(scored, 'answer')} scored anew" if records else "nothing is left to score"
-    show("\n".join([f"{say}, scorer {scorer}; nothing was asked", *judge_lines(records)]), file=sys.stderr)
+    tell("\n".join([f"{say}, scorer {scorer}; nothing was asked", *judge_lines(records)]))
     if out is None and before != folder.about()["scorer"]:
         now = f"report, compare and a resume of {path} go by these scores from now on."
-        show(f"{now} To go back: {how_to_score(str(path), before)}", file=sys.stderr)
+        tell(f"{now} To go back: {how_to_score(str(path), before)}")
     show_result(experiment.settings, load_run(out or path))
     return 0 if scored == len(records) else 1
 
@@ -86,10 +85,7 @@ def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) ->
     mean = f"{sum(shares) / len(shares):.2f}" if shares else "-"
     unread = sum(bool(row.get("unreadable")) for row in scored)
     also = f", {unread} unreadable" if unread else ""
-    show(
-        f"mean {mean} (n={len(shares)}, {len(scored) - len(shares)} not scored{also}), scorer {scorer}",
-        file=sys.stderr,
-    )
+    tell(f"mean {mean} (n={len(shares)}, {len(scored) - len(shares)} not scored{also}), scorer {scorer}")
     return 0 if len(shares) == len(scored) else 1
 
 

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,11 +105,6 @@ def load_run(folder: RunFolder | str | Path) -> Loaded:
     return Loaded(folder.given, folder.about(), records, tuple(folder.left_out.notes()), folder)
 
 
-def load_map(folder: RunFolder | str | Path) -> Map:
-    """The map of a run folder."""
-    return load_run(folder).map
-
-
 def called(settings: Mapping[str, Any]) -> str:
     """What reports call a run's model: its label, else BACKEND/NAME; a stranger's may say anything."""
     return printable(str(settings.get("label") or settings["model"]), line=True)
@@ -136,9 +132,10 @@ def freeze(families: Families, out: Path) -> int:
     files = dict[Path, bytes]()
     for name, each in loaded.items():
         _check_finished(each)
-        place = out / name if name else out
-        files[place / RUN_FILE] = _json(_golden_about(each))
-        files[place / GOLDEN_RECORDS] = b"".join(map(_golden_line, sorted(each.records, key=_asked_at)))
+        about = json.dumps(_golden_about(each), indent=1, ensure_ascii=False)  # in lines, for diffs
+        asked = sorted(each.records, key=attrgetter("finished_at", "length_tokens"))
+        files[out / name / RUN_FILE] = f"{about}\n".encode()
+        files[out / name / GOLDEN_RECORDS] = b"".join(map(_golden_line, asked))
     if not families.is_plain:
         files[out / SUITE_FILE] = read_regular(families.path / SUITE_FILE)
     size = sum(map(len, files.values()))
@@ -186,10 +183,6 @@ def _golden_about(run: Loaded) -> dict[str, Any]:
     return {**{name: value for name, value in run.about.items() if name != SIGNED}, "settings": settings}
 
 
-def _json(value: Any) -> bytes:
-    return f"{json.dumps(value, indent=1, ensure_ascii=False)}\n".encode()  # in lines, for diffs
-
-
 def _golden_line(record: Record) -> bytes:
     """What a comparison needs of a record, in its JSON line."""
     scorer = record.scorer
@@ -199,8 +192,3 @@ def _golden_line(record: Record) -> bytes:
     return (
         json.dumps({"schema": SCHEMA, **fields}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
     )
-
-
-def _asked_at(record: Record) -> tuple[str, int]:
-    """The order asked."""
-    return record.finished_at, record.length_tokens

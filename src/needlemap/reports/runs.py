@@ -19,7 +19,7 @@ from needlemap.maps.seek import Sought
 from needlemap.maps.smooth import Smoothed
 from needlemap.records.families import families_of
 from needlemap.records.folder import RunFolder
-from needlemap.records.loaded import Loaded, load_map, load_run
+from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.record import Record
 from needlemap.reports import points_wide
 from needlemap.reports.changes import answers_counts, verdict_word
@@ -80,7 +80,7 @@ class Run:
 
     def map(self) -> Map:
         """Per cell the mean score, n and interval. Raises NeedlemapError for several families."""
-        return load_map(self._only())
+        return load_run(self._only()).map
 
     @property
     def smoothed(self) -> Smoothed:

@@ -85,6 +85,11 @@ def show(*texts: object, file: IO[str] | None = None, end: str = "\n", flush: bo
     print(*(printable(str(text)) for text in texts), file=file, end=end, flush=flush)
 
 
+def tell(*texts: object) -> None:
+    """Print texts beside the result, to standard error and at once, without control sequences."""
+    show(*texts, file=sys.stderr, flush=True)
+
+
 def show_data(text: str) -> None:
     """Write data (JSON, lines) to standard output: as it is for a program, printable for a terminal."""
     sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
