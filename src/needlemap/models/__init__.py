@@ -14,8 +14,8 @@ from json import dumps
 from math import fsum
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.settings.registry import Checked, find
+from needlemap.errors import Failure, Unmeasured
+from needlemap.settings.registry import Checked, find_kind
 
 if TYPE_CHECKING:
     from needlemap.http.faults import Allowance
@@ -325,7 +325,4 @@ class Model(metaclass=Checked):
 
 def find_backend(name: str) -> type[Model]:
     """A back end by its registered name. Raises SettingsError."""
-    found = find("models", name)
-    if not (isinstance(found, type) and issubclass(found, Model)):
-        raise SettingsError(f"Back end '{name}' is no subclass of `needlemap.plugins.Model`.")
-    return found
+    return find_kind("models", name, Model)

@@ -18,7 +18,7 @@ from hashlib import sha256
 from math import exp, fsum
 from typing import Any
 
-from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
+from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import Answer, Decoding, Forced, Model, find_backend
 from needlemap.prompts import Prompt
 from needlemap.scorers import Score, Scorer
@@ -109,7 +109,8 @@ class Judge(Scorer):
         prompt, costs = question(answer, reference), list[float | None]()
         for attempt in range(1, self.attempts + 1):
             said = await self._ask(prompt, costs)
-            costs.append(self._usd(prompt, said))
+            counts = said.prompt_tokens, said.cached_tokens, said.completion_tokens
+            costs.append(self._usd(prompt, *counts))
             native = verdict(said.text)
             if native is not None:
                 why = {
@@ -132,21 +133,13 @@ class Judge(Scorer):
         around = _most_tokens(question("", reference))
         return self._prices.usd(around + answer_tokens, 0, self.decoding.most_tokens)
 
-    def _usd(self, prompt: Prompt, said: Answer) -> float | None:
+    def _usd(self, prompt: Prompt, sent: int | None, cached: int | None, written: int | None) -> float | None:
         """What one reply cost; one that nobody counted, at most."""
-        sent, told = said.prompt_tokens, said.completion_tokens
         return self._prices.usd(
             _most_tokens(prompt) if sent is None else sent,
-            said.cached_tokens or 0,
-            self.decoding.most_tokens if told is None else told,
+            cached or 0,
+            self.decoding.most_tokens if written is None else written,
         )
-
-    def _lost_usd(self, prompt: Prompt, spent: Spent | None) -> float | None:
-        """What a request without a readable reply may be billed at."""
-        if spent is None:
-            return 0.0
-        sent = _most_tokens(prompt) if spent.prompt_tokens is None else spent.prompt_tokens
-        return self._prices.usd(sent, 0, spent.answer_tokens)
 
     def open(self) -> None:
         """Bind the judge's back end. Raises SettingsError."""
@@ -164,7 +157,9 @@ class Judge(Scorer):
             return await self._judge.answer(prompt, self.decoding)
         except Unmeasured as error:
             error.args = (f"Judge '{self.model}': {error}",)
-            error.usd = summed([*costs, self._lost_usd(prompt, error.spent)])
+            spent = error.spent  # of a request without a readable reply, which may be billed
+            lost = self._usd(prompt, spent.prompt_tokens, 0, spent.answer_tokens) if spent else 0.0
+            error.usd = summed([*costs, lost])
             error.status = error.spent = None  # the tested model's server has refused nothing
             raise
 
