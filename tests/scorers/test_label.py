@@ -11,14 +11,14 @@ from needlemap.errors import SettingsError
 from needlemap.scorers import Score
 from needlemap.scorers.stated import Label
 from needlemap.tasks import Reference
-from needlemap.tasks.values import wording
+from needlemap.tasks.values import lexicon
 
 REFERENCE = Reference("barn", question="Where is Ada, who left the hall?", decoys=("hall", "attic", "bar"))
 
 
 def asked(language: str, place: str, question: str) -> Reference:
     """What task `facts` gives: every other place of its world is wrong."""
-    places: list[str] = wording("world", language)["places"]
+    places: list[str] = lexicon("world", language)["places"]
     return Reference(place, question=question, decoys=tuple(one for one in places if one != place))
 
 

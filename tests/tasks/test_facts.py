@@ -16,7 +16,7 @@ from needlemap.errors import SettingsError
 from needlemap.settings.grid import Cell
 from needlemap.tasks import Draw, Item, holds_nothing
 from needlemap.tasks.facts import Cast, Fact, Facts, another, cast, sentence, state, supporting
-from needlemap.tasks.values import wording
+from needlemap.tasks.values import lexicon
 
 CAST = Cast(("Ada", "Eve"), ("barn", "hall"), ("coin", "ring"), ("tin", "jar"))
 
@@ -114,7 +114,7 @@ def often(places: list[str], random: Random, which: Callable[..., int]) -> str:
 def read(support: int, depth: float) -> list[tuple[list[str], str]]:
     """Places named, and the right one."""
     made = [item(depth, repeat, support=support) for repeat in range(READ)]
-    known = set(wording("world", "english")["places"])
+    known = set(lexicon("world", "english")["places"])
     return [([place for place in walks(one) if place in known], one.reference.answer) for one in made]
 
 
@@ -166,20 +166,20 @@ def test_what_stands_before_the_first_supporting_fact_is_the_same_at_all_depths_
 def test_all_places_are_as_likely():
     """So chance is one in as many as there are."""
     found = Counter(item(repeat=repeat, places=4, fresh="trial").reference.answer for repeat in range(600))
-    assert len(found) == len(wording("world", "english")["places"])  # other four in every repeat
+    assert len(found) == len(lexicon("world", "english")["places"])  # other four in every repeat
     assert max(found.values()) < 3 * min(found.values())
 
 
 def test_labels_are_all_places_of_the_world_and_the_question_names_none():
     made = item()
     labels = {made.reference.answer, *made.reference.decoys}
-    assert labels == set(wording("world", "english")["places"])
+    assert labels == set(lexicon("world", "english")["places"])
     assert not [label for label in labels if label in made.question + made.answer_prefix]
 
 
 @pytest.mark.parametrize("language", ["english", "chinese"])
 def test_no_word_of_the_world_is_part_of_another(language):
-    words = wording("world", language)
+    words = lexicon("world", language)
     for kind in ("places", "things", "boxes"):
         assert len(set(words[kind])) == len(words[kind])
         assert not [(one, two) for one in words[kind] for two in words[kind] if one != two and one in two]
@@ -201,7 +201,7 @@ def test_every_wording_says_who_and_where():
             ("put", Fact("put", "A", "B")),
         ):
             said = {sentence(seed / 60, fact, language) for seed in range(60)}
-            assert len(said) == len(wording("world", language)[kind])
+            assert len(said) == len(lexicon("world", language)[kind])
             assert all("A" in text and "B" in text for text in said)
 
 

@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from needlemap.plan import reused, walk_order
 from needlemap.settings.reading import configure
 from needlemap.tasks.latent import knowledge
-from needlemap.tasks.values import wording
+from needlemap.tasks.values import lexicon
 from needlemap.tokenizers import load
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment, prepare
@@ -175,7 +175,7 @@ def thread_oracle(text: str, question: str) -> list[str]:
 def any_of(language: str, *kinds: str) -> str:
     """A pattern for one of a world's words of each kind, one after the other, as one group."""
     between = " " if language == "english" else ""
-    return f"({between.join('(?:' + '|'.join(wording('world', language)[kind]) + ')' for kind in kinds)})"
+    return f"({between.join('(?:' + '|'.join(lexicon('world', language)[kind]) + ')' for kind in kinds)})"
 
 
 def said_patterns() -> dict[str, tuple[int, int]]:
@@ -222,7 +222,7 @@ def facts_oracle(text: str, question: str) -> list[str]:
 
 
 def facts_choices(text: str, _question: str) -> list[str]:
-    places = [*wording("world", "english")["places"], *wording("world", "chinese")["places"]]
+    places = [*lexicon("world", "english")["places"], *lexicon("world", "chinese")["places"]]
     return [place for place in places if re.search(rf"(?:the |了|在|到){place}", text)]
 
 

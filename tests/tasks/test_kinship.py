@@ -19,7 +19,7 @@ from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks import Draw, Item
 from needlemap.tasks.kinship import Families, Kinship, line, links
-from needlemap.tasks.values import Person, fresh_person, wording
+from needlemap.tasks.values import Person, fresh_person, lexicon
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 
@@ -292,7 +292,7 @@ def test_words_agree_with_who_is_a_woman():
         "Ada is the daughter of Tom.",
         "Tom brought up his daughter Ada.",
     } < said
-    assert len(said) == len(wording("kinship", "english")["sentences"])
+    assert len(said) == len(lexicon("kinship", "english")["sentences"])
     said = {link.said(Random(seed), "chinese") for seed in range(99) for link in links([ada, tom], up=False)}
     assert {"Ada是Tom的母亲。", "Tom是Ada的儿子。", "Ada把她的儿子Tom抚养成人。"} < said
 

@@ -18,7 +18,7 @@ from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks import Draw
 from needlemap.tasks.latent import APART, ORDERS, Association, Latent, knowledge
-from needlemap.tasks.values import wording
+from needlemap.tasks.values import lexicon
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 
@@ -274,7 +274,7 @@ def test_a_haystack_that_holds_any_step_of_a_fact_has_something_to_say_about_it(
 @every_language
 def test_a_step_that_no_question_names_is_one_of_a_fact(language):
     """A misspelt anchor there would be watched for nobody."""
-    through = wording("latent", language)["through"]
+    through = lexicon("latent", language)["through"]
     assert set(through) <= {each.anchor for each in knowledge(language).associations}
 
 

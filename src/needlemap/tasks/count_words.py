@@ -66,7 +66,7 @@ class CommonWords(Task):
                 f"Options of count-common: times are more than others, got {self.times} and {self.others}."
             )
         self._pool = Values("word", 0, self.language)
-        self._wording = wording("wording/count-common", self.language)
+        self._wording = wording("count-common", self.language)
 
     @property
     def depthless(self) -> bool:
@@ -176,7 +176,7 @@ class FrequentWords(Task):
                 f"A text of {draw.cell.length_tokens:,} tokens may not settle which {self.words} coded "
                 f"words lead. Use lengths of {least:,} or more, or fewer: --task-options words=1"
             )
-        asked, words = source.leading, wording("wording/count-frequent", self.language)
+        asked, words = source.leading, wording("count-frequent", self.language)
         question = words["question"].format(words=self.words)
         reference = Reference(", ".join(asked), asked, question=question, decoys=source.others)
         return Item((), question, reference, answer_prefix=words["begun"], unique=())

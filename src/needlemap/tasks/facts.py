@@ -32,7 +32,7 @@ from needlemap.tasks import (
     behind,
     hidden,
 )
-from needlemap.tasks.values import fresh_person, wording
+from needlemap.tasks.values import fresh_person, lexicon
 
 _SLOT = -1.0  # no chance: what stands there is known
 _THINGS = 3  # and as many boxes, where the question needs them
@@ -62,7 +62,7 @@ class Facts(Task):
     language: Language = "english"
 
     def __post_init__(self) -> None:
-        known = len(wording("world", self.language)["places"])
+        known = len(lexicon("world", self.language)["places"])
         if self.places > known:
             raise SettingsError(f"Option 'places' of facts must be 2 to {known}, got {self.places}.")
         self._size = {
@@ -92,7 +92,7 @@ class Facts(Task):
 
     def _asked(self, told: Cast, chain: list[Fact], needles: tuple[Needle, ...], words: list[str]) -> Item:
         """The question about the first of a chain of facts, whose last says the place."""
-        known, what, place = wording("world", self.language), chain[0].subject, chain[-1].to
+        known, what, place = lexicon("world", self.language), chain[0].subject, chain[-1].to
         role = "who" if chain[0].kind == "go" else "what"
         question, begun = (
             known[role].format_map({role: what}),
@@ -116,7 +116,7 @@ class Story:
 
 def opening(start: Sequence[Fact], language: Language) -> str:
     """Where people are when the text begins: before it, so that the first place named decides nothing."""
-    first, other, end = wording("world", language)["start"]
+    first, other, end = lexicon("world", language)["start"]
     texts = [(other if n else first).format(who=one.subject, where=one.to) for n, one in enumerate(start)]
     return f"{''.join(texts)}{end}\n\n"
 
@@ -235,7 +235,7 @@ class Cast:
 
 def cast(random: Random, language: Language, size: Mapping[str, int], holds: Callable[[str], bool]) -> Cast:
     """People, things and boxes that nothing speaks of yet. size: how many 'people', 'places', ..."""
-    words, taken = wording("world", language), set[str]()
+    words, taken = lexicon("world", language), set[str]()
     people = [fresh_person(random, language, taken, holds).name for _ in range(size["people"])]
     places = random.sample(words["places"], size["places"])
     things = [_thing(random, language, "things", taken, holds) for _ in range(size["things"])]
@@ -259,7 +259,7 @@ def sentence(chance: float, fact: Fact, language: Language) -> str:
     'Ada is in the barn now.'
     """
     roles = {"go": ("who", "where"), "have": ("what", "who"), "put": ("what", "box")}[fact.kind]
-    templates: list[str] = wording("world", language)[fact.kind]
+    templates: list[str] = lexicon("world", language)[fact.kind]
     return templates[int(chance * len(templates))].format_map(
         dict(zip(roles, (fact.subject, fact.to), strict=True))
     )
@@ -269,7 +269,7 @@ def _thing(
     random: Random, language: Language, kind: str, taken: set[str], holds: Callable[[str], bool]
 ) -> str:
     """A coloured thing, the only one of its kind."""
-    words: Mapping[str, Sequence[str]] = wording("world", language)
+    words: Mapping[str, Sequence[str]] = lexicon("world", language)
     for _ in range(_TRIES):
         colour, noun = random.choice(words["colours"]), random.choice(words[kind])
         name = f"{colour} {noun}" if language == "english" else f"{colour}{noun}"

@@ -101,7 +101,7 @@ class Magic(Task):
         self._absence = Absence(self.absent, self.near, self.language)
         if self.absent:
             self.scorer = "only"
-        self._wording = wording("wording/magic", self.language)
+        self._wording = wording("magic", self.language)
         several = self.values * self.queries > 1
         self._needle = self._naming("needle")
         self._question = self._naming("several" if several else "one")
@@ -244,7 +244,7 @@ class Passkey(Task):
 
     def item(self, draw: Draw) -> Item:
         """The sentence with the key, which no noise holds."""
-        random, words = draw.random("passkey", self.fresh), wording("wording/passkey", self.language)
+        random, words = draw.random("passkey", self.fresh), wording("passkey", self.language)
         gone = f"The text holds all pass keys of {self.digits} digits. Use more: --task-options digits=10"
         value = fresh(partial(key_of, random, self.digits, self.doubled), set(), draw.holds, gone)
         needle, question = words["needle"].format(value=value), words["question"]
@@ -299,7 +299,7 @@ class KeyValue(Task):
             Values.sized(kind, self.digits, self.uuid_digits, self.language)
             for kind in (self.key, self.value)
         )
-        self._wording = wording("wording/kv", self.language)
+        self._wording = wording("kv", self.language)
 
     def background(self, repeat: int, seed: int) -> Background:
         """The object's pairs, one a line."""

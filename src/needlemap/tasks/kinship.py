@@ -33,7 +33,7 @@ from needlemap.tasks import (
     ordered,
     scattered,
 )
-from needlemap.tasks.values import Person, fresh_person, wording
+from needlemap.tasks.values import Person, fresh_person, lexicon
 
 _MOST = 512  # facts of a line
 _OTHERS = 32  # facts of another family's line where the asked one's fit the length
@@ -112,7 +112,7 @@ class Kinship(Task):
             tuple(needles),
             question,
             Reference(answer, (answer,), "\n".join(text.strip() for text in evidence), question),
-            answer_prefix=wording("kinship", self.language)["begun"].format(),
+            answer_prefix=lexicon("kinship", self.language)["begun"].format(),
             unique=tuple(one.name for one in people),
         )
 
@@ -157,7 +157,7 @@ class Kinship(Task):
         """Question and answer about a line that starts from whom the question names."""
         most = len(people) - 1
         steps = most if self.ask == "eldest" else self.steps or random.randint(1, most)
-        words, end = wording("kinship", self.language), people[steps].name
+        words, end = lexicon("kinship", self.language), people[steps].name
         generations = words["generations"][steps > 1]
         question = words[self.ask].format(start=people[0].name, end=end, steps=steps, generations=generations)
         return question, str(steps) if self.ask == "distance" else end
@@ -184,7 +184,7 @@ class Link:
 
     def said(self, random: Random, language: Language) -> str:
         """In words."""
-        words = wording("kinship", language)
+        words = lexicon("kinship", language)
         template: str = random.choice(words["sentences"])
         return template.format(
             parent=self.parent.name,

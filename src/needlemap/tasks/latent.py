@@ -24,7 +24,7 @@ from pydantic import Field
 
 from needlemap.errors import SettingsError
 from needlemap.tasks import Draw, Item, Language, Reference, Scope, Task, hidden
-from needlemap.tasks.values import TRIES, Values, fresh, wording, words
+from needlemap.tasks.values import TRIES, Values, fresh, lexicon, wording, words
 from needlemap.text import any_of
 
 APART = 0.2  # of the haystack, at least, between the asked needle and a distractor
@@ -61,7 +61,7 @@ class Latent(Task):
         self._people, self._facts = known.names, with_so_many(known.asked_over(self.hops), most)
         self._orders = ORDERS if self.order == "both" else (self.order,)
         self._absence = Absence(self.absent, self.near, self.language)
-        self._wording = wording("wording/latent", self.language)
+        self._wording = wording("latent", self.language)
 
     def item(self, draw: Draw) -> Item:
         """The fact at the cell's depth, the distractors elsewhere, and the question."""
@@ -175,7 +175,7 @@ def with_so_many(facts: Sequence[Association], anchors: int) -> tuple[Associatio
 @cache
 def knowledge(language: Language) -> Knowledge:
     """That of a language, read once."""
-    read = wording("latent", language)
+    read = lexicon("latent", language)
     found = [
         each for name, row in read["relations"].items() for each in _relation(name, row, read["through"])
     ]
@@ -221,7 +221,7 @@ class Absence:
 
     def _wording(self, part: str) -> str:
         """What is said where there may be no answer; '' where there always is."""
-        text: str = wording("wording/absent", self.language)[part]
+        text: str = wording("absent", self.language)[part]
         return text if self.share else ""
 
     @property

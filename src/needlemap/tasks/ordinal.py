@@ -55,7 +55,7 @@ class Ordinal(Task):
 
     def item(self, draw: Draw) -> Item:
         """The exchanges of the request; that of the cell's depth is asked for, whichever number it is."""
-        wanted, words = _asked(draw.repeat, draw.seed), wording("wording/ordinal", self.language)
+        wanted, words = _asked(draw.repeat, draw.seed), wording("ordinal", self.language)
         replies = self._replies(wanted, draw)
         ordered = sorted(replies, key=lambda one: one[0])
         number, text = 1 + ordered.index(replies[0]), replies[0][1]

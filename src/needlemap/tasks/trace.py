@@ -107,7 +107,7 @@ class Trace(Task):
 
     def __post_init__(self) -> None:
         self._values = Values("number", self.digits)
-        self._wording = wording("wording/trace", self.language)
+        self._wording = wording("trace", self.language)
 
     def background(self, repeat: int, seed: int) -> Background | None:
         """Noise; None for prose."""
@@ -216,7 +216,7 @@ class Thread(Task):
         texts, needles = chained(
             beside, lines(asked), map(lines, others), self.order, draw.cell.depth, self.span
         )
-        words = wording("wording/thread", self.language)
+        words = wording("thread", self.language)
         wanted_of_it, begun = words[self.ask]
         question = words["question"].format(key=asked[0]) + wanted_of_it
         wanted = tuple(asked[-1:] if self.ask == "last" else asked[1:])
@@ -268,7 +268,7 @@ class ScatteredCounts(Task):
         numbers, wrong = (
             tuple(values.fresh(random, taken, draw.holds) for _ in range(self.numbers)) for _ in range(2)
         )
-        words = wording("wording/count-scattered", self.language)
+        words = wording("count-scattered", self.language)
         sentence = words["corrected" if self.corrected else "needle"]
         texts = [sentence.format(number=one, wrong=other) for one, other in zip(numbers, wrong, strict=True)]
         question = words["question"].format(corrections=words["corrections"] if self.corrected else "")

@@ -30,15 +30,20 @@ _JOINTS = {"english": "-", "chinese": ""}
 
 
 @cache
-def wording(about: str, language: Language) -> Mapping[str, Any]:
-    """What tasks say in a language: a part of `data/NAME.yaml`; 'NAME/PART' for a part of that.
+def lexicon(name: str, language: Language) -> Mapping[str, Any]:
+    """A language's part of `data/NAME.yaml`."""
+    read = read_yaml(files("needlemap.tasks").joinpath("data", f"{name}.yaml").read_text("utf-8"))
+    found: Mapping[str, Any] = read[language]
+    return found
 
-    >>> wording("wording/passkey", "english")["begun"]
+
+def wording(task: str, language: Language) -> Mapping[str, Any]:
+    """What a task hides and asks.
+
+    >>> wording("passkey", "english")["begun"]
     'The pass key is'
     """
-    name, _, part = about.partition("/")
-    read = read_yaml(files("needlemap.tasks").joinpath("data", f"{name}.yaml").read_text("utf-8"))
-    found: Mapping[str, Any] = read[language][part] if part else read[language]
+    found: Mapping[str, Any] = lexicon("wording", language)[task]
     return found
 
 
@@ -140,7 +145,7 @@ def grouped(digits: str) -> str:
 @cache
 def words(language: Language) -> tuple[list[str], list[str]]:
     """Adjectives and nouns of a language."""
-    found = wording("words", language)
+    found = lexicon("words", language)
     return found["adjectives"].split(), found["nouns"].split()
 
 
@@ -173,7 +178,7 @@ def fresh_person(random: Random, language: Language, taken: set[str], holds: Cal
 
 @cache
 def _names(language: Language) -> dict[str, list[str]]:
-    return {part: words.split() for part, words in wording("people", language).items()}
+    return {part: words.split() for part, words in lexicon("people", language).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +195,7 @@ class Noise(Stream):
 
 def noise(language: Language) -> Background:
     """The same few sentences again and again."""
-    return Background(Noise(wording("wording/magic", language)["noise"]), "sentence")
+    return Background(Noise(wording("magic", language)["noise"]), "sentence")
 
 
 @dataclass(frozen=True, slots=True)
