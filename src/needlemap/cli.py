@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from needlemap import __version__
-from needlemap.commands import arguments, complete_kinds, complete_scorers, completion_of
+from needlemap.commands import arguments, complete_kinds, complete_scorers
 from needlemap.commands.arguments import option, run_argument, with_flags
 from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.secrets import hidden
-from needlemap.settings import marked, settings_of
-from needlemap.settings.flags import GroupedCommand, with_settings
+from needlemap.settings import Settings, marked, settings_of
+from needlemap.settings.flags import GroupedCommand
 from needlemap.text import printable, show, tell
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ app = typer.Typer(
     rich_markup_mode=None,  # its import would double the time that --help takes
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-settings_flags = partial(with_settings, completion_of=completion_of)
-model_flags = partial(settings_flags, names_of=(*settings_of("Model"), *marked("check")))
-ab_flags = partial(settings_flags, names_of=(*settings_of("Model"), *marked("check", "ab")))
+settings_flags = partial(with_flags, settings=tuple(Settings.model_fields))
+model_flags = partial(with_flags, settings=(*settings_of("Model"), *marked("check")))
+ab_flags = partial(with_flags, settings=(*settings_of("Model"), *marked("check", "ab")))
 
 
 def _version(wanted: bool) -> None:
@@ -60,7 +60,6 @@ def common(
 
 @app.command(cls=GroupedCommand)
 @settings_flags
-@with_flags
 def run(
     typed: arguments.RunFlags,
     replicas: arguments.ReplicaFlags,
@@ -82,7 +81,6 @@ def run(
 
 @app.command(cls=GroupedCommand)
 @model_flags
-@with_flags
 def check(typed: arguments.CheckFlags, **flags: Any) -> int:
     """Try whether a server computes long prompts right. It needs no reference and no settings."""
     from needlemap.commands.check import check_command
@@ -93,7 +91,6 @@ def check(typed: arguments.CheckFlags, **flags: Any) -> int:
 
 @app.command(cls=GroupedCommand)
 @ab_flags
-@with_flags
 def ab(typed: arguments.AbFlags, preset: arguments.Preset = None, **flags: Any) -> int:
     """Tell whether a changed engine is no worse. Two arms get the same prompts, until a verdict."""
     from needlemap.commands.no_worse import LONG_AB, ab_command
@@ -104,7 +101,6 @@ def ab(typed: arguments.AbFlags, preset: arguments.Preset = None, **flags: Any) 
 
 @app.command(cls=GroupedCommand)
 @settings_flags
-@with_flags
 def plan(typed: arguments.PlanFlags, preset: arguments.Preset = None, **flags: Any) -> None:
     """Show what a run would ask and cost. Nothing is asked, and no key is needed."""
     from needlemap.commands.plan import plan_command
@@ -114,7 +110,6 @@ def plan(typed: arguments.PlanFlags, preset: arguments.Preset = None, **flags: A
 
 @app.command(cls=GroupedCommand)
 @settings_flags
-@with_flags
 def prompts(
     preset: arguments.Preset = None,
     out: Annotated[Path | None, option("The file to write.", "-o", "--out")] = None,

@@ -6,15 +6,16 @@ Arguments that several commands take have names of their own. Settings are flags
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from needlemap.commands import complete_palettes, complete_presets, complete_runs
+from needlemap.commands import complete_palettes, complete_presets, complete_runs, completion_of
 from needlemap.errors import SettingsError
+from needlemap.settings.flags import flags_of, parsed
 
 
 def option(words: str, *names: str, **more: Any) -> Any:
@@ -32,20 +33,28 @@ def _copies(default: Any, words: str, *names: str, **more: Any) -> Any:
     return flag(default, words, *names, rich_help_panel="Replicas", **more)
 
 
-def with_flags(command: Callable[..., int | None]) -> Callable[..., None]:
-    """A command whose parameters of classes become their fields' flags; what it returns is the exit code."""
-    own = inspect.signature(command, eval_str=True).parameters.values()
+def with_flags(command: Callable[..., int | None], settings: Sequence[str] = ()) -> Callable[..., None]:
+    """A command whose parameters of classes become their fields' flags; what it returns is the exit code.
+
+    settings: those that its **flags stand for. Each is a flag; the command receives those that were given.
+    """
+    parameters = inspect.signature(command, eval_str=True).parameters.values()
+    own = [each for each in parameters if each.kind is not each.VAR_KEYWORD]
     typed: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}
     flags = [made for each in own for made in (_flags(typed[each.name]) if each.name in typed else [each])]
+    chosen = flags_of(settings, completion_of)
 
     def run(**values: Any) -> None:
+        typed_in = {each.name: values.pop(each.name) for each in chosen}
+        given = {name: parsed(name, value) for name, value in typed_in.items() if value not in (None, [])}
         for name, kind in typed.items():
             values[name] = kind(**{each.name: values.pop(each.name) for each in fields(kind)})
-        raise typer.Exit(command(**values) or 0)
+        raise typer.Exit(command(**values, **given) or 0)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__signature__ = inspect.Signature([_named(each) for each in flags])  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in flags}
+    every = [*map(_named, flags), *chosen]
+    run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in every}
     return run
 
 
@@ -62,8 +71,6 @@ def _flags(kind: Any) -> Iterator[inspect.Parameter]:
 
 def _named(flag: inspect.Parameter) -> inspect.Parameter:
     """A parameter to be given by name. What is false without its flag has none that denies it."""
-    if flag.kind is flag.VAR_KEYWORD:
-        return flag
     kind, said = get_args(flag.annotation)
     if kind is bool and said.default is ...:
         said.default = f"--{flag.name.replace('_', '-')}"  # where typer keeps the first name

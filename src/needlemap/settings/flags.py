@@ -49,34 +49,16 @@ class GroupedCommand(TyperCommand):
 Completion = Callable[[str], list[str]]  # what stands behind a flag, by how it begins
 
 
-def with_settings(
-    command: Callable[..., None],
-    completion_of: Callable[[str], Completion | None],
-    names_of: Sequence[str] = tuple(Settings.model_fields),
-) -> Callable[..., None]:
-    """A command whose **flags become one flag a setting; it receives those that were given, parsed.
+def flags_of(
+    names: Sequence[str], completion_of: Callable[[str], Completion | None]
+) -> list[inspect.Parameter]:
+    """The flags of some settings; of all of them those of the older tools' names, too.
 
-    completion_of: what a shell offers for a setting. names_of: the settings, all of them if not given, and
-    the older tools' names with all.
+    completion_of: what a shell offers for a setting.
     """
-    signature = inspect.signature(command, eval_str=True)
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    names = {parameter.name for parameter in own}
-    made = [_parameter(name, Settings.model_fields[name], completion_of(name)) for name in names_of]
-    if len(made) == len(Settings.model_fields):
-        made += [_hidden(row.name) for row in TABLE if row.name not in Settings.model_fields]
-
-    def run(**values: Any) -> None:
-        kept = {name: values[name] for name in names}
-        flags = {
-            name: value for name, value in values.items() if name not in names and value not in (None, [])
-        }
-        command(**kept, **{name: parsed(name, value) for name, value in flags.items()})
-
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__signature__ = inspect.Signature([*own, *made])  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *made]}
-    return run
+    made = [_parameter(name, Settings.model_fields[name], completion_of(name)) for name in names]
+    every = len(made) == len(Settings.model_fields)
+    return made + [_hidden(row.name) for row in TABLE if every and row.name not in Settings.model_fields]
 
 
 def respelt(args: Sequence[str], parameters: Sequence[Any]) -> list[str]:
