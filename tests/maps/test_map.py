@@ -8,7 +8,6 @@ from needlemap.maps import prompts_of
 from needlemap.maps.intervals import wilson
 from needlemap.maps.means import Map, make_map
 from needlemap.records.record import NeedleRecord, PromptRecord, Record
-from needlemap.reports.labels import length_margins
 
 
 def record(key: str, length: int, depth: float, score: float | None, failure: str | None = None) -> Record:
@@ -117,7 +116,7 @@ def test_a_prompt_that_two_depths_share_counts_once_in_the_sums_and_in_each_of_i
     map = made(records, {})
     assert [cell.n for cell in map.cells] == [1, 2, 1]
     assert map.n == 3
-    assert [margin.n for margin in length_margins(map)] == [3]
+    assert [mean.n for mean in map.margins.values()] == [3]
 
 
 def test_repeats_that_ask_the_very_same_prompt_are_no_further_evidence():

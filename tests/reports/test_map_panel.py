@@ -14,7 +14,6 @@ from needlemap.reports import PALETTES
 from needlemap.reports.figures import HATCHED
 from needlemap.reports.figures.figure import Figure, Shown, draw, panels_of
 from needlemap.reports.figures.heat import LONE, MapPanel
-from needlemap.reports.labels import length_margins
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -83,7 +82,7 @@ def test_a_cell_of_one_trial_is_smaller_than_one_of_ten(make_map: Any, make_cell
 
 
 def test_score_by_length_and_by_depth_stand_beside_the_map_on_axes_of_their_own(mixed: Map) -> None:
-    found, margins = panel(mixed), length_margins(mixed)
+    found, margins = panel(mixed), mixed.margins.values()
     assert [(mean.value, mean.low, mean.high) for mean in found.by_length] == [
         tuple(round(100 * (value or 0), 6) for value in (each.score, each.low, each.high)) for each in margins
     ]

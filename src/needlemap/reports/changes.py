@@ -110,11 +110,11 @@ def margin_label(margin: float) -> str:
 
 def answers_line(found: Sequence[AnswerPairs]) -> str:
     """How many answers are the same, over all families."""
-    n, differing = sum(each.n for each in found), sum(each.differing for each in found)
+    counts = answers_counts(found)
+    n, differing, silent = counts["n"], counts["differing"], counts["unanswered"]
     if not n:
         given = any(each.nats for each in found)
         return f"answers: none, {'the models were given them' if given else 'A has none'}"
-    silent = sum(each.unanswered for each in found)
     untold = f", {silent} of them without an answer of B" if silent else ""
     share = f" ({score_label(differing / n)} %{untold})" if differing else ""
     return f"answers: {n - differing:,} of {counted(n, 'pair')} identical, {differing:,} differ{share}"

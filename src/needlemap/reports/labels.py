@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import copysign, floor, inf
@@ -182,10 +182,10 @@ def n_label(n: int, *, counted: bool) -> str:
     return f"n={n:,}" if counted else f"{n:,} mean{'s' * (n != 1)}"
 
 
-def all_failures(map: Map) -> dict[str, int]:
-    """Failures of the whole map, by kind."""
+def all_failures(cells: Iterable[CellScore]) -> dict[str, int]:
+    """Failures of some cells, by kind."""
     total: Counter[str] = Counter()
-    for cell in map.cells:
+    for cell in cells:
         total.update(cell.failures)
     return dict(total)
 
@@ -203,40 +203,6 @@ def _compact(length: int, extra: int) -> str:
 def _trimmed(value: float, digits: int) -> str:
     text = f"{value:.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-@dataclass(frozen=True, slots=True)
-class Margin:
-    """One length. score: mean of its prompts in [0, 1], None if nothing was measured; n: how many prompts.
-
-    low, high: 95 % interval over haystacks (`maps/means.py`). missing, failures: of its trials.
-    """
-
-    length_tokens: int
-    score: float | None
-    n: int
-    low: float | None
-    high: float | None
-    missing: int
-    failures: dict[str, int]
-
-
-def length_margins(map: Map) -> tuple[Margin, ...]:
-    """One margin per length, ascending."""
-    by_length: dict[int, list[CellScore]] = {length: [] for length in map.lengths}
-    for cell in map.cells:
-        by_length[cell.length_tokens].append(cell)
-    return tuple(_margin(map, length, cells) for length, cells in by_length.items())
-
-
-def _margin(map: Map, length_tokens: int, cells: list[CellScore]) -> Margin:
-    mean = map.margins.get(length_tokens)
-    score, n, low, high = (mean.score, mean.n, mean.low, mean.high) if mean else (None, 0, None, None)
-    failures: Counter[str] = Counter()
-    for cell in cells:
-        failures.update(cell.failures)
-    missing = sum(cell.missing for cell in cells)
-    return Margin(length_tokens, score, n, low, high, missing, dict(failures))
 
 
 MAX_LABELS = 20

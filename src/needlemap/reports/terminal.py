@@ -18,18 +18,17 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
 from rich.text import Text
 
+from needlemap.maps.intervals import ClusterMean
 from needlemap.maps.means import CellScore, Map
 from needlemap.records.record import SKIPPED
 from needlemap.reports import colour_of, palette_colours
 from needlemap.reports.labels import (
-    Margin,
     all_failures,
     depth_labels,
     depth_score_labels,
     in_percent,
     interval_label,
     length_labels,
-    length_margins,
     length_range,
     missing_label,
     n_label,
@@ -127,14 +126,12 @@ def _failed(failures: Mapping[str, int]) -> bool:
 
 
 def _means(map: Map, columns: Sequence[Sequence[int]]) -> tuple[Spot, ...]:
-    margins = {margin.length_tokens: margin for margin in length_margins(map)}
-    return tuple(
-        Spot(
-            _mean(margins[length].score for length in column),
-            any(_failed(margins[length].failures) for length in column),
-        )
-        for column in columns
+    """By column the mean over its lengths, and whether something failed in it."""
+    scores = ([map.by_length.get(length) for length in column] for column in columns)
+    failed = (
+        any(_failed(cell.failures) for cell in map.cells if cell.length_tokens in each) for each in columns
     )
+    return tuple(Spot(_mean(each), fails) for each, fails in zip(scores, failed, strict=True))
 
 
 def _mean(scores: Iterable[float | None]) -> float | None:
@@ -271,11 +268,15 @@ def plain_summary(map: Map) -> str:
     labels = length_labels(map.lengths)
     wide = max((len(label) for label in labels.values()), default=0)
     lines = [f"{map.model} · {map.task} · tokenizer {map.tokenizer} · scorer {map.scorer} · mode {map.mode}"]
-    lines += [
-        f"{labels[margin.length_tokens]:>{wide}}  {_margin(margin, counted=map.counted)}"
-        for margin in length_margins(map)
-    ]
+    lines += [f"{labels[length]:>{wide}}  {_length_line(map, length)}" for length in map.lengths]
     return "\n".join([*lines, *_depth_lines(map), *_totals(map)]) + "\n"
+
+
+def _length_line(map: Map, length: int) -> str:
+    cells = [cell for cell in map.cells if cell.length_tokens == length]
+    missing = sum(cell.missing for cell in cells)
+    why = f" missing {missing_label(missing, all_failures(cells))}" if missing else ""
+    return f"{_mean_line(map.margins.get(length), counted=map.counted)}{why}"
 
 
 def _depth_lines(map: Map) -> list[str]:
@@ -285,16 +286,16 @@ def _depth_lines(map: Map) -> list[str]:
     labels = depth_score_labels(map.by_depth, map.depths)
     wide = max(len(label) for label in labels)
     return [
-        f"depth {label:>{wide}}  {score_label(row.mean.score):>5}  {n_label(row.mean.n, counted=map.counted)}"
-        f"{'' if row.mean.low is None else f' {interval_label(row.mean.low, row.mean.high)}'}"
+        f"depth {label:>{wide}}  {_mean_line(row.mean, counted=map.counted)}"
         for label, row in zip(labels, map.by_depth, strict=True)
     ]
 
 
-def _margin(margin: Margin, *, counted: bool) -> str:
-    interval = "" if margin.low is None else f" {interval_label(margin.low, margin.high)}"
-    missing = f" missing {missing_label(margin.missing, margin.failures)}" if margin.missing else ""
-    return f"{score_label(margin.score):>5}  {n_label(margin.n, counted=counted)}{interval}{missing}"
+def _mean_line(mean: ClusterMean | None, *, counted: bool) -> str:
+    """A score, how much it rests on, and its interval if it has one."""
+    score, n = (mean.score, mean.n) if mean else (None, 0)
+    interval = f" {interval_label(mean.low, mean.high)}" if mean and mean.low is not None else ""
+    return f"{score_label(score):>5}  {n_label(n, counted=counted)}{interval}"
 
 
 def _whole(score: float, full: int) -> int:
@@ -324,7 +325,7 @@ def _footer(map: Map, raster: Raster, cell_width: int, glyphs: Glyphs, width: in
 
 
 def _totals(map: Map) -> list[str]:
-    why = [f"missing {missing_label(map.missing, all_failures(map))}"] if map.missing else []
+    why = [f"missing {missing_label(map.missing, all_failures(map.cells))}"] if map.missing else []
     return [overall_label(map), *why]
 
 

@@ -167,7 +167,7 @@ def facts(map: Map) -> tuple[str, ...]:
 
 def missing_line(map: Map) -> list[str]:
     """What is missing; no line when nothing is."""
-    return [f"Missing {missing_label(map.missing, all_failures(map))}"] if map.missing else []
+    return [f"Missing {missing_label(map.missing, all_failures(map.cells))}"] if map.missing else []
 
 
 def change_panel(comparison: FamilyComparison, map: Map) -> MapPanel:

@@ -20,7 +20,6 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -104,11 +103,7 @@ def _digest(text: str) -> str:
 
 
 def _read(name: str) -> str:
-    return (_folder() / name).read_text("utf-8")
-
-
-def _folder() -> Traversable:
-    return files("needlemap.reports.page")
+    return (files("needlemap.reports.page") / name).read_text("utf-8")
 
 
 EACH = "Each cell: score in percent (n)."
