@@ -154,8 +154,7 @@ class Check:
         serving = {way.name for way in self.plan if not way.probes or name in way.probes}
         rows = (
             each
-            for way, records in answers.by_way.items()
-            for each in records
+            for way, each in answers.rows
             if way in serving or (name == "reference" and way in self.elsewhere)
         )
         tokens, seconds = spent(rows)

@@ -57,27 +57,36 @@ class CellChange:
 
 
 @dataclass(frozen=True, slots=True)
-class FamilyComparison:
-    """Differences are second - first in shares, over pairs that both runs scored; each pair counts the same.
+class Compared:
+    """overall: second - first in shares; its n counts pairs, each of which counts the same. margin: a share.
 
-    margin: a share. bounds: of the overall difference if missing scores were anything; None when none is
-    missing. unanswered: what second has no score of, None where it has all. noise: when both runs are the
-    same experiment. needed: pairs at which a loss of the margin is called worse. counted: False where scores
-    are means of nobody knows how many answers; then intervals hold everything and tests tell nothing.
-    answers: which of them differ, where somebody looked.
+    bounds: of the overall difference if missing scores were anything; None when none is missing. unanswered:
+    what second has no score of, None where it has all. counted: False where scores are means of nobody knows
+    how many answers; then intervals hold everything and tests tell nothing.
     """
 
     overall: Difference
-    lengths: tuple[LengthDifference, ...]
-    cells: tuple[CellChange, ...]
-    verdict: Verdict
     margin: float
     graded: bool
     bounds: tuple[float, float] | None
     unanswered: Unanswered | None
+    counted: bool
+
+    @property
+    def verdict(self) -> Verdict:
+        """At the margin."""
+        return verdict(self.overall, self.margin, self.unanswered) if self.counted else UNCOUNTED
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyComparison(Compared):
+    """Of pairs that both runs scored. noise: when both runs are the same experiment. needed: pairs at which a
+    loss of the margin is called worse. answers: which of them differ, where somebody looked."""
+
+    lengths: tuple[LengthDifference, ...]
+    cells: tuple[CellChange, ...]
     noise: NoiseFloor | None
     needed: int
-    counted: bool
     dropped: int
     only_first: int
     only_second: int
@@ -85,23 +94,12 @@ class FamilyComparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """families: by name, '' of a run with one. adjusted_p: of each, its p after Holm's correction over all.
-
-    overall: of the mean over families, in shares; its n counts pairs. margin: a share. bounds, unanswered: as
-    FamilyComparison's, of the mean. counted: False where scores are
-    means of nobody knows how many answers.
-    """
+class Comparison(Compared):
+    """Of the mean over families. families: by name, '' of a run with one. adjusted_p: of each, its p after
+    Holm's correction over all."""
 
     families: Mapping[str, FamilyComparison]
     adjusted_p: Mapping[str, float]
-    overall: Difference
-    verdict: Verdict
-    margin: float
-    graded: bool
-    bounds: tuple[float, float] | None
-    unanswered: Unanswered | None
-    counted: bool
 
     @property
     def only(self) -> FamilyComparison | None:
@@ -127,15 +125,14 @@ def compare_families(pairs: Mapping[str, Pairs], margin: float) -> Comparison:
     if not counted:
         overall = replace(overall, low=-1.0, high=1.0, p=1.0)
     return Comparison(
-        compared,
-        dict(zip(compared, holm([found.overall.p for found in compared.values()]), strict=True)),
         overall,
-        verdict(overall, margin, missing) if counted else UNCOUNTED,
         margin,
         any(found.graded for found in pairs.values()),
         _mean_bounds(list(compared.values())),
         missing,
         counted,
+        compared,
+        dict(zip(compared, holm([found.overall.p for found in compared.values()]), strict=True)),
     )
 
 
@@ -154,16 +151,15 @@ def compare_pairs(pairs: Pairs, margin: float) -> FamilyComparison | None:
     bounds = difference_bounds(pairs.first.scores[asked], pairs.second.scores[asked])
     return FamilyComparison(
         overall,
-        _lengths(pairs),
-        _cells(pairs),
-        verdict(overall, margin, missing) if pairs.counted else UNCOUNTED,
         margin,
         pairs.graded,
         bounds if pairs.dropped else None,
         missing,
+        pairs.counted,
+        _lengths(pairs),
+        _cells(pairs),
         noise_floor(_scored(pairs)) if pairs.same else None,
         _needed(pairs, overall, margin),
-        pairs.counted,
         pairs.dropped,
         pairs.only_first,
         pairs.only_second,

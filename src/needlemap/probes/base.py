@@ -148,23 +148,19 @@ class Answers:
         self.by_way = {way: list(latest_records(found)) for way, found in records.items()}
         self.level, self.promised = level, promised
 
+    @property
+    def rows(self) -> list[tuple[str, Record]]:
+        """All that was asked, each with its way."""
+        return [(way, record) for way, records in self.by_way.items() for record in records]
+
     def of(self, *kinds: str) -> list[tuple[str, Record]]:
         """Answers of all ways of these kinds ('cold' of 'cold-32000'), each with its way."""
-        return [
-            (way, record)
-            for way, records in self.by_way.items()
-            for record in records
-            if kind_of(way) in kinds and record.scored
-        ]
+        return [row for row in self.rows if kind_of(row[0]) in kinds and row[1].scored]
 
     def refused(self, *but: str) -> list[tuple[str, Record]]:
         """Prompts that the server found too long, but those of these kinds."""
-        return [
-            (way, record)
-            for way, records in self.by_way.items()
-            for record in records
-            if kind_of(way) not in but and record.failure == Failure.TOO_LONG and record.attempts
-        ]
+        asked = [row for row in self.rows if kind_of(row[0]) not in but and row[1].attempts]
+        return [row for row in asked if row[1].failure == Failure.TOO_LONG]
 
     def found(self, kind: str, key: Callable[[Record], Hashable]) -> dict[Hashable, tuple[str, Record]]:
         """The answers of one kind, each with its way, by what makes two answers a pair."""
