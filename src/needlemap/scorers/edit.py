@@ -15,14 +15,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 from rapidfuzz.distance import Levenshtein as _Levenshtein
 
 from needlemap.errors import SettingsError
 from needlemap.scorers import Score, Scorer
-from needlemap.scorers.words import not_held
+from needlemap.scorers.words import sought
 from needlemap.tasks import Reference
 
 CONSOLATION = 0.2  # share of the edit-distance score that an answer without the keywords keeps
@@ -72,24 +72,23 @@ class Keyword(Scorer):
         if not any(reference.keywords):
             raise SettingsError("Scorer 'keyword' needs a task with keywords. Type: --scorer levenshtein")
         _, _, distance, wording = edit_score(answer, reference.answer)
-        finds = not_held if self.options["rule"] == "words" else as_coded
-        missing = finds(answer, reference.keywords)
+        finds = as_coded if self.options["rule"] == "opencompass" else partial(sought, rule="inside")
+        found, missing = finds(answer, reference.keywords)
         native = CONSOLATION * wording if missing else 100.0
-        found = [word for word in reference.keywords if word not in missing]
         return Score(native / 100, native, {"found": found, "missing": missing, "distance": distance})
 
 
-def as_coded(answer: str, keywords: tuple[str, ...]) -> list[str]:
-    """The key words that an answer lacks, by OpenCompass' rule.
+def as_coded(answer: str, keywords: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The key words that an answer holds by OpenCompass' rule, and those that it lacks.
 
     They match with their case and their own white space, so one with a space in it is never found: the rule's
     known fault, kept so that old scores can be reproduced.
 
     >>> as_coded("It is Jack Ma.", ("Jack", "Jack Ma"))
-    ['Jack Ma']
+    (['Jack'], ['Jack Ma'])
     """
     said = stripped(answer)
-    return [word for word in keywords if word not in said]
+    return [word for word in keywords if word in said], [word for word in keywords if word not in said]
 
 
 def edit_score(prediction: str, reference: str, trim: bool = False) -> tuple[str, str, int, float]:

@@ -15,7 +15,7 @@ from rapidfuzz.distance import Levenshtein
 from needlemap.errors import SettingsError
 from needlemap.scorers import Score, Scorer
 from needlemap.scorers.extract import boxed, contents, counted, labels_said, letter, says_none
-from needlemap.scorers.words import said
+from needlemap.scorers.words import sought
 from needlemap.tasks import Reference
 from needlemap.text import named, plain, shape, ungrouped
 
@@ -184,9 +184,9 @@ class Only(Scorer):
             raise SettingsError("Scorer 'only' needs a task with keywords. Type: --scorer recall")
         asked = plain(reference.question)
         answered = unasked(plain(answer), asked)
-        decoys = [text for text in said(answered, reference.decoys, "words") if not named(asked, plain(text))]
-        found = said(answered, reference.keywords, "words")
-        missing = [text for text in reference.keywords if text not in found]
+        wrong, _ = sought(answered, reference.decoys, "words")
+        decoys = [text for text in wrong if not named(asked, plain(text))]
+        found, missing = sought(answered, reference.keywords, "words")
         known = bool(reference.like)
         denied = bool(reference.none) and says_none(answered, plain(reference.none), known=known)
         others = values(answered, asked, reference)

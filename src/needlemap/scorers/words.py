@@ -52,8 +52,7 @@ class Substring(Scorer):
         words = self.words or reference.keywords or (reference.answer,)
         if not all(word.strip() for word in words):
             raise SettingsError("Scorer 'substring' has no words to look for. Set its option 'words'.")
-        missing = missing_words(answer, words) if self._anywhere else not_held(answer, words)
-        found = [word for word in words if word not in missing]
+        found, missing = sought(answer, words, "ruler" if self._anywhere else "inside")
         return Score(float(not missing), float(not missing), {"found": found, "missing": missing})
 
 
@@ -81,11 +80,10 @@ class Recall(Scorer):
                 "Scorer 'recall' has nothing to look for: the task gives no keywords or answer."
             )
         rule = self.options["rule"]
-        found = said(answer, wanted, rule)
-        missing = [text for text in wanted if text not in found]
+        found, missing = sought(answer, wanted, rule)
         why = {"found": found, "missing": missing, "strict": not missing}
         if reference.decoys:
-            why["decoys"] = said(answer, reference.decoys, rule)
+            why["decoys"], _ = sought(answer, reference.decoys, rule)
         share = 1 - len(missing) / len(wanted)
         return Score(share, share, why)
 
@@ -106,7 +104,7 @@ class Alternatives(Scorer):
         """Raises SettingsError if there is nothing to look for."""
         if not reference.keywords or not all(text.strip() for text in reference.keywords):
             raise SettingsError("Scorer 'alternatives' needs a task with keywords. Type: --scorer substring")
-        found = said(answer, reference.keywords, self.options["rule"])
+        found, _ = sought(answer, reference.keywords, self.options["rule"])
         return Score(float(bool(found)), float(bool(found)), {"found": found})
 
 
@@ -120,34 +118,18 @@ def normal(text: str, ignore_case: bool = False, ignore_whitespace: bool = False
     return text.casefold() if ignore_case else text
 
 
-def not_held(answer: str, words: tuple[str, ...]) -> list[str]:
-    """The words that an answer lacks, however they are written, a number being one only whole.
+def sought(answer: str, texts: Sequence[str], rule: Rule) -> tuple[list[str], list[str]]:
+    """Those of some texts that an answer names, and those that it lacks.
 
-    >>> not_held("51,328 sandwiches, not 1513289", ("51328", "sandwich", "15132"))
-    ['15132']
-    """
-    said = plain(answer)
-    return [word for word in words if not held(said, plain(word))]
-
-
-def missing_words(answer: str, words: tuple[str, ...]) -> list[str]:
-    """The words that an answer lacks, whatever their case.
-
-    >>> missing_words("Eat a Sandwich.", ("sandwich", "Dolores"))
-    ['Dolores']
-    """
-    said = answer.lower()
-    return [word for word in words if word.lower() not in said]
-
-
-def said(answer: str, texts: Sequence[str], rule: Rule) -> list[str]:
-    """Those of some texts that an answer names.
-
-    >>> said("It is 41234.", ["1234"], "ruler"), said("It is 41234.", ["1234"], "words")
-    (['1234'], [])
+    >>> sought("It is 41234.", ["1234"], "ruler"), sought("It is 41234.", ["1234"], "words")
+    ((['1234'], []), ([], ['1234']))
+    >>> sought("51,328 sandwiches, not 1513289", ["51328", "sandwich", "15132"], "inside")
+    (['51328', 'sandwich'], ['15132'])
     """
     if rule == "ruler":
         lowered = answer.lower()
-        return [text for text in texts if text.lower() in lowered]
-    compared, finds = plain(answer), held if rule == "inside" else named
-    return [text for text in texts if finds(compared, plain(text))]
+        found = [text for text in texts if text.lower() in lowered]
+    else:
+        compared, finds = plain(answer), held if rule == "inside" else named
+        found = [text for text in texts if finds(compared, plain(text))]
+    return found, [text for text in texts if text not in found]

@@ -22,7 +22,7 @@ import numpy as np
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.interop.needlehaystack.contexts import Decode, Encode
-from needlemap.scorers.words import missing_words
+from needlemap.scorers.words import sought
 from needlemap.settings.grid import DEPTH_SCALES, sigmoid
 from needlemap.settings.registry import checked
 from needlemap.tokenizers import bundled_for
@@ -200,7 +200,7 @@ class Parameters:
     def _check_words(self) -> None:
         if self.judged:
             return
-        missing = missing_words(self.needle, tuple(self.substr_validation_words))
+        _, missing = sought(self.needle, self.substr_validation_words, "ruler")
         if missing or not self.substr_validation_words:
             raise SettingsError(
                 f"substr_validation_words must occur in the needle; it lacks: {', '.join(missing) or 'any'}."
