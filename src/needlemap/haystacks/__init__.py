@@ -147,14 +147,18 @@ def _ordered(source: Source, order: str, seed: int, repeat: int) -> Iterator[Doc
     if source.endless:
         return source.documents(repeat * _APART)
     if source.parts is not None:
-        return chain.from_iterable(
-            map(source.part, _shuffled(list(range(source.parts)), order, seed, repeat))
-        )
-    return iter(_shuffled(list(source.documents()), order, seed, repeat))
+        return chain.from_iterable(map(source.part, shuffled(list(range(source.parts)), order, seed, repeat)))
+    return iter(shuffled(list(source.documents()), order, seed, repeat))
 
 
-def _shuffled(listed: list[Any], order: str, seed: int, repeat: int) -> list[Any]:
-    """Documents, or the numbers of a source's parts, in a repeat's order."""
+def shuffled(listed: list[Any], order: str, seed: int, repeat: int) -> list[Any]:
+    """Documents, or the numbers of a source's parts, in a repeat's order.
+
+    'cumulative': repeat k shuffles what repeat k - 1 left, with seed k.
+
+    >>> shuffled([0, 1, 2], "cumulative", 0, 0), shuffled([0, 1, 2], "cumulative", 0, 1)
+    ([0, 2, 1], [2, 1, 0])
+    """
     if order == "shuffled":
         Random(f"{seed}:{repeat}").shuffle(listed)
     else:

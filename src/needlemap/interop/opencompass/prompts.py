@@ -14,9 +14,9 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from random import Random
 
 from needlemap.errors import HaystackError, SettingsError, did_you_mean
+from needlemap.haystacks import shuffled
 from needlemap.haystacks.folder import line_text
 from needlemap.haystacks.readers import read_text
 from needlemap.prompts.templates import guided, load_template
@@ -32,15 +32,15 @@ class Lines:
 
     texts: tuple[TokenText, ...]
 
-    def background(self, repeat: int, repeats: int, target: int) -> Span:
+    def background(self, repeat: int, target: int) -> Span:
         """The first `target` tokens of the lines in the order of a repeat (fewer where the file is short).
 
         A target of 0 or below takes that many off the end of the first line, as the original's slice does.
         """
         if target <= 0:
-            first = self.texts[orders(len(self.texts), repeats)[repeat][0]]
+            first = _in_order(self, repeat)[0]
             return first.span(0, max(0, len(first) + target) if target else 0)
-        text = _opening(self, repeat, repeats, 1 << (target - 1).bit_length())
+        text = _opening(self, repeat, 1 << (target - 1).bit_length())
         return text.span(0, min(target, len(text)))
 
 
@@ -55,21 +55,6 @@ def read(path: Path, tokenizer: Tokenizer) -> Lines:
     return _tokenised(path, status.st_mtime_ns, status.st_size, Keyed.of(tokenizer))
 
 
-@lru_cache(maxsize=64)
-def orders(count: int, repeats: int) -> tuple[tuple[int, ...], ...]:
-    """The order of `count` lines in each repeat: repeat k shuffles what repeat k - 1 left, with seed k.
-
-    >>> orders(3, 2)
-    ((0, 2, 1), (2, 1, 0))
-    """
-    order = list(range(count))
-    found = []
-    for seed in range(repeats):
-        Random(seed).shuffle(order)
-        found.append(tuple(order))
-    return tuple(found)
-
-
 @lru_cache(maxsize=8)
 def _tokenised(path: Path, mtime_ns: int, size: int, by: Keyed) -> Lines:  # noqa: ARG001 - the key
     text = read_text(path, marks=False)
@@ -80,15 +65,20 @@ def _tokenised(path: Path, mtime_ns: int, size: int, by: Keyed) -> Lines:  # noq
     return Lines(texts)
 
 
+def _in_order(lines: Lines, repeat: int) -> list[TokenText]:
+    """The lines in the order of a repeat."""
+    return shuffled(list(lines.texts), "cumulative", 0, repeat)
+
+
 @lru_cache(maxsize=32)
-def _opening(lines: Lines, repeat: int, repeats: int, tokens: int) -> TokenText:
+def _opening(lines: Lines, repeat: int, tokens: int) -> TokenText:
     """The lines of a repeat, joined, until there are at least so many tokens (or no more lines).
 
     Asked for powers of two only, so that neighbouring lengths share one and few are kept.
     """
     taken, total = [], 0
-    for number in orders(len(lines.texts), repeats)[repeat]:
-        taken.append(lines.texts[number])
+    for text in _in_order(lines, repeat):
+        taken.append(text)
         total += len(taken[-1])
         if total >= tokens:
             break
@@ -221,7 +211,7 @@ def load(
     for file in file_list:
         lines = read(Path(path) / file, tokenizer)
         for repeat in range(num_repeats_per_file):
-            background = lines.background(repeat, num_repeats_per_file, target)
+            background = lines.background(repeat, target)
             points = chain(len(background), depth, diff or 0, sizes)
             prompt = wording.filled(context(background, points, texts), question)
             rows.append({"prompt": prompt, "answer": expected})
