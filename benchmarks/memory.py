@@ -55,9 +55,7 @@ def main() -> None:
     """Measure, verify, print."""
     options = _options()
     with TemporaryDirectory() as scratch:
-        spare = Path(scratch) / "essays"
-        spare.mkdir()
-        folder, about = essays(options.essays, spare)
+        folder, about = essays(options.essays, Path(scratch) / "essays")
         took = [
             measure(folder, grid, Path(scratch) / f"run{place}") for place, grid in enumerate(options.grids)
         ]

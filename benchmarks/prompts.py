@@ -47,11 +47,9 @@ def main() -> None:
     """Measure, verify, print."""
     options = _options()
     with TemporaryDirectory() as scratch:
-        spare = Path(scratch) / "essays"
-        spare.mkdir()
         os.environ["TIKTOKEN_CACHE_DIR"] = scratch
         write_ranks(Path(scratch))
-        folder, about = essays(options.essays, spare)
+        folder, about = essays(options.essays, Path(scratch) / "essays")
         grid = (str(folder.resolve()), options.lengths, options.depths)
         verified = verify(Side(*grid))
         calm = {"OPENBLAS_NUM_THREADS": "1"}  # as the command line sets it

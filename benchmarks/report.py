@@ -52,9 +52,7 @@ def main() -> None:
     """Make a run, build its page, verify, print."""
     options = _options()
     with TemporaryDirectory() as scratch:
-        spare = Path(scratch) / "essays"
-        spare.mkdir()
-        haystack, about = essays(options.essays, spare)
+        haystack, about = essays(options.essays, Path(scratch) / "essays")
         folder = options.keep or Path(scratch) / "run"
         if not (folder / "run.json").exists():
             fill(prepare(_settings(haystack, options)), folder)

@@ -60,9 +60,7 @@ def main() -> None:
     """Measure, verify, print."""
     options = _options()
     with TemporaryDirectory() as scratch:
-        spare = Path(scratch) / "essays"
-        spare.mkdir()
-        folder, about = essays(options.essays, spare)
+        folder, about = essays(options.essays, Path(scratch) / "essays")
         with server() as url:
             check_bodies(_settings(folder, url, "1000", "50", options), Path(scratch))
         with server("--instant") as url:

@@ -299,7 +299,8 @@ def test_replicas_killed_at_random_are_named_and_replaced_and_lose_nothing_that_
             os.kill(alive[name], signal.SIGKILL)
             killed.append(name)
         if len(killed) == 1:
-            until(lambda: len(needlemap.replicas()) == 2)
+            until(lambda: len(needlemap.replicas()) == 2 or process.poll() is not None)
+            assert process.poll() is None, "no other took its place"
     out, err = process.communicate(timeout=200)
     assert len(killed) == kills, err
     for name in killed:
