@@ -16,10 +16,10 @@ from needlemap import __version__
 from needlemap.commands import arguments, complete_kinds, complete_scorers
 from needlemap.commands.arguments import option, run_argument, with_flags
 from needlemap.errors import NeedlemapError, os_error_words
-from needlemap.secrets import hidden
+from needlemap.secrets import Secrets, hidden
 from needlemap.settings import Settings, marked, settings_of
 from needlemap.settings.flags import GroupedCommand
-from needlemap.text import printable, show, tell
+from needlemap.text import show, tell
 
 if TYPE_CHECKING:
     from needlemap.settings.suites import Chosen
@@ -55,7 +55,9 @@ def common(
 ) -> None:
     """What stands before any command."""
     if debug:
-        show_tracebacks()
+        log = logging.getLogger("needlemap")
+        log.addHandler(_Tracebacks())
+        log.setLevel(logging.DEBUG)
 
 
 @app.command(cls=GroupedCommand)
@@ -251,43 +253,25 @@ def _each(
     return {name: at_difficulty(chosen, flags, difficulty) for name, chosen in each.items()}
 
 
-def show_tracebacks() -> None:
-    """From now on print the tracebacks that `raised_by` logs to standard error."""
-    log, handler = logging.getLogger("needlemap"), logging.StreamHandler()
-    handler.setFormatter(_Scrubbed())
-    handler.addFilter(_Once())
-    log.addHandler(handler)
-    log.setLevel(logging.DEBUG)
-
-
-class _Scrubbed(logging.Formatter):
-    """Shows a traceback without keys."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The traceback alone, as a terminal may show it."""
-        text = self.formatException(record.exc_info) if record.exc_info else record.getMessage()
-        for name, value in os.environ.items():
-            if _SECRET.search(name.upper()) and len(value) >= 6:
-                text = text.replace(value, "[hidden]")
-        return printable(hidden(text))
-
-
-class _Once(logging.Filter):
-    """Lets one exception of each kind and place pass: a run of 1,000 trials raises it 1,000 times."""
+class _Tracebacks(logging.Handler):
+    """Prints what `raised_by` logs, without keys, once of each kind and place: a run of 1,000 trials raises
+    it 1,000 times."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(logging.DEBUG)
         self._seen: set[tuple[object, ...]] = set()
+        named = (value for name, value in os.environ.items() if _SECRET.search(name.upper()))
+        self._secrets = Secrets(named)
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is new."""
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print it, if it is new."""
         kind, _, trace = record.exc_info or (None, None, None)
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         place = (kind, trace and trace.tb_frame.f_code, trace and trace.tb_lineno)
-        new = place not in self._seen
+        if place not in self._seen:
+            tell(hidden(self._secrets.hide(self.format(record).strip())))
         self._seen.add(place)
-        return new
 
 
 def _limit_blas_threads() -> None:
@@ -304,11 +288,10 @@ def main() -> None:
     _limit_blas_threads()
     debug = [word for word in sys.argv[1:] if word == "--debug"]  # one for all commands, wherever it is typed
     try:
-        words = [*debug[:1], *(word for word in sys.argv[1:] if word != "--debug")]
-        app(words, prog_name="needlemap")
+        app([*debug[:1], *(word for word in sys.argv[1:] if word != "--debug")], prog_name="needlemap")
     except NeedlemapError as error:
-        tell(f"needlemap: {printable(hidden(str(error)))}")
-        sys.exit(2)
+        wrong = str(error)
     except OSError as error:  # a folder that cannot be written, a full disk; typer deals with broken pipes
-        tell(f"needlemap: {printable(hidden(os_error_words(error)))}")
-        sys.exit(2)
+        wrong = os_error_words(error)
+    tell(f"needlemap: {hidden(wrong)}")
+    sys.exit(2)

@@ -112,7 +112,8 @@ def announce(session: Session) -> None:
     left = len(session.unanswered)
     kept = len(session.todo) - left
     lines += [f"{session.done} already scored, {left} to ask"] if session.done or kept else []
-    lines += [f"{kept} answers are kept and scored anew: {scorer_label(experiment)}"] if kept else []
+    scorer = f"scorer {experiment.scorer.name}, rule {rule_of(experiment.scorer)}"
+    lines += [f"{kept} answers are kept and scored anew: {scorer}"] if kept else []
     for what, count in zip(("lengths", "depths"), grid.duplicates, strict=True):
         lines += [f"note: {what} hold {counted(count, 'value')} twice (rounded): asked once"] if count else []
     if any(trial.haystack_repeated for trial in experiment.trials):
@@ -166,11 +167,6 @@ def _sure(session: Session, budget: Budget) -> int:
             break
         sure += 1
     return sure
-
-
-def scorer_label(experiment: Experiment) -> str:
-    """An experiment's scorer, and the number of its rule."""
-    return f"scorer {experiment.scorer.name}, rule {rule_of(experiment.scorer)}"
 
 
 def notes(model: Model | None) -> None:
@@ -265,25 +261,15 @@ def show_json(document: Any) -> None:
     show_data(f"{json.dumps(document, indent=1, ensure_ascii=False)}\n")
 
 
-def warn(outcome: Outcome) -> None:
-    """What the first trial showed that is worth a word."""
-    for warning in outcome.warnings:
-        tell(f"warning: {warning}")
-
-
-def _is_answered(outcome: Outcome, path: Path) -> bool:
-    """Whether a folder holds answers, so that a run with other settings cannot have it."""
-    folder = RunFolder(path)
-    return outcome.scored > 0 or (folder.exists and not is_unanswered(folder))
-
-
 def verdict(outcome: Outcome, session: Session, path: Path) -> int:
     """What stopped a family's asking or failed in it, in one line each; the exit code. path: what to type
     to go on."""
-    warn(outcome)
-    experiment = session.experiment
-    stopped = outcome.canary or outcome.hopeless
-    kept = stopped and experiment.settings.save and _is_answered(outcome, session.folder.path)
+    for warning in outcome.warnings:
+        tell(f"warning: {warning}")
+    experiment, folder = session.experiment, RunFolder(session.folder.path)
+    kept = False
+    if (outcome.canary or outcome.hopeless) and experiment.settings.save:  # answers stay
+        kept = outcome.scored > 0 or (folder.exists and not is_unanswered(folder))
     if outcome.canary:
         elsewhere = f" Other settings want another folder than {path}: give one with -o." if kept else ""
         tell(f"needlemap: stopped before spending more. {outcome.canary}{elsewhere}")
