@@ -120,7 +120,7 @@ class Weighing:
         return _given(self._read(body, took_s), rows, "echo", start)
 
     def _read_step(self, token: int, rows: list[Row], body: dict[str, Any], took_s: float) -> Answer:
-        entry = next(iter(_entries(body) or ()), {})
+        entry = next(iter(_entries(body, 0, 1)), {})
         if entry.get("id") != token:
             raise faults.unreadable("The reply does not show the token that was wanted", str(entry.get("id")))
         rows.append(_row(entry))
@@ -186,30 +186,32 @@ def _given(said: Answer, rows: Sequence[Row], way: Literal["echo", "steps"], sta
 
 def rows_of(body: Mapping[str, Any], start: int = 0, stop: int = MOST_ROWS) -> list[Row]:
     """Some of the tokens that a reply lists, in either form; none where it does not."""
-    entries = _entries(body)
-    if entries is not None:
-        return [_row(entry) for entry in entries[start:stop]]
-    told = _told(body)
+    return [_row(entry) for entry in _entries(body, start, stop)]
+
+
+def _entries(body: Mapping[str, Any], start: int, stop: int) -> list[Mapping[str, Any]]:
+    """The same in chat's form."""
+    choices = body.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    told = choice.get("logprobs") if isinstance(choice, Mapping) else None
+    told = told if isinstance(told, Mapping) else {}
+    listed = told.get("content")
+    if isinstance(listed, list):
+        return listed[start:stop] if all(isinstance(entry, Mapping) for entry in listed) else []
     columns = [told.get(name) for name in ("tokens", "token_logprobs", "top_logprobs")]
     lists = [column[start:stop] for column in columns if isinstance(column, list)]
     if len(lists) < len(columns) or len(set(map(len, lists))) != 1:
         return []
-    return [(token, own, *_best(top, token)) for token, own, top in zip(*lists, strict=True)]
+    return [
+        {"token": token, "logprob": own, "top_logprobs": _others(top)}
+        for token, own, top in zip(*lists, strict=True)
+    ]
 
 
-def _told(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    choices = body.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    told = choice.get("logprobs") if isinstance(choice, Mapping) else None
-    return told if isinstance(told, Mapping) else {}
-
-
-def _entries(body: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
-    """The tokens of chat's form; None for another."""
-    content = _told(body).get("content")
-    if not isinstance(content, list) or not all(isinstance(entry, Mapping) for entry in content):
-        return None
-    return content
+def _others(top: object) -> list[Mapping[str, Any]]:
+    """A row of likely tokens, as completions list them, in chat's form."""
+    listed = top.items() if isinstance(top, Mapping) else ()
+    return [{"token": token, "logprob": told} for token, told in listed]
 
 
 def _row(entry: Mapping[str, Any]) -> Row:
@@ -224,11 +226,3 @@ def _row(entry: Mapping[str, Any]) -> Row:
 def _likely(entry: Mapping[str, Any]) -> float:
     told = nats(entry.get("logprob"))
     return LOWEST_NATS if told is None else told
-
-
-def _best(top: object, token: object) -> tuple[object, object]:
-    """The likeliest token but this one of a row of completions' form: a text and its log-probability."""
-    listed = top.items() if isinstance(top, Mapping) else ()
-    known = {text: told for text, each in listed if text != token and (told := nats(each)) is not None}
-    best = max(known, key=known.__getitem__, default=None)
-    return best, None if best is None else known[best]
