@@ -175,24 +175,23 @@ def started(command: str, log: Path, base_url: str | None = None, name: str = "T
         words = [part.replace(PORT, port) for part in shlex.split(command)]
     except ValueError as error:
         raise SettingsError(f"'{command}' is no command: {error}.") from None
-    with open_inside(log, "ab") as output, _running(words, output) as process:
-        _wait(process, url, name, log)
-        yield url
+    with open_inside(log, "ab") as output:
+        process = _launched(words, output)
+        try:
+            _wait(process, url, name, log)
+            yield url
+        finally:
+            _end(process)
 
 
-@contextmanager
-def _running(words: Sequence[str], output: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process, which ends with the block, and what it has started with it. Raises SettingsError."""
+def _launched(words: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+    """A process, in a group of its own. Raises SettingsError."""
     try:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
     except OSError as error:
         raise SettingsError(f"'{words[0]}' cannot be started: {error.strerror}.") from None
-    try:
-        yield process
-    finally:
-        _end(process)
 
 
 def _wait(process: subprocess.Popen[bytes], url: str, name: str, log: Path) -> None:
@@ -213,6 +212,7 @@ def _is_up(url: str) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process, and what it has started with it."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)

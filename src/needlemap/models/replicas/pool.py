@@ -23,7 +23,7 @@ from needlemap.prompts import Prompt
 from needlemap.text.tokens import TokenText
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Future
 
 MOST_DEATHS = 3  # replicas that one prompt may take with it
 _LOOK_S = 0.5
@@ -66,7 +66,7 @@ class Replicas(Model):
     def __init__(self, recipe: Recipe, cluster: Cluster, slots: int) -> None:
         self._recipe, self._cluster, self._slots = recipe, cluster, slots
         self.replicas, self.waited_s = cluster.count or 1, 0.0
-        self._client: Client | None = None
+        self._client: Any = None
         self._pool: dict[str, Replica] = {}
         self._welcomes: dict[str, asyncio.Task[None]] = {}
         self._loaded = set[str]()  # names of all that ever were
@@ -201,14 +201,12 @@ class Replicas(Model):
         return str((await asyncio.shield(replica.texts[text])).key)
 
     async def _sent(self, replica: Replica, text: TokenText) -> Future[Any]:
-        assert self._client is not None
         sending = self._client.scatter([text], workers=[replica.address], direct=False, hash=False)
         (sent,) = await self._reached(replica, sending)
         return sent
 
     async def _run(self, replica: Replica, function: Callable[..., Any], *given: Any) -> Any:
         """What a function of a replica returns. Raises Lost when the replica is gone."""
-        assert self._client is not None
         said = await self._reached(
             replica, self._client.run(function, replica.held.key, *given, workers=[replica.address])
         )
@@ -270,7 +268,6 @@ class Replicas(Model):
 
     async def _workers(self) -> Mapping[str, str]:
         """Addresses of the workers that are there, and their names."""
-        assert self._client is not None
         about = await self._client.scheduler.identity(n_workers=-1)
         if self._cluster.count is None and not self._pool:
             self.replicas = max(1, len(about["workers"]))
@@ -278,7 +275,6 @@ class Replicas(Model):
 
     async def _welcome(self, address: str, name: str) -> None:
         """Load the model there. What is wrong with it there is wrong with the run."""
-        assert self._client is not None
         try:
             held = self._client.submit(load, self._recipe, workers=[address], pure=False)
             found: Report = await self._client.submit(report, held, workers=[address], pure=False)
