@@ -19,12 +19,12 @@ from secrets import randbits
 from typing import Any
 
 from needlemap.asking import Outcome
-from needlemap.asking.check import LOGPROBS, SEED_BITS
+from needlemap.asking.check import SEED_BITS, keeping_logprobs
 from needlemap.asking.resume import GRID_MODES
 from needlemap.asking.run import Face, MakeModel, Turns
 from needlemap.asking.session import Session, make_model
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.files import is_regular, make_folder
+from needlemap.files import is_regular
 from needlemap.maps import asks_same, latest_records, place_of, places_of
 from needlemap.maps.arms import Judged, Trio, judge_arms, trios
 from needlemap.records.ab import AGAIN, FILE, NAME, WEIGHED, AbFile, Arm, Findings, read_ab
@@ -155,7 +155,6 @@ class Ab:
 
     def begin(self) -> None:
         """Make the folder. Raises NeedlemapError where it holds something else."""
-        make_folder(self.folder.path)
         begin_families(self.folder.path, self.folder.suite, self.folder.names)
         if not is_regular(self.folder.path / FILE):
             self.keep({})
@@ -194,10 +193,9 @@ def _salt(asked: Asked) -> str:
 def _resolved(asked: Asked, arm: Arm, seed: int, name: str) -> dict[str, Resolved]:
     """One arm's families, under a salt of their own. Raises SettingsError."""
     flags = {**asked.flags, "model": arm.model, "label": arm.name, "seed": seed, "canary": False}
+    flags |= keeping_logprobs(arm.model)
     if arm.base_url:
         flags["base_url"] = arm.base_url
-    if arm.model.partition("/")[0] in LOGPROBS:
-        flags["logprobs"] = True
     if salt := _salt(asked):
         flags["request"] = {**flags["request"], SALT: f"{salt}-{name}"}
     found = {}

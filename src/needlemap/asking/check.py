@@ -17,7 +17,7 @@ from needlemap.asking.policy import Whole
 from needlemap.asking.run import Face, MakeModel, Turns
 from needlemap.asking.session import Session, make_model
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
-from needlemap.files import is_regular, make_folder, plain_name
+from needlemap.files import is_regular, plain_name
 from needlemap.models import Traits
 from needlemap.probes import PROBES, examined, level
 from needlemap.probes.base import BESIDE, FILE, Answers, CheckFile, Finding, Worst, kind_of, read_check
@@ -116,7 +116,6 @@ class Check:
 
     def begin(self) -> None:
         """Make the folder. Raises NeedlemapError where it holds something else."""
-        make_folder(self.folder.path)
         begin_families(self.folder.path, self.folder.suite, self.folder.names)
         _write(self, list(self.failed.values()))
 
@@ -195,7 +194,7 @@ def worst_in(path: Path, probe: str) -> Worst:
 def _settled(asked: Asked, own: Mapping[str, Any], seed: int) -> Settings:
     """The settings of one way of asking."""
     flags = {**asked.flags, **own, "seed": seed, "collisions": "warn"}  # they are the same in every way
-    return configure(None, {**_logprobs(str(flags.get("model", ""))), **flags})
+    return configure(None, {**keeping_logprobs(str(flags.get("model", ""))), **flags})
 
 
 def _around(asked: Asked, length: int, seed: int) -> Around:
@@ -208,7 +207,8 @@ def _around(asked: Asked, length: int, seed: int) -> Around:
     return Around(length - prompt.haystack_tokens, sum(map(len, before)))
 
 
-def _logprobs(model: str) -> dict[str, bool]:
+def keeping_logprobs(model: str) -> dict[str, bool]:
+    """The setting that has a model's back end keep an answer's log-probabilities; none where it cannot."""
     return {"logprobs": True} if model.partition("/")[0] in LOGPROBS else {}
 
 
@@ -220,7 +220,7 @@ def _elsewhere(settings: Settings, reference: str, run: Path) -> Settings:
     own: dict[str, Any] = {
         "model_options": {},
         "logprobs": False,
-        **_logprobs(asker.get("model") or settings.model),
+        **keeping_logprobs(asker.get("model") or settings.model),
         **asker,
     }
     return settings.model_copy(update={**own, "prompts_of": Lender(run=str(run), **named)})
