@@ -54,16 +54,14 @@ def choose_each(named: str | None, flags: Mapping[str, Any]) -> dict[str, Chosen
 
     The same arguments mean the same trials, whichever command they are given to. Raises SettingsError.
     """
-    subjects = [_subject(each) for each in _models(named, flags)]
-    if len(subjects) < 2:
-        chosen, unheeded = _chosen(named, flags, subjects[0] if subjects else None)
-        _refuse([unheeded])
-        return {"": chosen}
+    subjects = [_subject(each) for each in _models(named, flags)] or [{}]
     found = {}
     for name, subject in zip(_folder_names(subjects), subjects, strict=True):
         try:
-            found[name] = _chosen(named, flags, subject)
+            found[name] = _chosen(named, flags, subject or None)
         except SettingsError as error:
+            if not name:
+                raise
             raise SettingsError(f"Model '{subject['model']}': {error}") from None
     _refuse([unheeded for _, unheeded in found.values()], subjects)
     _refuse_one_address([chosen.first for chosen, _ in found.values()], subjects)
@@ -98,7 +96,12 @@ def _subject(model: Any) -> dict[str, Any]:
 
 
 def _folder_names(subjects: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A folder's name for each model: its label, else what it is called. Raises SettingsError for twins."""
+    """A folder's name for each model: its label, else what it is called; '' for the only one.
+
+    Raises SettingsError for twins.
+    """
+    if len(subjects) < 2:
+        return [""]
     names = [folder_name(str(each.get("label") or each["model"])) for each in subjects]
     for name, subject in zip(names, subjects, strict=True):
         if names.count(name) > 1:
@@ -123,7 +126,7 @@ def _chosen(
     return Chosen("", {"": settings}, told), [each for each in reading.unheeded if not each.replaced]
 
 
-def _refuse(models: Sequence[Sequence[Unheeded]], subjects: Sequence[Mapping[str, Any]] = ({},)) -> None:
+def _refuse(models: Sequence[Sequence[Unheeded]], subjects: Sequence[Mapping[str, Any]]) -> None:
     """Raises SettingsError for a setting that no model reads, or that is one model's own and not read."""
     shared = set.intersection(*({each.name for each in unheeded} for unheeded in models))
     for unheeded, own in zip(models, subjects, strict=True):
