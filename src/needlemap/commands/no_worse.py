@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from time import monotonic
@@ -237,23 +237,6 @@ def points_of(typed: CompareFlags) -> float:
     return next((value for value in (margin, fail_if_worse) if value is not None), MARGIN)
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """A comparison as it is printed. case: its verdict; code: the exit code of that."""
-
-    text: str
-    plain: dict[str, Any]
-    case: Case
-    code: int
-
-    @classmethod
-    def of(cls, code: int, text: str, plain: dict[str, Any], typed: CompareFlags) -> _Told:
-        """Of a verdict with which the text ends."""
-        name = f"no worse than {margin_label(points_of(typed) / 100)} points"
-        undecided = typed.on_undecided
-        return cls(text, plain, case_of(name, code, text, undecided), code_of(code, undecided))
-
-
 def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
     """Compare and print; 0, or of a verdict that was asked for its code, the worst of several."""
     points = points_of(typed)
@@ -263,38 +246,40 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
         for note in run.notes:
             tell(f"note: {printable(run.path)}: {printable(note)}")
     comparison, names = compare_runs(*both, read, points)
-    told = _gate(read, comparison, names, typed) if typed.sequential else _once(comparison, names, typed)
-    cases, codes = [told.case], [0 if typed.fail_if_worse is None else told.code]
+    code, text, plain = (_gate if typed.sequential else _once)(read, comparison, names, typed)
+    cases = [case_of(f"no worse than {margin_label(points / 100)} points", code, text, typed.on_undecided)]
+    codes = [0 if typed.fail_if_worse is None else code_of(code, typed.on_undecided)]
     if typed.fail_if_answers_differ is not None:
         case = same_answers(comparison, typed.fail_if_answers_differ)
         cases.append(case)
         codes.append(int(case.state == "fail"))
-        told = replace(
-            told, text=f"{told.text}{case.said}\n", plain=told.plain | {"answers_verdict": case.state}
-        )
+        text, plain = f"{text}{case.said}\n", plain | {"answers_verdict": case.state}
     if typed.json:
-        show_json(told.plain)
+        show_json(plain)
     else:
-        show_data(told.text)
+        show_data(text)
     if typed.junit is not None:
         write_junit(typed.junit, "compare", cases)
     return worst_code(codes)
 
 
-def _once(comparison: Comparison, names: Names, typed: CompareFlags) -> _Told:
+Verdict = tuple[int, str, dict[str, Any]]  # its exit code, as text that ends with it, and for programs
+
+
+def _once(_: Both, comparison: Comparison, names: Names, typed: CompareFlags) -> Verdict:
     """The verdict of one look."""
     text = comparison_text(comparison, names, typed.answers)
-    return _Told.of(comparison.verdict.code(), text, comparison_json(comparison, names, typed.answers), typed)
+    return comparison.verdict.code(), text, comparison_json(comparison, names, typed.answers)
 
 
-def _gate(read: Both, comparison: Comparison, names: Names, typed: CompareFlags) -> _Told:
+def _gate(read: Both, comparison: Comparison, names: Names, typed: CompareFlags) -> Verdict:
     """The verdict that may be looked at any time."""
     found = judge_runs(list(read.values()), comparison.margin)
     plain = {"a": names.first, "b": names.second, "differ": names.differ, **found.plain()}
     whole = comparison_json(comparison, names, typed.answers)
     lines = [names_text(names), *answers_text(comparison, typed.answers), found.text]
     text = printable("\n".join(lines)) + "\n"
-    return _Told.of(found.code, text, plain | {"answers": whole["answers"]}, typed)
+    return found.code, text, plain | {"answers": whole["answers"]}
 
 
 def same_answers(comparison: Comparison, most: float) -> Case:
