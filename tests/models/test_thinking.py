@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from needlemap.models import Answer, Decoding
-from needlemap.models.decoding import opens, parted, told_apart
+from needlemap.models.decoding import opened_in, parted, told_apart
+from needlemap.prompts import Prompt
 
 THOUGHT = "Let me see. The question asks for a code; the text holds one."
 NEEDLE = "The locker code for Turin is 51328."
@@ -18,9 +19,9 @@ STYLES = ("reasoning", "reasoning-openrouter", "reasoning-parts", "think-inline"
 @pytest.mark.parametrize(("opening", "closing"), [("<think>", "</think>"), ("[THINK]", "[/THINK]")])
 def test_thoughts_end_where_their_mark_says(opening, closing):
     for text in (f"{opening}\nHm.\n{closing}\n\n42", f"  {opening}Hm.{closing}42", f"Hm.\n{closing}42"):
-        assert (parted(text).thinking, parted(text).answer, parted(text).closed) == ("Hm.", "42", True)
+        assert parted(text) == ("Hm.", "42")
     assert parted(f"{opening}Hm. 42") == parted(f"{opening} Hm. 42 ")
-    assert (parted(f"{opening}Hm. 42").answer, parted(f"{opening}Hm. 42").closed) == ("", False)
+    assert parted(f"{opening}Hm. 42") == ("Hm. 42", "")
 
 
 def test_a_mark_inside_an_answer_is_part_of_it():
@@ -28,8 +29,8 @@ def test_a_mark_inside_an_answer_is_part_of_it():
 
 
 def test_a_template_that_opens_the_thoughts_is_seen_at_the_prompts_end():
-    assert opens("<|im_start|>assistant\n<think>\n")
-    assert not opens("<|im_start|>assistant\n<think>\n\n</think>\n\n")
+    ends = ("<|im_start|>assistant\n<think>\n", "<|im_start|>assistant\n<think>\n\n</think>\n\n")
+    assert [opened_in(Prompt.plain([("text", end)])) for end in ends] == [True, False]
     cut = Answer("Hm. The code is 42, I think", "length")
     assert told_apart(cut, Decoding(), opened=True).text == ""
     assert told_apart(cut, Decoding()).text == cut.text

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from needlemap.errors import SettingsError
 from needlemap.models import Answer, Decoding, Logprobs, Way
@@ -98,22 +98,20 @@ def stop_strings(request: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class Parted:
-    """A text's thinking (None where it has none) and its answer; closed: whether the thinking ended."""
+class Parted(NamedTuple):
+    """A text's thinking (None where it has none) and its answer; none behind thinking that never ends."""
 
     thinking: str | None
     answer: str
-    closed: bool = True
 
 
 def parted(text: str) -> Parted:
     """Thinking and answer of a text.
 
-    >>> parted("<think>Hm.</think>\\n\\n42"), parted("Hm.</think>42").answer, parted("<think>Hm").closed
-    (Parted(thinking='Hm.', answer='42', closed=True), '42', False)
+    >>> parted("<think>Hm.</think>\\n\\n42"), parted("Hm.</think>42").answer, parted("<think>Hm").answer
+    (Parted(thinking='Hm.', answer='42'), '42', '')
     >>> parted("42")
-    Parted(thinking=None, answer='42', closed=True)
+    Parted(thinking=None, answer='42')
     """
     for opening, closing in MARKS:
         opened = text.lstrip().startswith(opening)
@@ -121,23 +119,18 @@ def parted(text: str) -> Parted:
         if mark:
             return Parted(thought.lstrip().removeprefix(opening).strip(), answer.lstrip())
         if opened:
-            return Parted(text.lstrip().removeprefix(opening).strip(), "", closed=False)
+            return Parted(text.lstrip().removeprefix(opening).strip(), "")
     return Parted(None, text)
 
 
-def opens(prompt_end: str) -> bool:
+def opened_in(prompt: Prompt) -> bool:
     """Whether a prompt ends with an opened thought, so that the model begins inside it.
 
-    >>> opens("<|assistant|><think>\\n"), opens("<think>\\n\\n</think>\\n\\n")
-    (True, False)
+    >>> [opened_in(Prompt.plain([("text", end)])) for end in ("<|user|>Hm<think>\\n", "<think></think>\\n")]
+    [True, False]
     """
-    return prompt_end.rstrip().endswith(tuple(opening for opening, _ in MARKS))
-
-
-def opened_in(prompt: Prompt) -> bool:
-    """Whether a prompt's last message, with what the template puts behind it, ends with an opened thought."""
     end = b"".join([bytes(span.data[-_MARK_BYTES:]) for span in prompt.spans[-1:]])
-    return opens(end.decode("utf-8", "ignore"))
+    return end.decode("utf-8", "ignore").rstrip().endswith(tuple(opening for opening, _ in MARKS))
 
 
 def told_apart(answer: Answer, decoding: Decoding, *, opened: bool = False) -> Answer:
@@ -152,7 +145,7 @@ def told_apart(answer: Answer, decoding: Decoding, *, opened: bool = False) -> A
     if found.thinking is None and answer.finish == "length" and answer.text:
         beyond = (answer.completion_tokens or 0) > decoding.max_answer_tokens
         if opened or (decoding.thinking_tokens and beyond):
-            found = Parted(answer.text, "", closed=False)
+            found = Parted(answer.text, "")
     if found.thinking is None:
         return answer
     return replace(answer, text=found.answer, thinking=found.thinking)
