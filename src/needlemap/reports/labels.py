@@ -16,6 +16,7 @@ from needlemap.maps.intervals import NoiseFloor
 from needlemap.settings.grid import percent
 
 if TYPE_CHECKING:
+    from needlemap.maps.intervals import ClusterMean
     from needlemap.maps.means import CellScore, DepthScore, Map
 
 T = TypeVar("T")
@@ -126,6 +127,11 @@ def score_label(score: float | None) -> str:
 def interval_label(low: float | None, high: float | None) -> str:
     """An interval in percent: '[83.1, 97.0]'; '-' when there is none."""
     return "-" if low is None or high is None else f"[{score_label(low)}, {score_label(high)}]"
+
+
+def interval_behind(mean: ClusterMean | CellScore | None) -> str:
+    """What stands behind a score: ' [83.1, 97.0]'; nothing where it has no interval."""
+    return "" if mean is None or mean.low is None else f" {interval_label(mean.low, mean.high)}"
 
 
 def points(share: float) -> str:

@@ -37,6 +37,7 @@ from needlemap.reports.labels import (
     effective_label,
     effective_value,
     floor_label,
+    interval_behind,
     interval_label,
     length_labels,
     n_label,
@@ -179,7 +180,7 @@ def _depth_lines(cube: Cube) -> list[str]:
 
 def _score(mean: ClusterMean) -> str:
     """With its interval, if it has one."""
-    return score_label(mean.score) + ("" if mean.low is None else f" {interval_label(mean.low, mean.high)}")
+    return f"{score_label(mean.score)}{interval_behind(mean)}"
 
 
 def _again_lines(cube: Cube) -> list[str]:

@@ -27,7 +27,7 @@ from needlemap.reports.labels import (
     depth_labels,
     depth_score_labels,
     in_percent,
-    interval_label,
+    interval_behind,
     length_labels,
     length_range,
     missing_label,
@@ -294,8 +294,7 @@ def _depth_lines(map: Map) -> list[str]:
 def _mean_line(mean: ClusterMean | None, *, counted: bool) -> str:
     """A score, how much it rests on, and its interval if it has one."""
     score, n = (mean.score, mean.n) if mean else (None, 0)
-    interval = f" {interval_label(mean.low, mean.high)}" if mean and mean.low is not None else ""
-    return f"{score_label(score):>5}  {n_label(n, counted=counted)}{interval}"
+    return f"{score_label(score):>5}  {n_label(n, counted=counted)}{interval_behind(mean)}"
 
 
 def _whole(score: float, full: int) -> int:

@@ -31,7 +31,7 @@ from needlemap.reports.labels import (
     Bands,
     all_failures,
     interval,
-    interval_label,
+    interval_behind,
     length_range,
     missing_label,
     percent_of,
@@ -108,10 +108,9 @@ def _tip(map: Map, cell: CellScore) -> str:
     """A cell in words."""
     depth = f"depth {percent(cell.depth):.4g} %, realised {percent(cell.realised):.4g} %"
     shown = "not measured" if cell.score is None else f"score {score_label(cell.score)} %"
-    known = f" {interval_label(cell.low, cell.high)}" if cell.low is not None else ""
     missing = f", missing {missing_label(cell.missing, cell.failures)}" if cell.missing else ""
     place = f"{cell.length_tokens:,} tokens, {WHOLE if map.depthless else depth}"
-    return f"{place}: {shown}{known}, n={cell.n}{missing}"
+    return f"{place}: {shown}{interval_behind(cell)}, n={cell.n}{missing}"
 
 
 def _depth_means(map: Map, depths: Axis) -> list[Mean]:
@@ -134,9 +133,7 @@ def caption(map: Map) -> list[str]:
 
 def overall(map: Map) -> str:
     """The score of all prompts and their number."""
-    mean = map.total
-    known = f" {interval_label(mean.low, mean.high)}" if mean and mean.low is not None else ""
-    return f"overall {score_label(map.overall)} %{known}, {count(map)}"
+    return f"overall {score_label(map.overall)} %{interval_behind(map.total)}, {count(map)}"
 
 
 def count(map: Map) -> str:

@@ -24,7 +24,7 @@ from needlemap.records.loaded import Loaded
 from needlemap.reports.arms import arms_sheet
 from needlemap.reports.labels import (
     effective_label,
-    interval_label,
+    interval_behind,
     length_labels,
     n_label,
     score_label,
@@ -198,9 +198,8 @@ def _subject_row(cast: Cast, at: int, line: Mapping[str, Any]) -> dict[str, Any]
     subject, missing = cast.subjects[at], sum(run.map.missing for run in cast.subjects[at].runs)
     if subject.families.is_plain:
         map, to = subject.runs[0].map, ["run", cast.first[at]]
-        mean = map.total
-        ends = interval_label(mean.low, mean.high) if mean and mean.low is not None else ""
-        score, sure = map.overall, f"{ends} {n_label(map.n, counted=map.counted)}".strip()
+        sure = f"{interval_behind(map.total)} {n_label(map.n, counted=map.counted)}".strip()
+        score = map.overall
     else:
         score, to = mean_of(scores_of(subject.read).means()), ["sheet", 1 + cast.suites().index(at)]
         sure = f"mean of {len(subject.runs)} families"
