@@ -193,11 +193,6 @@ class Switch:
             return 0
         return -1 if self.steady else tokens
 
-    def serves(self, tokens: int) -> int | None:
-        """The same for a plan; None where what is computed serves no other prompt, not even one as long."""
-        side = self.side(tokens)
-        return side if side <= 0 else None
-
     def reset(self) -> None:
         """Let the modules forget the lengths that they have seen."""
         for module, fields in self.turns:

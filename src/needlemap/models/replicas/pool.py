@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
-from needlemap.models import LANE, Answer, Decoding, Model, Traits, find_backend
+from needlemap.models import LANE, Answer, Decoding, Model
 from needlemap.models.replicas.cluster import Cluster
 from needlemap.models.replicas.replica import Recipe, Report, ask, let_go, load, packed, report
 from needlemap.prompts import Prompt
@@ -76,13 +76,6 @@ class Replicas(Model):
         self._told: Callable[[str], object] = str
         self._said: Callable[[str], object] = str
         self._problem: NeedlemapError | None = None
-
-    @classmethod
-    def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
-        """Those of the model that is copied. name: BACKEND/NAME."""
-        backend, _, own = name.partition("/")
-        found: Traits = find_backend(backend).traits(own, options)
-        return found
 
     async def open(self, most: int, told: Callable[[str], None], said: Callable[[str], None]) -> None:
         """Wait until a first replica is there. most: so many have something to do. told: of how they stand;
