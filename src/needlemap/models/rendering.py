@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from threading import Lock, Timer
-from typing import IO, Any
+from typing import Any
 
 from needlemap.errors import SettingsError
 
@@ -94,15 +94,15 @@ RENDERER = Renderer()
 atexit.register(RENDERER.close)
 
 
-def serve(source: IO[bytes] | None = None, sink: IO[bytes] | None = None) -> None:
+def serve() -> None:
     """Render what is asked, a line of JSON each, until nobody asks any more."""
-    source, sink = source or sys.stdin.buffer, sink or sys.stdout.buffer
     _compiled("")  # all that it imports, before memory is bounded
-    for line in source:
+    for line in sys.stdin.buffer:
         request = json.loads(line)
         _bound(request["seconds"], request["megabytes"])
-        sink.write(json.dumps(rendered(request["template"], request["variables"])).encode() + b"\n")
-        sink.flush()
+        said = json.dumps(rendered(request["template"], request["variables"]))
+        sys.stdout.buffer.write(said.encode() + b"\n")
+        sys.stdout.buffer.flush()
 
 
 def rendered(template: str, variables: dict[str, Any]) -> dict[str, Any]:
