@@ -174,6 +174,11 @@ def test_a_proxy_that_is_none_is_told_in_words(variable, monkeypatch):
         OpenAIModel("m", base_url="http://127.0.0.1:9/v1")
 
 
+def test_no_proxy_stands_before_this_machines_own_servers(wire, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    assert asyncio.run(_ask("openai", wire.base_url)).text
+
+
 @pytest.mark.parametrize("line", ["plain words", "x y: z", "x: \u00e9"])
 def test_a_custom_header_that_is_none_is_told_and_not_shown(line, monkeypatch):
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", line)

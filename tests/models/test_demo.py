@@ -20,8 +20,8 @@ from needlemap.models import Answer, Decoding
 from needlemap.models.demo import CHUNK, DATA, DemoModel, NumpyEngine, Weights, load_engine, stop_tokens
 from needlemap.models.walk import Walk, shared_prefix
 from needlemap.plan import ordered
+from needlemap.registry import find
 from needlemap.settings.reading import configure
-from needlemap.settings.registry import find
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 

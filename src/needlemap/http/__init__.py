@@ -119,6 +119,9 @@ def at_home(base_url: str, host: str) -> bool:
     return where == host or where.endswith(f".{host}")
 
 
+_THIS_MACHINE = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # no proxy stands before it
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """What a server said, as it is. text: of a refusal, no more than its beginning."""
@@ -147,8 +150,9 @@ class _Door:
         }
 
     def _opened(self, client: type[_Client], **options: Any) -> _Client:
+        straight = dict.fromkeys(_THIS_MACHINE)
         try:
-            return client(headers=self._headers, follow_redirects=False, **options)  # type: ignore[call-arg]
+            return client(headers=self._headers, follow_redirects=False, mounts=straight, **options)  # type: ignore[call-arg]
         except Exception as error:  # the environment's proxies and certificates
             said = scrub(f"{type(error).__name__}: {error}")
             raise SettingsError(
