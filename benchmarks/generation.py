@@ -25,9 +25,9 @@ from machine import machine
 from needlemap.haystacks import Document
 from needlemap.plan.summary import Walked, summarise
 from needlemap.prompts import Prompt
+from needlemap.registry import find, option_names
 from needlemap.settings import Settings
 from needlemap.settings.reading import configure
-from needlemap.settings.registry import find, option_names
 from needlemap.tasks import Draw
 from needlemap.text.tokens import TokenText
 from needlemap.trials.build import Experiment, prepare

@@ -24,8 +24,8 @@ from urllib.request import urlopen
 
 from essays import essays
 from machine import machine, run
+from needlemap.grid import make_grid
 from needlemap.records.folder import RunFolder
-from needlemap.settings.grid import make_grid
 from ranks import write_ranks
 from sides.sink import WORD
 from table import rounded, show

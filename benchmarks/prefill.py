@@ -20,11 +20,11 @@ from time import perf_counter
 import numpy as np
 
 from machine import machine
+from needlemap.grid import make_grid
 from needlemap.plan import laned, ordered
 from needlemap.plan.bins import bin_edges, chain_tokens, lower_bound, make_bins
 from needlemap.plan.cover import places
 from needlemap.plan.summary import Walked, any_order, summarise
-from needlemap.settings.grid import make_grid
 from needlemap.settings.reading import configure
 from needlemap.text.tokens import Cuts
 from needlemap.trials.build import Experiment, prepare

@@ -24,7 +24,7 @@ import tiktoken
 
 from essays import essays
 from machine import machine, run
-from needlemap.settings.grid import make_grid, percent
+from needlemap.grid import make_grid, percent
 from ranks import write_ranks
 from sides.needlemap_parts import RESERVE_TOKENS, Side
 from table import rounded, show

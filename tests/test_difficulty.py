@@ -13,8 +13,8 @@ from needlemap.commands.difficulty import (
     read_difficulty,
 )
 from needlemap.errors import SettingsError
+from needlemap.registry import find, installed
 from needlemap.settings.reading import configure
-from needlemap.settings.registry import find, installed
 from needlemap.tasks import make_task
 
 DIALLED = sorted(name for name in installed("tasks") if find("tasks", name).dial)

@@ -8,7 +8,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.files import SUITES
-from needlemap.settings.registry import installed
+from needlemap.registry import installed
 from needlemap.settings.suites import choose, load_suite
 from needlemap.trials.resolve import resolve
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from needlemap.errors import SettingsError
+from needlemap.grid import Cell, make_grid, percent, sigmoid, spaced, tokens
 from needlemap.interop.opencompass import script_depth_percents
-from needlemap.settings.grid import Cell, make_grid, percent, sigmoid, spaced, tokens
 
 DEPTHS = "0,50,100"
 

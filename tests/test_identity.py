@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from needlemap.grid import Cell
 from needlemap.settings import Settings, with_role
-from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks import Reference
 from needlemap.tasks.values import Values

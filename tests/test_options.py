@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.settings.registry import Checked
+from needlemap.registry import Checked
 
 
 class Sample(metaclass=Checked):

@@ -12,9 +12,9 @@ import pytest
 
 from needlemap.errors import HaystackError, SettingsError, TooShort
 from needlemap.files import PRESETS
+from needlemap.grid import Cell
 from needlemap.interop.needlehaystack import context
 from needlemap.interop.opencompass import load as load_opencompass
-from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.trials.build import Experiment, prepare
 

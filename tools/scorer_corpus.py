@@ -16,8 +16,8 @@ from typing import Any
 
 from needlemap.errors import SettingsError
 from needlemap.models import Forced, judge
+from needlemap.registry import find
 from needlemap.scorers import rule_of
-from needlemap.settings.registry import find
 from needlemap.tasks import Reference
 
 FILE = Path(__file__).parent.parent / "tests" / "scorers" / "corpus.json"

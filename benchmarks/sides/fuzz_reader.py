@@ -17,12 +17,12 @@ import atheris
 
 with atheris.instrument_imports(include=["needlemap", "yaml", "json", "csv"]):
     from needlemap.errors import NeedlemapError
+    from needlemap.grid import make_grid
     from needlemap.interop.imported import Said, imported
     from needlemap.interop.sources import read
     from needlemap.prompts.templates import load_template
     from needlemap.records.loaded import load_run
     from needlemap.reports.terminal import plain_summary
-    from needlemap.settings.grid import make_grid
     from needlemap.settings.reading import configure
 
 ABOUT = (

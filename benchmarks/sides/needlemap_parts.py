@@ -11,12 +11,12 @@ from __future__ import annotations
 import sys
 from time import process_time
 
+from needlemap.grid import make_grid
 from needlemap.haystacks import Haystack, assemble
 from needlemap.haystacks.folder import Folder
 from needlemap.prompts import Prompt
 from needlemap.prompts.placement import PromptBuilder
 from needlemap.prompts.templates import make_frame, parse_template
-from needlemap.settings.grid import make_grid
 from needlemap.tasks import Needle
 from needlemap.tokenizers import Bundled
 

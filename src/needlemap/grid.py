@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any
-
-from pydantic import BeforeValidator
+from typing import Any
 
 from needlemap.errors import SettingsError, did_you_mean
 
@@ -79,19 +77,6 @@ def duration_label(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = int(seconds / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def _read(read: Callable[[object], float], value: Any) -> Any:
-    """A text as the number that it stands for. Raises ValueError, as pydantic wants it."""
-    try:
-        return read(value) if isinstance(value, str) else value
-    except SettingsError as error:
-        raise ValueError(str(error)) from None
-
-
-Tokens = Annotated[int, BeforeValidator(lambda value: _read(tokens, value))]  # 2000000, '100k', '2M'
-Percent = Annotated[float, BeforeValidator(lambda value: _read(percents, value))]  # 30, '30%'
-Seconds = Annotated[float, BeforeValidator(lambda value: _read(duration_s, value))]  # 90, '90s', '1h30m'
 
 
 @dataclass(frozen=True, slots=True, order=True)

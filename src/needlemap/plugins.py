@@ -4,12 +4,12 @@ alone. Where its names come from may change; these names stay."""
 from __future__ import annotations
 
 from needlemap.errors import Failure, HaystackError, SettingsError, Unmeasured, VocabularyMissing
+from needlemap.grid import Cell
 from needlemap.haystacks import Document, Source
 from needlemap.models import Answer, Decoding, Forced, Logprobs, Model, Traits
 from needlemap.prompts import Prompt
+from needlemap.registry import Checked
 from needlemap.scorers import Score, Scorer
-from needlemap.settings.grid import Cell
-from needlemap.settings.registry import Checked
 from needlemap.tasks import Background, Draw, Item, Needle, Reference, Task, Whole
 from needlemap.text.tokens import Tokenizer, TokenText
 

@@ -14,8 +14,6 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar, get_type_hints
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-
 from needlemap.errors import SettingsError, did_you_mean
 
 Base = TypeVar("Base")
@@ -116,6 +114,8 @@ def _constructor(extension: type) -> Any:
 
 
 def _typed(kind: str, name: str, value: Any, hint: Any) -> Any:
+    from pydantic import ConfigDict, TypeAdapter, ValidationError  # not for those who only build prompts
+
     adapter = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
     try:
         return adapter.validate_python(value)

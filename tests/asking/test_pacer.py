@@ -10,8 +10,8 @@ import pytest
 
 from needlemap.asking.pacer import Bucket, Pacer, Ticket
 from needlemap.errors import Failure, Unmeasured
+from needlemap.grid import duration_label
 from needlemap.http.faults import Allowance, Quota, allowance
-from needlemap.settings.grid import duration_label
 
 GRID = ("--lengths", "200", "--depths", "50", "--mode", "single")
 

@@ -9,7 +9,7 @@ import re
 import pytest
 
 import needlemap
-from needlemap.settings.grid import percent
+from needlemap.grid import percent
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from needlemap.registry import find
 from needlemap.scorers import rule_of
-from needlemap.settings.registry import find
 
 LINES = [
     {"answer": "Eat a sandwich.", "reference": "Eat a sandwich.", "keywords": ["sandwich"], "id": 7},

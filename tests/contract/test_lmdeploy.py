@@ -25,9 +25,9 @@ from tokenizers import Tokenizer
 from needlemap.asking.session import Session, make_model
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import Answer, Decoding
+from needlemap.registry import checked
 from needlemap.reports.live import View
 from needlemap.settings.reading import configure
-from needlemap.settings.registry import checked
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from needlemap.errors import HaystackError, SettingsError
+from needlemap.grid import make_grid
 from needlemap.haystacks import shuffled
 from needlemap.interop.opencompass import depth_percents, load, script_depth_percents
 from needlemap.interop.opencompass.prompts import chain, read
-from needlemap.settings.grid import make_grid
 from needlemap.tokenizers import load as load_tokenizer
 
 MARKERS = {"Chinese": "请按照", "English": "Please answer in the format"}

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from needlemap.grid import spaced
 from needlemap.plan.bins import Bins, bin_edges, chain_tokens, legal_positions, lower_bound, make_bins
 from needlemap.plan.cover import positions
-from needlemap.settings.grid import spaced
 
 
 def grid(lengths: list[float], depths: int, tolerance: float | None = None) -> Bins:

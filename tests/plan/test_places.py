@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needlemap.errors import TooShort
+from needlemap.grid import Cell, make_grid
 from needlemap.plan import ordered, reused
 from needlemap.plan.bins import bin_edges, chain_tokens
 from needlemap.plan.cover import in_bin, places
 from needlemap.prompts import Prompt
-from needlemap.settings.grid import Cell, make_grid
 from needlemap.settings.reading import configure
 from needlemap.trials.build import Experiment, prepare
 

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from needlemap.errors import NeedlemapError
+from needlemap.grid import make_grid
 from needlemap.interop.imported import Said, imported
 from needlemap.interop.sources import read
 from needlemap.prompts.templates import fill, load_template
@@ -31,7 +32,6 @@ from needlemap.reports.summary import summary_lines
 from needlemap.reports.table import csv_text, trials_table
 from needlemap.reports.terminal import plain_summary, terminal_map
 from needlemap.settings import Settings
-from needlemap.settings.grid import make_grid
 from needlemap.settings.older_names import BY_NAME
 from needlemap.settings.reading import configure
 

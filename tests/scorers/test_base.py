@@ -16,9 +16,9 @@ import pytest
 
 from needlemap.asking.retry import Scoring, bounded
 from needlemap.errors import SettingsError
+from needlemap.registry import find_kind, installed
 from needlemap.scorers import FIRST_RULE, Score, Scorer, rule_of
 from needlemap.scorers.words import Exact
-from needlemap.settings.registry import find_kind, installed
 from needlemap.tasks import Reference
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def test_an_unreadable_answer_scores_nothing():
 
 
 def test_a_scorer_that_is_no_subclass_is_told_what_to_be(monkeypatch):
-    monkeypatch.setattr("needlemap.settings.registry.find", lambda *_: Reference)
+    monkeypatch.setattr("needlemap.registry.find", lambda *_: Reference)
     with pytest.raises(SettingsError, match=r"'odd' is no subclass of `needlemap.plugins.Scorer`"):
         find_kind("scorers", "odd", Scorer)
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from needlemap.registry import find
 from needlemap.scorers.extract import LANGUAGES, patterns, source
-from needlemap.settings.registry import find
 from needlemap.tasks import Reference
 
 ANSWERS = yaml.safe_load(Path(__file__).with_name("answers.yaml").read_text("utf-8"))

@@ -14,12 +14,12 @@ import pytest
 from rapidfuzz.distance import Levenshtein
 
 from needlemap.errors import SettingsError
+from needlemap.grid import Cell
 from needlemap.plan import reused, walk_order
 from needlemap.records.loaded import load_run
 from needlemap.reports.page import summary
 from needlemap.scorers import Score
 from needlemap.scorers.stated import Only
-from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks import Draw, Item
 from needlemap.tasks.key_values import Magic, Multikey, Multiquery, Multivalue

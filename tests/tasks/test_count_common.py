@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.settings.grid import Cell
+from needlemap.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks import Draw, Item
 from needlemap.tasks.count_words import CommonWords, Words

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError
+from needlemap.grid import Cell
 from needlemap.plan import reused, walk_order
-from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks import Draw
 from needlemap.tasks.count_words import Coded, FrequentWords

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError
+from needlemap.grid import Cell
 from needlemap.scorers import Score
 from needlemap.scorers.f1 import F1
-from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks import Draw, Item
 from needlemap.tasks.trace import ScatteredCounts

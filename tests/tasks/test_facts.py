@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.settings.grid import Cell
+from needlemap.grid import Cell
 from needlemap.tasks import Draw, Item, holds_nothing
 from needlemap.tasks.facts import Cast, Fact, Facts, another, cast, sentence, state, supporting
 from needlemap.tasks.values import lexicon

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.settings.grid import Cell
+from needlemap.grid import Cell
 from needlemap.tasks import Draw, Item
 from needlemap.tasks.key_values import Magic, Multikey, Multiquery, Multivalue
 

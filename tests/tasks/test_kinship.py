@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError, TooShort
+from needlemap.grid import Cell
 from needlemap.scorers.stated import Boxed
-from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks import Draw, Item
 from needlemap.tasks.kinship import Families, Kinship, line, links

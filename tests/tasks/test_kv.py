@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError
+from needlemap.grid import Cell
 from needlemap.scorers.stated import First
-from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks import Draw
 from needlemap.tasks.key_values import KeyValue

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from needlemap.errors import SettingsError
+from needlemap.grid import Cell
 from needlemap.haystacks.generated import Scene, rules_of
 from needlemap.models.baseline import Sentences, rank, terms
-from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks import Draw
 from needlemap.tasks.latent import APART, ORDERS, Association, Latent, knowledge

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.settings.grid import Cell
+from needlemap.grid import Cell
 from needlemap.tasks import Draw
 from needlemap.tasks.single import Multi, spread_depths
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError
+from needlemap.grid import Cell
 from needlemap.scorers.edit import Verbatim
-from needlemap.settings.grid import Cell
 from needlemap.settings.reading import configure
 from needlemap.tasks import Draw, Item
 from needlemap.tasks.ordinal import Ordinal, Transcript, exchange, parts, reply, request, said

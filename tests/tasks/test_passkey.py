@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.settings.grid import Cell
+from needlemap.grid import Cell
 from needlemap.tasks import Draw
 from needlemap.tasks.key_values import Passkey, key_of
 

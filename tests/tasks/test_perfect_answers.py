@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from needlemap.files import PRESETS as SHELF
+from needlemap.grid import Cell
 from needlemap.models import Traits
-from needlemap.settings.grid import Cell
+from needlemap.registry import find, installed
 from needlemap.settings.reading import configure
-from needlemap.settings.registry import find, installed
 from needlemap.tasks import Draw, Reference, make_task
 from needlemap.tasks.published import FORMATS
 from needlemap.trials.resolve import make_scorer

@@ -25,13 +25,13 @@ from needlemap.asking.run import Face, MakeModel, Turns
 from needlemap.asking.session import Session, make_model
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_regular
+from needlemap.grid import Grid
 from needlemap.maps import asks_same, latest_records, place_of, places_of
 from needlemap.maps.arms import Judged, Trio, judge_arms, trios
 from needlemap.records.ab import AGAIN, FILE, NAME, WEIGHED, AbFile, Arm, Findings, read_ab
 from needlemap.records.families import Families, begin_families, fresh_folder
 from needlemap.records.folder import RunFolder, write_json
 from needlemap.records.record import Record
-from needlemap.settings.grid import Grid
 from needlemap.settings.suites import Chosen, only_model
 from needlemap.trials.build import Experiment, prepare_haystacks
 from needlemap.trials.resolve import Resolved, resolve

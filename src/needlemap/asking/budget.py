@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from time import monotonic
 
+from needlemap.grid import duration_label
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import closed_book_records
 from needlemap.records.record import Record, UnreadRecord
 from needlemap.settings import Settings
-from needlemap.settings.grid import duration_label
 from needlemap.settings.prices import Prices, summed
 
 

@@ -23,6 +23,7 @@ from needlemap.asking.budget import Budget
 from needlemap.asking.resume import to_be_scored
 from needlemap.errors import Failure
 from needlemap.files import open_inside
+from needlemap.grid import Cell, percent
 from needlemap.models import Model
 from needlemap.plan import make_lanes
 from needlemap.plan.cover import ALONE
@@ -32,7 +33,6 @@ from needlemap.records.loaded import closed_book_records, kept
 from needlemap.records.record import ANSWER_SPENT, REFUSED, THINKING_SPENT, Record
 from needlemap.secrets import scrub
 from needlemap.settings import Settings
-from needlemap.settings.grid import Cell, percent
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment
 

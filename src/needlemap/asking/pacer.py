@@ -21,8 +21,8 @@ from math import inf
 from time import monotonic
 
 from needlemap.errors import Failure, Unmeasured
+from needlemap.grid import duration_label
 from needlemap.http.faults import Allowance, Quota
-from needlemap.settings.grid import duration_label
 
 _MINUTE_S = 60.0
 _TELLING = 3.0  # requests used, below which a share of the limit tells nothing of the rate

@@ -23,6 +23,7 @@ import numpy as np
 
 from needlemap.asking.resume import first_at, is_unanswered, scorer_about
 from needlemap.errors import SettingsError
+from needlemap.grid import Grid
 from needlemap.maps import (
     Place,
     asks_same,
@@ -40,7 +41,6 @@ from needlemap.records import phrase, ruled
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 from needlemap.settings import Settings, lender_of
-from needlemap.settings.grid import Grid
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment, prepare_haystacks
 from needlemap.trials.resolve import resolve

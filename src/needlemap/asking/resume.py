@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from needlemap import SCHEMA
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import RUN_FILE
+from needlemap.grid import make_grid, percent
 from needlemap.maps import Place, place_of, places_of
 from needlemap.records import About, how_to_score, is_ruled_otherwise, ruled
 from needlemap.records.families import check_origin
@@ -29,7 +30,6 @@ from needlemap.records.folder import CLOSED_BOOK, RunFolder, records_files, scor
 from needlemap.records.record import Record
 from needlemap.scorers import Scorer, rule_of
 from needlemap.settings import Lender, Settings, marked, settings_of, with_role
-from needlemap.settings.grid import make_grid, percent
 from needlemap.settings.reading import DEFAULT_ITEMS, checked
 from needlemap.settings.suites import Chosen
 from needlemap.trials import place

@@ -23,12 +23,12 @@ from needlemap.asking.budget import Budget
 from needlemap.asking.resume import GRID_MODES, check_same, is_unanswered, unscored
 from needlemap.asking.session import Session, check_judge, check_price, make_model, open_session
 from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.grid import setting
 from needlemap.maps import prompts_of
 from needlemap.models import Model, find_backend
 from needlemap.records.families import Families, begin_families
 from needlemap.records.folder import RunFolder
 from needlemap.settings import Settings
-from needlemap.settings.grid import setting
 from needlemap.settings.suites import Chosen
 from needlemap.trials.build import prepare
 from needlemap.trials.resolve import Resolved, model_options, resolve

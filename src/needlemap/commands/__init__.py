@@ -28,7 +28,7 @@ def complete_presets(incomplete: str) -> list[str]:
 
 def complete_models(incomplete: str) -> list[str]:
     """Back ends; behind `openai/` and `anthropic/` the models with a known price."""
-    from needlemap.settings.registry import installed
+    from needlemap.registry import installed
 
     backend = incomplete.partition("/")[0]
     if "/" in incomplete and backend in _PRICED:
@@ -101,7 +101,7 @@ def _templates(incomplete: str) -> list[str]:
 
 
 def _installed(kind: str, incomplete: str) -> list[str]:
-    from needlemap.settings.registry import installed
+    from needlemap.registry import installed
 
     return _begun(incomplete, sorted(installed(kind)))
 

@@ -16,6 +16,7 @@ from needlemap.asking.check import ANY, Asked, Asking, Check, built, spent
 from needlemap.asking.session import Session
 from needlemap.commands.announce import say_stopped, show_json, terminable
 from needlemap.commands.arguments import CheckFlags
+from needlemap.grid import duration_label, tokens
 from needlemap.models import Model
 from needlemap.models.servers import context_told
 from needlemap.plan import shared_tokens, walk_order
@@ -24,7 +25,6 @@ from needlemap.probes.base import UNITS, Finding
 from needlemap.prompts import Prompt
 from needlemap.reports.live import ShowingFace
 from needlemap.reports.verdict import Case, write_junit
-from needlemap.settings.grid import duration_label, tokens
 from needlemap.text import short, show, tell
 
 PASSED, FAILED, UNDECIDED = 0, 1, 4

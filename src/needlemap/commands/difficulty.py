@@ -28,10 +28,10 @@ from needlemap.models import Model
 from needlemap.records.families import begin_families, fresh_folder
 from needlemap.records.folder import RunFolder, records_files
 from needlemap.records.loaded import load_run
+from needlemap.registry import find, find_kind, installed
 from needlemap.reports.labels import score_label
 from needlemap.settings import Settings
 from needlemap.settings.reading import checked
-from needlemap.settings.registry import find, find_kind, installed
 from needlemap.settings.suites import Chosen, only_model
 from needlemap.tasks import Task
 from needlemap.text import tell

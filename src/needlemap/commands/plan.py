@@ -20,15 +20,15 @@ from needlemap.commands.announce import show_json, tell_notes, tell_rules
 from needlemap.commands.arguments import PlanFlags
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import PRESETS, SUITES, TEMPLATES, refuse_link
+from needlemap.grid import make_grid, percent
 from needlemap.maps.seek import PLACES
 from needlemap.plan import ordered
 from needlemap.plan.reckoned import Reckoned, plans_fields, reckon, sum_of
 from needlemap.plan.summary import Shape, Summary, Terms
+from needlemap.registry import installed
 from needlemap.reports.labels import tokens_label
 from needlemap.settings import Settings
-from needlemap.settings.grid import make_grid, percent
 from needlemap.settings.prices import Prices
-from needlemap.settings.registry import installed
 from needlemap.settings.suites import MARK, Chosen, only_model
 from needlemap.text import counted, dollars, short, show, show_data, tell
 from needlemap.tokenizers import BUNDLED

@@ -134,9 +134,9 @@ class NeedleServer:
         from needlemap.asking.check import Asked, Asking, Check
         from needlemap.asking.run import run_coroutine
         from needlemap.commands.check import CheckFace, verdict_code
+        from needlemap.grid import tokens
         from needlemap.probes import PROBES
         from needlemap.probes.base import Finding
-        from needlemap.settings.grid import tokens
 
         with _failing():
             flags = {**self._flags(), "limit_time": 60 * minutes}

@@ -15,6 +15,7 @@ from needlemap.asking.session import make_model
 from needlemap.commands.arguments import ReplayFlags
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_regular
+from needlemap.grid import percent, setting, tokens
 from needlemap.models import Answer
 from needlemap.records.ab import FILE as AB_FILE
 from needlemap.records.ab import worst_of_ab
@@ -25,7 +26,6 @@ from needlemap.records.record import Record
 from needlemap.reports.labels import score_label
 from needlemap.secrets import check_key_names
 from needlemap.settings import Settings
-from needlemap.settings.grid import percent, setting, tokens
 from needlemap.settings.reading import checked
 from needlemap.text import show_data, tell
 from needlemap.trials import Trial

@@ -24,6 +24,7 @@ from needlemap.commands.replay import with_cells
 from needlemap.commands.run import show_result
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured, did_you_mean
 from needlemap.files import write_report
+from needlemap.grid import percent
 from needlemap.models.decoding import parted
 from needlemap.records import how_to_score, ruled
 from needlemap.records.families import signed
@@ -33,7 +34,6 @@ from needlemap.records.record import Record
 from needlemap.reports.closing import judge_lines
 from needlemap.scorers import Score, Scorer, find_scorer, rule_of
 from needlemap.settings.flags import parsed
-from needlemap.settings.grid import percent
 from needlemap.settings.prices import Prices
 from needlemap.settings.reading import checked
 from needlemap.tasks import Reference

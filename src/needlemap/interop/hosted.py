@@ -23,10 +23,10 @@ from needlemap.asking.recording import whole_answer
 from needlemap.asking.retry import bounded
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import write_report
+from needlemap.grid import percent
+from needlemap.registry import installed
 from needlemap.scorers import Score
 from needlemap.settings import Settings
-from needlemap.settings.grid import percent
-from needlemap.settings.registry import installed
 from needlemap.settings.suites import choose
 from needlemap.text import show
 from needlemap.trials import Trial

@@ -23,8 +23,8 @@ from typing import IO, Any
 
 from needlemap.errors import NeedlemapError, did_you_mean
 from needlemap.files import MOST_BYTES, read_regular
+from needlemap.grid import MOST, MOST_TOKENS, MOST_TRIALS
 from needlemap.interop import UNIT, Row
-from needlemap.settings.grid import MOST, MOST_TOKENS, MOST_TRIALS
 
 INSPECT, HARNESS = "Inspect", "lm-evaluation-harness"
 OURS = "needlemap"  # the field of a sample's metadata, or of a document, that says what it is a trial of

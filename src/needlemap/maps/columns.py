@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from needlemap.errors import NeedlemapError
-from needlemap.settings.grid import percent
+from needlemap.grid import percent
 
 if TYPE_CHECKING:
     from needlemap.maps.means import CellScore, Map

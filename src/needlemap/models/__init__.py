@@ -15,7 +15,7 @@ from math import fsum
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from needlemap.errors import Failure, Unmeasured
-from needlemap.settings.registry import Checked, find_kind
+from needlemap.registry import Checked, find_kind
 
 if TYPE_CHECKING:
     from needlemap.http.faults import Allowance

@@ -22,8 +22,8 @@ from needlemap.models.hf_engine import HuggingFaceEngine
 from needlemap.models.model_files import Loading, ModelFiles, load_model, position_limit, stop_tokens
 from needlemap.models.walk import Ids, WalkingModel
 from needlemap.prompts import Prompt
+from needlemap.registry import checked
 from needlemap.secrets import scrub
-from needlemap.settings.registry import checked
 
 # Kinds of models whose cache transformers (5.23) cannot extend by several tokens, or that keep none for the
 # next token, or whose attention picks its tokens (benchmarks/architectures.py asks all). For plans: a model

@@ -22,8 +22,8 @@ from needlemap.models.decoding import STOP_FIELDS, Stops, opened_in, stop_string
 from needlemap.models.model_files import ModelFiles
 from needlemap.models.walk import Ids
 from needlemap.prompts import Prompt
+from needlemap.registry import checked
 from needlemap.secrets import scrub
-from needlemap.settings.registry import checked
 
 # Arguments that are not the engine's.
 OURS = ("self", "name", "engine", "trust_remote_code", "base", "template_options")

@@ -29,8 +29,8 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
+from needlemap.grid import Cell, Grid
 from needlemap.plan.bins import Bins, Ints, bin_columns, bin_edges, chain_tokens, legal_positions, make_bins
-from needlemap.settings.grid import Cell, Grid
 from needlemap.text.tokens import Cuts
 
 _TORN = (3, 12)  # chains a round

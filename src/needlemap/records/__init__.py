@@ -14,10 +14,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from needlemap import SCHEMA
+from needlemap.grid import MOST, MOST_TOKENS, MOST_TRIALS
+from needlemap.registry import current_name, find
 from needlemap.scorers import FIRST_RULE, rule_of
 from needlemap.settings import marked, with_role
-from needlemap.settings.grid import MOST, MOST_TOKENS, MOST_TRIALS
-from needlemap.settings.registry import current_name, find
 
 SIGNED = "signed"  # the name under which a file holds its signature
 About = Mapping[str, Any]  # what run.json holds

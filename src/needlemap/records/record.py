@@ -22,9 +22,9 @@ from pydantic import (
 )
 
 from needlemap import SCHEMA
+from needlemap.grid import MOST, MOST_TOKENS
 from needlemap.models import Logprobs, logprobs_kept
 from needlemap.scorers import FIRST_RULE
-from needlemap.settings.grid import MOST, MOST_TOKENS
 from needlemap.settings.prices import summed
 
 _DEEPEST = 40  # lists in lists that are kept of what a provider said

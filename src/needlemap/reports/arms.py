@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from needlemap.grid import percent
 from needlemap.maps.arms import (
     BLOCKS,
     FamilyChange,
@@ -27,7 +28,6 @@ from needlemap.records.ab import AGAIN, WEIGHED, read_ab
 from needlemap.reports.labels import length_labels, p_label, points, score_label
 from needlemap.reports.verdict import CODES, FLOORED
 from needlemap.secrets import hidden
-from needlemap.settings.grid import percent
 from needlemap.text import counted
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from needlemap.grid import percent
 from needlemap.maps.intervals import FEWEST, least_pairs
 from needlemap.maps.pairs import FirstDifference, Token
 from needlemap.reports.labels import depth_labels, length_labels, p_label, score_label
-from needlemap.settings.grid import percent
 from needlemap.text import counted
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from math import sqrt
 from statistics import median
 from typing import Any
 
+from needlemap.grid import duration_label
 from needlemap.maps import AskedPrompt
 from needlemap.maps.intervals import rate_of
 from needlemap.records import one_haystack, outdated, ruled
@@ -33,7 +34,6 @@ from needlemap.records.record import (
 )
 from needlemap.reports.labels import interval_label, score_label
 from needlemap.settings import LEAST_FRAMING
-from needlemap.settings.grid import duration_label
 from needlemap.settings.prices import summed
 from needlemap.text import printable
 

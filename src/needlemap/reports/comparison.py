@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from needlemap.grid import percent
 from needlemap.reports.changes import (
     SHOWN,
     answers_counts,
@@ -31,7 +32,6 @@ from needlemap.reports.labels import (
     points,
     score_label,
 )
-from needlemap.settings.grid import percent
 from needlemap.text import printable
 
 if TYPE_CHECKING:

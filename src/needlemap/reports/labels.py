@@ -10,10 +10,10 @@ from math import copysign, floor, inf
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from needlemap.grid import percent
 from needlemap.maps.difference import Difference
 from needlemap.maps.effective import LEAST_BASE, Effective
 from needlemap.maps.intervals import NoiseFloor
-from needlemap.settings.grid import percent
 
 if TYPE_CHECKING:
     from needlemap.maps.intervals import ClusterMean

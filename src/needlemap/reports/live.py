@@ -22,13 +22,13 @@ from needlemap.asking import Watcher
 from needlemap.asking.run import Face
 from needlemap.asking.session import Session, about
 from needlemap.files import make_inside, write_whole
+from needlemap.grid import percent
 from needlemap.maps.means import Map
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import Record
 from needlemap.reports.closing import Tally
 from needlemap.reports.terminal import broken, terminal_map
-from needlemap.settings.grid import percent
 from needlemap.text import printable, show
 from needlemap.trials import Trial
 

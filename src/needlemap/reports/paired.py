@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from needlemap.errors import NeedlemapError, SettingsError, VocabularyMissing
+from needlemap.grid import percent
 from needlemap.maps.comparison import Comparison, compare_families
 from needlemap.maps.pairs import Pairs, Token, pair_answers, pair_up
 from needlemap.records import contrast, how_to_score, one_haystack, outdated, phrase, prompt_contrast
 from needlemap.records.loaded import Loaded, called, load_run
-from needlemap.settings.grid import percent
 from needlemap.tokenizers import bundled_for, load
 
 if TYPE_CHECKING:

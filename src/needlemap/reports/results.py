@@ -13,6 +13,7 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_run_folder
+from needlemap.grid import percent
 from needlemap.maps.columns import CELLS, RUN
 from needlemap.maps.effective import RULES, Effective, FamilyScores, Mean, parse_rule
 from needlemap.maps.intervals import ClusterMean
@@ -23,7 +24,6 @@ from needlemap.records.folder import is_held
 from needlemap.records.loaded import Loaded
 from needlemap.reports.labels import interval_label, length_labels, percent_of, score_label, tokens_label
 from needlemap.reports.summary import FAMILY_RULES, family_lines, read_families, scores_of
-from needlemap.settings.grid import percent
 from needlemap.text import counted, printable, short
 
 DEEP = 4  # folders below the one that is looked through

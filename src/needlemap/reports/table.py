@@ -29,6 +29,7 @@ from urllib.parse import quote
 from needlemap import __version__
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import is_regular, read_regular, write_report
+from needlemap.grid import Cell, percent
 from needlemap.maps.columns import CELLS, RUN, TRIALS, Column, Value
 from needlemap.maps.means import Map
 from needlemap.records.loaded import Loaded
@@ -40,7 +41,6 @@ from needlemap.reports.labels import (
     score_label,
     told_apart,
 )
-from needlemap.settings.grid import Cell, percent
 from needlemap.text import FORMULA_STARTS, LINE_BREAKS, printable
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
+from needlemap.grid import percent
 from needlemap.maps.effective import RULES, effective_length, parse_rule
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import costs_of
@@ -24,7 +25,6 @@ from needlemap.reports.figures.figure import Figure, Shown, draw
 from needlemap.reports.labels import percent_of, told_apart
 from needlemap.reports.page.payload import fact_rows, value_text
 from needlemap.reports.table import Table, cells_table, markdown_table, plain_markdown
-from needlemap.settings.grid import percent
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import SettingsError, did_you_mean
+from needlemap.registry import Checked, find_kind
 from needlemap.secrets import raised_by
-from needlemap.settings.registry import Checked, find_kind
 
 if TYPE_CHECKING:
     from needlemap.models import Forced

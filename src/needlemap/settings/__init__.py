@@ -5,6 +5,7 @@ How they are read and merged is in `reading.py`; the older tools' names for them
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, get_origin
@@ -12,7 +13,7 @@ from typing import Annotated, Any, Literal, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from needlemap.errors import SettingsError
-from needlemap.settings.grid import MOST_LENGTH, Percent, Seconds, Tokens
+from needlemap.grid import MOST_LENGTH, duration_s, percents, tokens
 
 MOST_REPEATS = 100_000
 MOST_S = 10_000_000.0  # of a wait: four months
@@ -58,6 +59,19 @@ _MODEL, _TASK, _HAYSTACK, _GRID, _TEMPLATE, _SCORING, _RUN = (
 def spelt_out(language: Any) -> Any:
     """A language's whole name, of its code too."""
     return _CODES.get(language.lower(), language.lower()) if isinstance(language, str) else language
+
+
+def _read(read: Callable[[object], float], value: Any) -> Any:
+    """A text as the number that it stands for. Raises ValueError, as pydantic wants it."""
+    try:
+        return read(value) if isinstance(value, str) else value
+    except SettingsError as error:
+        raise ValueError(str(error)) from None
+
+
+Tokens = Annotated[int, BeforeValidator(lambda value: _read(tokens, value))]  # 2000000, '100k', '2M'
+Percent = Annotated[float, BeforeValidator(lambda value: _read(percents, value))]  # 30, '30%'
+Seconds = Annotated[float, BeforeValidator(lambda value: _read(duration_s, value))]  # 90, '90s', '1h30m'
 
 
 class Lender(BaseModel):

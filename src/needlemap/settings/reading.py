@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from needlemap.errors import SettingsError, did_you_mean, validator_words
 from needlemap.files import PRESETS, is_yaml
+from needlemap.grid import make_grid
 from needlemap.haystacks.folder import source_of
 from needlemap.http import check_address
 from needlemap.secrets import check_key_names, refuse_keys
 from needlemap.settings import ITEM, OPTIONS, Settings, read_by, spelt_out
-from needlemap.settings.grid import make_grid
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, Implied, implied, translate
 
 # What is hidden when nobody says what: values drawn afresh for each repeat, so that no model knows them.

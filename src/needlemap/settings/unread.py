@@ -17,8 +17,8 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models import Model
+from needlemap.registry import find, installed, option_names
 from needlemap.settings import KNOWN, Settings
-from needlemap.settings.registry import find, installed, option_names
 from needlemap.tasks import Background, make_task
 
 

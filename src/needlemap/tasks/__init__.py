@@ -13,15 +13,15 @@ from hashlib import sha256
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import Field
+from annotated_types import Ge, Gt, Le
 
 from needlemap.errors import SettingsError
-from needlemap.settings import Settings, settings_of
-from needlemap.settings.grid import Cell
-from needlemap.settings.registry import Checked, find_kind, option_names
+from needlemap.grid import Cell
+from needlemap.registry import Checked, find_kind, option_names
 
 if TYPE_CHECKING:
     from needlemap.haystacks import Source
+    from needlemap.settings import Settings
 
 Scope = Literal["trial", "length", "repeat"]
 
@@ -198,6 +198,8 @@ class Task(metaclass=Checked):
 
 def make_task(settings: Settings) -> Task:
     """The task, with the settings that it names. Raises SettingsError for those that it lacks."""
+    from needlemap.settings import settings_of
+
     kind = find_kind("tasks", settings.task, Task)
     if settings.spread == "chain-as-coded" and settings.task == "multi" and settings.placement != "token":
         raise SettingsError("--spread chain-as-coded is OpenCompass's way: give --placement token too.")
@@ -211,9 +213,9 @@ def make_task(settings: Settings) -> Task:
 
 Order = Literal["forward", "backward", "random"]
 Language = Literal["english", "chinese"]
-ZeroOrMore = Annotated[int, Field(ge=0)]
-OneOrMore = Annotated[int, Field(ge=1)]
-Percent = Annotated[float, Field(gt=0, le=100)]
+ZeroOrMore = Annotated[int, Ge(0)]
+OneOrMore = Annotated[int, Ge(1)]
+Percent = Annotated[float, Gt(0), Le(100)]
 Piece = TypeVar("Piece")
 
 

@@ -18,7 +18,7 @@ from random import Random
 from string import ascii_lowercase
 from typing import Annotated
 
-from pydantic import Field
+from annotated_types import Ge, Gt, Le
 
 from needlemap.errors import SettingsError
 from needlemap.haystacks import Stream
@@ -56,7 +56,7 @@ class CommonWords(Task):
     words: OneOrMore = 10
     times: int = 30
     others: OneOrMore = 3
-    within: Annotated[float, Field(gt=0, le=1)] = 1.0
+    within: Annotated[float, Gt(0), Le(1)] = 1.0
     shots: ZeroOrMore = 0
     language: Language = "english"
 
@@ -159,8 +159,8 @@ class FrequentWords(Task):
     depthless = True
 
     words: OneOrMore = 3
-    alpha: Annotated[float, Field(ge=1.2, le=4)] = 2.0
-    letters: Annotated[int, Field(ge=4)] = 6
+    alpha: Annotated[float, Ge(1.2), Le(4)] = 2.0
+    letters: Annotated[int, Ge(4)] = 6
     language: Language = "english"
 
     def background(self, repeat: int, seed: int) -> Background:

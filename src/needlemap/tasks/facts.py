@@ -15,7 +15,7 @@ from operator import itemgetter
 from random import Random
 from typing import Annotated, Literal
 
-from pydantic import Field
+from annotated_types import Ge
 
 from needlemap.errors import SettingsError
 from needlemap.tasks import (
@@ -55,8 +55,8 @@ class Facts(Task):
 
     support: Literal[1, 2, 3] = 2
     facts: ZeroOrMore = 12
-    people: Annotated[int, Field(ge=2)] = 5
-    places: Annotated[int, Field(ge=2)] = 6
+    people: Annotated[int, Ge(2)] = 5
+    places: Annotated[int, Ge(2)] = 6
     span: Percent = 100.0
     fresh: Scope = "trial"
     language: Language = "english"

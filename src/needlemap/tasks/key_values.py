@@ -20,7 +20,7 @@ from functools import partial
 from random import Random
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from annotated_types import Ge
 
 from needlemap.errors import SettingsError
 from needlemap.tasks import (
@@ -40,7 +40,7 @@ from needlemap.tasks.latent import Absence, one_edit
 from needlemap.tasks.values import Kind, Pairs, Values, fresh, noise, solved, wording
 from needlemap.text import but
 
-UuidDigits = Annotated[int, Field(ge=4)]
+UuidDigits = Annotated[int, Ge(4)]
 _UUIDS = {"haystack": "needles", "key": "uuid", "value": "uuid"}
 _HARDEST: tuple[Mapping[str, Any], ...] = (  # steps of a dial
     {"haystack": "needles"},

@@ -20,7 +20,7 @@ from functools import cache, partial
 from random import Random
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from annotated_types import Ge, Le
 
 from needlemap.errors import SettingsError
 from needlemap.tasks import Draw, Item, Language, Reference, Scope, Task, hidden
@@ -50,7 +50,7 @@ class Latent(Task):
 
     hops: Literal[0, 1, 2] = 0
     order: Literal["direct", "inverted", "both"] = "both"
-    distractors: Annotated[int, Field(ge=0, le=4)] = 0
+    distractors: Annotated[int, Ge(0), Le(4)] = 0
     fresh: Scope = "trial"
     absent: float = 0.0
     near: float = 0.5

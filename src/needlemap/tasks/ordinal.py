@@ -18,7 +18,7 @@ from random import Random
 from string import ascii_letters, digits
 from typing import Annotated, Literal
 
-from pydantic import Field
+from annotated_types import Ge
 
 from needlemap.haystacks import Stream
 from needlemap.haystacks.generated import Piece, Rule, Scene, grammar
@@ -26,7 +26,7 @@ from needlemap.tasks import Background, Draw, Item, Reference, Scope, Task, hidd
 from needlemap.tasks.values import fresh, wording
 
 _GONE = "Replies and codes that are not in the text are used up. Use shorter lengths."
-TwoOrMore = Annotated[int, Field(ge=2)]
+TwoOrMore = Annotated[int, Ge(2)]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -44,7 +44,7 @@ class Ordinal(Task):
 
     requests: TwoOrMore = 4
     sentences: TwoOrMore = 8
-    code: Annotated[int, Field(ge=4)] = 10
+    code: Annotated[int, Ge(4)] = 10
     fresh: Scope = "trial"
     language: Literal["english"] = "english"
 

@@ -22,7 +22,7 @@ from operator import attrgetter
 from random import Random
 from typing import Annotated, Literal
 
-from pydantic import Field
+from annotated_types import Ge
 
 from needlemap.tasks import (
     Background,
@@ -258,7 +258,7 @@ class ScatteredCounts(Task):
     dial = (*({"numbers": numbers} for numbers in (8, 16, 32)), {"numbers": 32, "corrected": True})
 
     numbers: OneOrMore = 32
-    digits: Annotated[int, Field(ge=2)] = 4
+    digits: Annotated[int, Ge(2)] = 4
     corrected: bool = False
     language: Language = "english"
 

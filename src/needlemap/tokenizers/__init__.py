@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.errors import VocabularyMissing, did_you_mean
-from needlemap.settings.registry import find, installed
+from needlemap.registry import find, installed
 from needlemap.text.tokens import Tokenizer, TokenText
 
 _LLAMA_3 = ("", ".1", ".2", ".3")

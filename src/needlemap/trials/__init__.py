@@ -15,10 +15,10 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
+from needlemap.grid import Cell
 from needlemap.prompts import Prompt
 from needlemap.scorers import Scorer, rule_of
 from needlemap.settings import Settings, with_role
-from needlemap.settings.grid import Cell
 from needlemap.tasks import Item, Reference
 
 _HOMES = {"openai": "api.openai.com", "anthropic": "api.anthropic.com"}

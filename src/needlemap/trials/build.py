@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from needlemap.errors import SettingsError
+from needlemap.grid import Cell, Grid
 from needlemap.models import MARK, Traits
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.prompts.feeding import Feed, Feeder
 from needlemap.prompts.templates import Index
 from needlemap.settings import Settings, lender_of
-from needlemap.settings.grid import Cell, Grid
 from needlemap.tasks import Task, Whole
 from needlemap.tasks.single import WORDING
 from needlemap.text.tokens import Span, TokenText

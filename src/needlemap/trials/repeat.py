@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from needlemap.grid import Cell
 from needlemap.haystacks import Haystack
 from needlemap.plan.cover import in_bin, places
 from needlemap.prompts import Prompt
@@ -14,7 +15,6 @@ from needlemap.prompts.placement import Frame, PromptBuilder
 from needlemap.prompts.templates import Index, make_frame
 from needlemap.scorers import Scorer
 from needlemap.settings import Settings
-from needlemap.settings.grid import Cell
 from needlemap.tasks import Background, Draw, Item, holds_nothing
 from needlemap.trials import Keys, Trial
 from needlemap.trials.leaks import Held, collided, collisions, hidden_words

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
+from needlemap.grid import Grid, check_size, make_grid
 from needlemap.haystacks import Haystack, Source, assemble, bytes_a_token
 from needlemap.models import MARK, Traits, find_backend
 from needlemap.models.chat import Chat
@@ -17,10 +18,9 @@ from needlemap.prompts.feeding import Feeder
 from needlemap.prompts.older_placement import OlderBuilder
 from needlemap.prompts.placement import PromptBuilder
 from needlemap.prompts.templates import Template, load_template
+from needlemap.registry import find, find_kind, installed
 from needlemap.scorers import Scorer, find_scorer
 from needlemap.settings import Settings, lender_of
-from needlemap.settings.grid import Grid, check_size, make_grid
-from needlemap.settings.registry import find, find_kind, installed
 from needlemap.tasks import Background, Task, make_task
 from needlemap.text.tokens import Tokenizer
 from needlemap.tokenizers import BUNDLED, load

@@ -11,8 +11,8 @@ import pytest
 
 import needlemap
 from needlemap.commands.report import import_command
+from needlemap.grid import percent
 from needlemap.interop.imported import Said
-from needlemap.settings.grid import percent
 
 MAPS = {"gpt4_128k": 9.4089, "claude_2_1": 6.0163, "claude_2_1_responses": 6.0163}
 NOISE = {"gpt4_128k": (105, 25), "claude_2_1": (151, 0)}  # repeated cells; those whose repeats differ

@@ -21,10 +21,10 @@ from typing import Any, Literal
 import numpy as np
 
 from needlemap.errors import SettingsError, did_you_mean
+from needlemap.grid import DEPTH_SCALES, sigmoid
 from needlemap.interop.needlehaystack.contexts import Decode, Encode
+from needlemap.registry import checked
 from needlemap.scorers.words import sought
-from needlemap.settings.grid import DEPTH_SCALES, sigmoid
-from needlemap.settings.registry import checked
 from needlemap.tokenizers import bundled_for
 from needlemap.tokenizers import load as load_tokenizer
 

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from needlemap.errors import SettingsError, did_you_mean
+from needlemap.grid import DEPTH_SCALES, sigmoid, spaced
 from needlemap.interop.opencompass.prompts import Lines, Wording, chain, context, load, read
 from needlemap.scorers.edit import edit_score, stripped
-from needlemap.settings.grid import DEPTH_SCALES, sigmoid, spaced
 from needlemap.text import whole_characters
 from needlemap.text.tokens import Span, TokenText, join
 from needlemap.tokenizers import load as load_tokenizer

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
+from needlemap.grid import percent
 from needlemap.maps.comparison import FamilyComparison
 from needlemap.maps.difference import Difference
 from needlemap.maps.means import CellScore, Map
@@ -40,7 +41,6 @@ from needlemap.reports.labels import (
     row_labels,
     score_label,
 )
-from needlemap.settings.grid import percent
 
 QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
