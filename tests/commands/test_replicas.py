@@ -308,7 +308,7 @@ def test_replicas_killed_at_random_are_named_and_replaced_and_lose_nothing_that_
     if process.returncode:  # three of the kills met one prompt, which was set aside: asked again it is scored
         assert {each["outcome"] for each in needlemap.records()} == {"scored", "replica lost"}, err
         out = needlemap("run", *needlemap.asking(wire), *grid, *flags).stdout
-    assert f"overall 100.0 (n={40 * (3 + kills)}, 0 missing)" in out
+    assert f"overall 100.0 (n={40 * (3 + kills):,}, 0 missing)" in out
     scored_once(needlemap, 40 * (3 + kills))
     assert repeated(needlemap, wire) <= 2 * kills
     print(f"{kills} kills, {repeated(needlemap, wire)} asked twice", file=sys.stderr)
