@@ -11,10 +11,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from needlemap.errors import SettingsError, did_you_mean
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 Base = TypeVar("Base")
 
@@ -38,6 +40,8 @@ def installed(kind: str) -> dict[str, EntryPoint]:
 @cache
 def _all() -> Any:
     """Every installed package's `EntryPoints`: one look at their files serves all kinds."""
+    from importlib.metadata import entry_points  # not for those who only build prompts
+
     return entry_points()
 
 
