@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.maps import cube_of
+from needlemap.maps import cube_of, effective
 from needlemap.maps.curves import falling
-from needlemap.maps.effective import effective_length, outward, parse_rule, parse_rules, rule_values
-from needlemap.maps.intervals import expanded_interval, weights
+from needlemap.maps.effective import effective_length, parse_rule, parse_rules, rule_values
+from needlemap.maps.intervals import expanded_interval, outward, weights
 
 LENGTHS = (1_000, 2_000, 4_000, 8_000)
 
@@ -48,6 +48,15 @@ def test_a_share_of_what_a_model_hardly_knows_is_no_length(cube):
     assert effective_length(weak, rule).high is None
     assert effective_length(fair, rule).value == inf
     assert effective_length(weak, parse_rule("absolute:40")).value == inf
+
+
+def test_the_bootstrap_is_drawn_once_for_all_rules(cube, monkeypatch):
+    drawn = list[int]()
+    monkeypatch.setattr(effective, "weights", lambda *given: drawn.append(1) or weights(*given))
+    held = cube([[[1.0, 1.0], [1.0, 0.0]]] * 8, (1_000, 2_000))
+    found = [effective_length(held, parse_rule(rule)) for rule in ("absolute:85", "relative:85", "auc")]
+    assert all(each.low is not None for each in found)
+    assert len(drawn) == 1
 
 
 def test_worst_depth_goes_by_the_worst_depth(cube):

@@ -26,8 +26,10 @@ from needlemap.maps.intervals import (
     FEWEST,
     NORMAL,
     SEED,
+    around,
     cluster_mean,
     expanded_interval,
+    outward,
     weights,
     wilson,
 )
@@ -116,7 +118,12 @@ class Mean:
 @lru_cache(16)  # one for the text, the table, the page and the trackers of a report
 def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEED) -> Effective | None:
     """A rule's value of one family; None without scores. See `FamilyScores.effective`."""
-    return FamilyScores([cube], draws, seed).effective(rule)
+    return _family(cube, draws, seed).effective(rule)
+
+
+@lru_cache(4)  # one for all rules
+def _family(cube: Cube, draws: int, seed: int) -> FamilyScores:
+    return FamilyScores([cube], draws, seed)
 
 
 class FamilyScores:
@@ -134,6 +141,7 @@ class FamilyScores:
         self.haystacks = 1 if one else len(self._repeats)
         self._counted = all(cube.counted for cube in cubes)
         self._one = one and len(cubes) == 1 and self._counted
+        self._drawn = dict[bool, Array | None]()  # of the worst depths and of all, when first asked for
 
     def means(self) -> dict[int, Mean]:
         """The mean by length, with its interval."""
@@ -208,6 +216,12 @@ class FamilyScores:
 
     def _again(self, rule: Rule) -> Array | None:
         """Curves of draws of repeats, (draws, lengths); None with none, or too few, or of unknown means."""
+        worst = rule.kind == "worst-depth"
+        if worst not in self._drawn:
+            self._drawn[worst] = self._draw(rule)
+        return self._drawn[worst]
+
+    def _draw(self, rule: Rule) -> Array | None:
         if not self._draws or not self._counted or (self.haystacks < FEWEST and not self._one):
             return None
         order = np.random.default_rng(self._seed).permutation(self._draws)
@@ -317,19 +331,6 @@ def rule_values(by_length: Array, lengths: Array, rule: Rule, fit: Fit | None = 
     return crossing(falling(above, fit.sizes, fit.doubt) if fit else above, lengths)
 
 
-def outward(low: float, high: float, lengths: Array) -> tuple[float, float]:
-    """The ends moved to the next tested lengths: between these nobody looked.
-
-    >>> outward(1_500.0, 3_000.0, np.array([1_000.0, 2_000.0, 4_000.0]))
-    (1000.0, 4000.0)
-    """
-    if 0 < low < inf:
-        low = float(lengths[lengths <= low].max())
-    if 0 < high < inf:
-        high = float(lengths[lengths >= high].min())
-    return low, high
-
-
 def _crawls(low: float | None, high: float | None, curve: Array, lengths: Array, rule: Rule) -> bool:
     """Whether an interval spans more than CRAWL octaves, over which the curve stays near the threshold."""
     if low is None or high is None or rule.kind not in ("absolute", "relative"):
@@ -339,10 +340,3 @@ def _crawls(low: float | None, high: float | None, curve: Array, lengths: Array,
     inside = (lengths >= start) & (lengths <= end)
     near = np.abs(curve[inside] - rule.threshold * base) < FLAT
     return bool(log2(end / start) > CRAWL and near.all())
-
-
-def around(point: float, low: float | None, high: float | None) -> tuple[float | None, float | None]:
-    """An interval that holds the point."""
-    if low is None or high is None or isnan(point):
-        return None, None
-    return min(low, point), max(high, point)

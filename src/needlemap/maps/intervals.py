@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from math import atan, ceil, cos, floor, inf, pi, sin, sqrt
+from math import atan, ceil, cos, floor, inf, isnan, pi, sin, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -300,3 +300,23 @@ def noise_floor(pairs: Iterable[tuple[float, float]]) -> NoiseFloor | None:
         return None
     square = sum(change * change for change in apart) / n
     return NoiseFloor(n, differing, *interval, square)
+
+
+def outward(low: float, high: float, lengths: Array) -> tuple[float, float]:
+    """The ends moved to the next tested lengths: between these nobody looked.
+
+    >>> outward(1_500.0, 3_000.0, np.array([1_000.0, 2_000.0, 4_000.0]))
+    (1000.0, 4000.0)
+    """
+    if 0 < low < inf:
+        low = float(lengths[lengths <= low].max())
+    if 0 < high < inf:
+        high = float(lengths[lengths >= high].min())
+    return low, high
+
+
+def around(point: float, low: float | None, high: float | None) -> tuple[float | None, float | None]:
+    """An interval that holds the point."""
+    if low is None or high is None or isnan(point):
+        return None, None
+    return min(low, point), max(high, point)
