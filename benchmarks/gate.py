@@ -137,9 +137,9 @@ def figures(runs: int) -> tuple[dict[str, float], list[tuple[str, ...]]]:
     return {
         "false_alarm_most": max(false_alarms),
         "false_pass_most": max(false_passes),
-        "false_pass_haystacks": haystack_passes(random, 1 + runs // 4, MARGINS[0]),
+        "false_pass_haystacks": haystack_passes(random, max(2, runs // 4), MARGINS[0]),
         "pairs_5_points": _median(alarms(random, Rates.of(0.02, 0.05), runs, table)),
-        "pairs_no_worse_2": until_passed(random, Rates.of(0.02, 0), 1 + runs // 10, 0.02, 4_000),
+        "pairs_no_worse_2": until_passed(random, Rates.of(0.02, 0), max(2, runs // 10), 0.02, 4_000),
         "control_peeking_alarms": float(naive),
     }, rows
 
